@@ -1,0 +1,1 @@
+//! The Atari 2600: one machine, many environments, on CPU threads or a GPU.

@@ -1,0 +1,1 @@
+//! A lock-free K-ary sum tree and the prioritized-replay core on top of it.
