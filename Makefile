@@ -1,0 +1,95 @@
+# Every command a person or CI runs, one name each. Each is idempotent and does the set-up it needs itself, on a
+# machine with Rust, Python >= 3.11 and a C compiler. Everything lives in .venv, target and dist.
+
+# The first of these that is new enough: PYTHON=/path/to/python make ... chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+SETUP := $(VENV)/.setup-done
+CARGO ?= cargo
+EXTRAS := train,atari,plot
+# The ROM files that the Atari tests read, from the installed ale-py unless the caller names a folder.
+ROMS = $(or $(ALE_ROMS_DIR),$(shell $(BIN)/python -c 'import importlib.util as u, pathlib; print(pathlib.Path(u.find_spec("ale_py").origin).parent / "roms")'))
+SEED ?= 0
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+
+.PHONY: help setup build train test test-rust test-py test-slow loom stress lint fmt kernels bench bench-learning docs wheel ci clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(SETUP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "parl needs Python 3.11 or newer; name one with PYTHON=/path/to/python"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+setup: $(SETUP)  ## make .venv with the development tools
+
+build: setup  ## compile the extension into .venv, with the extras that training needs
+	$(BIN)/maturin develop --quiet --release --extras $(EXTRAS)
+
+train: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
+	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --seed $(SEED)
+
+test: test-rust test-py  ## all quick tests: Rust and Python
+
+test-rust: build
+	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
+
+test-py: build
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow"
+
+test-slow: build  ## the tests that take minutes
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600
+
+loom:  ## the small concurrent cases, exhaustively
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --test loom
+
+stress:  ## 10^9 mixed updates and samples from two threads: no zero-weight draw, exact sums
+	$(CARGO) run --release -p sumtree --example stress -- --operations 1e9 --threads 2
+
+lint: build  ## formats, lints, types, import directions, stubs, generated files
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	cd tests && $(BIN)/python -m mypy.stubtest parl._native
+	$(CARGO) xtask kernels --check
+
+fmt: setup  ## format everything
+	$(CARGO) fmt --all
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+kernels:  ## write the generated files again
+	$(CARGO) xtask kernels
+
+bench: build  ## the cores (criterion), then the trees of other libraries beside ours
+	$(CARGO) bench
+	$(BIN)/python -m pip install --quiet --group peers
+	$(BIN)/python benches/python/tree_peers.py
+
+bench-learning: build  ## CartPole-v1 over ten seeds
+	$(BIN)/python benches/learning/cartpole.py --seeds 10
+
+docs: build  ## pages of both APIs, into target/doc and site
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p sumtree -p cule
+	$(BIN)/pdoc --docformat google -o site parl
+
+wheel: setup  ## the manylinux wheel, tried in an empty environment
+	$(BIN)/maturin build --quiet --release --zig --compatibility manylinux_2_28 --out dist
+	rm -rf $(VENV)/empty && $(PYTHON) -m venv $(VENV)/empty
+	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
+	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
+
+ci: test loom lint docs wheel  ## everything that CI holds
+
+clean:  ## remove what was built here
+	rm -rf $(VENV) target dist site runs python/parl/_native*.so

@@ -1,0 +1,118 @@
+"""What this machine has for parl: versions, processor, ROM files, CUDA, left-over shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import importlib.util
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+_PACKAGES = {
+    "numpy": "required",
+    "torch": "training: pip install 'parl-rl[train]'",
+    "gymnasium": "environments: pip install 'parl-rl[train]'",
+    "ale-py": "Atari ROM files: pip install 'parl-rl[atari]'",
+    "tensorboard": "event files: pip install 'parl-rl[train]'",
+    "matplotlib": "parl plot: pip install 'parl-rl[plot]'",
+    "nvidia-cuda-nvrtc": "CUDA kernels: pip install 'parl-rl[cuda]'",
+    "ray": "several machines: pip install 'parl-rl[dist]'",
+}
+_VECTOR_FLAGS = ("avx2", "avx512f", "asimd")
+_ROM_VARIABLES = ("PARL_ROMS_DIR", "ALE_ROMS_DIR", "ALE_ROM_DIR")
+
+
+def _processor() -> str:
+    name, flags = platform.machine(), ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                name = value.strip()
+            elif key.strip() in ("flags", "Features"):
+                flags = value
+                break
+    vectors = [flag for flag in _VECTOR_FLAGS if flag in flags.split()]
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"{name}, {usable} of {os.cpu_count()} cores usable, {' '.join(vectors) or 'no vector units known'}"
+    )
+
+
+def rom_folder() -> tuple[Path | None, str]:
+    """The folder where ROM files are looked up first, and the reason: a variable, or an installed ale-py."""
+    for variable in _ROM_VARIABLES:
+        if os.environ.get(variable):
+            return Path(os.environ[variable]), variable
+    # ale-py is located, never imported.
+    spec = importlib.util.find_spec("ale_py")
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "roms"
+        if folder.is_dir():
+            return folder, "the installed ale-py"
+    return None, f"none of {', '.join(_ROM_VARIABLES)} is set and ale-py is not installed"
+
+
+def _roms() -> str:
+    folder, reason = rom_folder()
+    if folder is None:
+        return f"none: {reason} (pip install ale-py)"
+    return f"{len(list(folder.glob('*.bin')))} files in {folder} ({reason})"
+
+
+def _cuda() -> str:
+    library = ctypes.util.find_library("cuda")
+    if library is None:
+        return "no driver (libcuda is not on this machine): the CPU is used"
+    try:
+        driver = ctypes.CDLL(library)
+        version = ctypes.c_int()
+        status = driver.cuInit(0)
+        if status != 0:
+            return f"driver found, but cuInit failed with code {status}"
+        driver.cuDriverGetVersion(ctypes.byref(version))
+        count = ctypes.c_int()
+        driver.cuDeviceGetCount(ctypes.byref(count))
+    except (OSError, AttributeError) as error:
+        return f"driver found, but not usable: {error}"
+    return f"driver for CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} devices"
+
+
+def stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
+    """Shared-memory segments of parl that belong to this user and that no living process has mapped."""
+    if not folder.is_dir():
+        return []
+    ours = [
+        place
+        for place in folder.iterdir()
+        if place.name.startswith("parl-") and place.is_file() and place.stat().st_uid == os.getuid()
+    ]
+    if not ours:
+        return []
+    mapped: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped |= {
+                line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines() if "parl-" in line
+            }
+    return [place for place in ours if str(place) not in mapped]
+
+
+def report() -> list[tuple[str, str]]:
+    """Name and finding, one pair a line of ``parl doctor``."""
+    lines = [
+        ("parl", f"{metadata.version('parl-rl')}, Python {platform.python_version()}, {platform.platform()}")
+    ]
+    lines.append(("processor", _processor()))
+    for package, purpose in _PACKAGES.items():
+        try:
+            lines.append((package, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            lines.append((package, f"not installed ({purpose})"))
+    lines.append(("ROM files", _roms()))
+    lines.append(("CUDA", _cuda()))
+    stale = stale_segments()
+    lines.append(("shared memory", f"stale: {', '.join(map(str, stale))}" if stale else "no stale segments"))
+    return lines

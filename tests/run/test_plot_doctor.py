@@ -1,0 +1,55 @@
+"""Learning curves and the machine report."""
+
+import pytest
+
+from parl.errors import ConfigError, RunDirectoryError
+from parl.run import MetricsLog, RunDirectory, doctor
+from parl.run.plot import plot_runs
+
+
+def _run(root, name, values, key="episode_return"):
+    run = RunDirectory.create(root, name, {})
+    with MetricsLog(run, tensorboard=False) as log:
+        for number, value in enumerate(values):
+            log.write({"env_steps": number * 10, "wall_time_s": number * 0.5, key: value})
+    return run.path
+
+
+def test_curves_of_two_runs_become_one_picture(tmp_path):
+    runs = [_run(tmp_path, name, range(20)) for name in ("one", "two")]
+    picture = plot_runs(runs, tmp_path / "plots" / "both.png")
+    data = picture.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    # Drawn lines take room: a picture of the same size without them compresses to far less.
+    alone = plot_runs([_run(tmp_path, "dot", [1.0])], tmp_path / "dot.png").read_bytes()
+    assert len(data) > len(alone)
+
+
+def test_plot_names_what_is_missing(tmp_path):
+    with pytest.raises(ConfigError, match="no run"):
+        plot_runs([], tmp_path / "none.png")
+    with pytest.raises(FileNotFoundError):
+        plot_runs([tmp_path / "missing"], tmp_path / "none.png")
+    with pytest.raises(RunDirectoryError, match=r"no 'episode_return' .*loss"):
+        plot_runs([_run(tmp_path, "run", [1.0], key="loss")], tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_doctor_reports_each_part_once():
+    lines = doctor.report()
+    names = [name for name, _ in lines]
+    assert len(set(names)) == len(names)
+    assert {"parl", "processor", "numpy", "torch", "ROM files", "CUDA", "shared memory"} <= set(names)
+    assert all(text for _, text in lines)
+
+
+def test_doctor_prefers_our_variable_for_the_rom_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALE_ROMS_DIR", "/elsewhere")
+    monkeypatch.setenv("PARL_ROMS_DIR", str(tmp_path))
+    assert doctor.rom_folder() == (tmp_path, "PARL_ROMS_DIR")
+
+
+def test_stale_segments_are_those_that_no_process_maps(tmp_path):
+    (tmp_path / "parl-left-over").write_bytes(b"x")
+    (tmp_path / "somebody-else").write_bytes(b"x")
+    assert doctor.stale_segments(tmp_path) == [tmp_path / "parl-left-over"]
