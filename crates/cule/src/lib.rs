@@ -1,1 +1,6 @@
-//! The Atari 2600: one machine, many environments, on CPU threads or a GPU.
+//! The Atari 2600: one machine, exact against the reference, and the games that run on it.
+
+mod error;
+pub mod rom;
+
+pub use error::CuleError;
