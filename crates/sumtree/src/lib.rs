@@ -1,1 +1,38 @@
 //! A lock-free K-ary sum tree and the prioritized-replay core on top of it.
+
+mod error;
+mod layout;
+mod node;
+mod priority;
+mod region;
+mod rng;
+mod sample;
+pub mod sync;
+mod tree;
+
+pub use error::SumTreeError;
+pub use layout::{DEFAULT_FAN_OUT, FAN_OUTS, MAX_CAPACITY, max_weight};
+pub use priority::{DEFAULT_SCALE, Scale};
+pub use region::{Cells, LINE_BYTES, Region, SharedCell};
+pub use rng::Rng;
+pub use sample::Draws;
+pub use tree::SumTree;
+
+/// An integer that can name a leaf. Negative and too large ones are errors that show the value as given.
+pub trait Index: Copy {
+    /// The index, or `usize::MAX`, which no tree has, for one that does not fit.
+    fn to_usize(self) -> usize;
+    /// The value as given, for messages.
+    fn to_i128(self) -> i128;
+}
+
+macro_rules! index {
+    ($($int:ty),*) => { $(
+        impl Index for $int {
+            #[inline(always)]
+            fn to_usize(self) -> usize { usize::try_from(self).unwrap_or(usize::MAX) }
+            fn to_i128(self) -> i128 { self as i128 }
+        }
+    )* };
+}
+index!(u32, u64, usize, i32, i64);

@@ -1,0 +1,352 @@
+//! Zeroed, page-aligned memory for everything that threads or processes share: an anonymous mapping or a named
+//! shared one. Structures are offsets in a region, so both go through one code path.
+#![allow(unsafe_code)] // Views of mapped memory; the invariants stand at each block.
+
+use std::fs::{File, OpenOptions};
+use std::ops::Deref;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::SumTreeError;
+
+/// Arrays in a region start at multiples of this: one cache line.
+pub const LINE_BYTES: usize = 64;
+
+/// Zeroed bytes, page-aligned, unmapped when the last owner drops them.
+///
+/// Two structures in one region must not overlap; who lays a region out decides the offsets.
+#[derive(Debug)]
+pub struct Region {
+    map: MmapRaw,
+    name: Option<String>,
+}
+
+impl Region {
+    /// `bytes` of private memory, shared by the threads of this process. Huge pages are asked for.
+    ///
+    /// # Errors
+    /// [`SumTreeError::OutOfMemory`] when the system refuses, or when the machine (or control group) could never
+    /// hold that much.
+    pub fn heap(bytes: usize) -> Result<Self, SumTreeError> {
+        check_against_machine(bytes)?;
+        let map = MmapOptions::new().len(bytes.max(1)).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
+        // Advice only: a system without huge pages answers with an error that changes nothing.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Self { map: map.into(), name: None })
+    }
+
+    /// `bytes` of zeroed memory under a name that other processes of the same user can [`Region::attach_shared`].
+    ///
+    /// It is a file of mode 0600 in `/dev/shm` (the temporary directory where there is none); it stays until
+    /// [`Region::unlink`].
+    ///
+    /// # Errors
+    /// [`SumTreeError::Name`], [`SumTreeError::Shared`] when the name is taken, [`SumTreeError::OutOfMemory`].
+    pub fn create_shared(name: &str, bytes: usize) -> Result<Self, SumTreeError> {
+        let path = shared_path(name)?;
+        check_against_machine(bytes)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|e| shared(name, &e))?;
+        let made = reserve(&file, bytes.max(1)).and_then(|()| {
+            let map =
+                MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
+            Ok(Self { map, name: Some(name.to_owned()) })
+        });
+        if made.is_err() {
+            let _ = std::fs::remove_file(&path); // The first error is the one to report.
+        }
+        made
+    }
+
+    /// The region that [`Region::create_shared`] made under `name`, here or in another process.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] when there is none, or it is not a file that only this user
+    /// can open; [`SumTreeError::OutOfMemory`].
+    pub fn attach_shared(name: &str) -> Result<Self, SumTreeError> {
+        let path = shared_path(name)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(|e| shared(name, &e))?;
+        let meta = file.metadata().map_err(|e| shared(name, &e))?;
+        // SAFETY: geteuid has no preconditions and cannot fail.
+        let me = unsafe { libc::geteuid() };
+        if !meta.is_file() || meta.uid() != me || meta.mode() & 0o077 != 0 || meta.len() == 0 {
+            let reason =
+                format!("not a private file of user {me} (owner {}, mode {:o})", meta.uid(), meta.mode());
+            return Err(SumTreeError::Shared { name: name.to_owned(), reason });
+        }
+        let bytes = meta.len() as usize;
+        let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
+        Ok(Self { map, name: Some(name.to_owned()) })
+    }
+
+    /// Removes the name. Who has the memory mapped keeps it; nobody new can attach.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] when there is none.
+    pub fn unlink(name: &str) -> Result<(), SumTreeError> {
+        std::fs::remove_file(shared_path(name)?).map_err(|e| shared(name, &e))
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there is not one byte; never true.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of a shared region, `None` for private memory.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Pointer to `bytes` bytes from `offset`, valid as long as the region. Others may write there at any time: go
+    /// through atomics, or hold a protocol that keeps them out.
+    ///
+    /// # Errors
+    /// [`SumTreeError::OutsideRegion`] when it does not fit or `offset` is no multiple of [`LINE_BYTES`].
+    pub fn bytes(&self, offset: usize, bytes: usize) -> Result<*mut u8, SumTreeError> {
+        let end = offset.checked_add(bytes);
+        if !offset.is_multiple_of(LINE_BYTES) || end.is_none_or(|end| end > self.len()) {
+            return Err(SumTreeError::OutsideRegion { offset, bytes, len: self.len() });
+        }
+        Ok(self.map.as_mut_ptr().wrapping_add(offset))
+    }
+}
+
+/// Marks the atomics that may be viewed in mapped memory.
+///
+/// # Safety
+/// All zero bits are a value of the type, any bits are, and shared references may be used by several threads and
+/// processes at once.
+pub unsafe trait SharedCell: Sync {
+    /// A cell holding zero.
+    fn zero() -> Self;
+}
+
+macro_rules! shared_cell {
+    ($($atomic:ty),*) => { $(
+        // SAFETY: an atomic integer; every bit pattern is a value.
+        unsafe impl SharedCell for $atomic {
+            fn zero() -> Self { Self::new(0) }
+        }
+    )* };
+}
+shared_cell!(std::sync::atomic::AtomicU32, std::sync::atomic::AtomicU64);
+#[cfg(loom)]
+shared_cell!(crate::sync::AtomicU32, crate::sync::AtomicU64);
+
+/// An array of atomics in a region, which it keeps alive.
+///
+/// Under `cfg(loom)` it owns fresh cells of its own, because loom must see every access; the region then only says
+/// how long the array is.
+pub struct Cells<A> {
+    #[cfg(not(loom))]
+    start: *const A,
+    #[cfg(not(loom))]
+    len: usize,
+    #[cfg(not(loom))]
+    _region: Arc<Region>,
+    #[cfg(loom)]
+    cells: Vec<A>,
+}
+
+impl<A: SharedCell> Cells<A> {
+    /// `len` cells from byte `offset` of `region`.
+    ///
+    /// # Errors
+    /// [`SumTreeError::OutsideRegion`].
+    pub fn in_region(region: &Arc<Region>, offset: usize, len: usize) -> Result<Self, SumTreeError> {
+        const { assert!(align_of::<A>() <= LINE_BYTES || cfg!(loom)) };
+        let cell = if cfg!(loom) { 1 } else { size_of::<A>() };
+        let bytes = len.saturating_mul(cell);
+        let start = region.bytes(offset, bytes)?.cast_const();
+        #[cfg(not(loom))]
+        return Ok(Self { start: start.cast(), len, _region: Arc::clone(region) });
+        #[cfg(loom)]
+        {
+            let _ = start;
+            Ok(Self { cells: (0..len).map(|_| A::zero()).collect() })
+        }
+    }
+}
+
+#[cfg(not(loom))]
+// SAFETY: the array is only ever reached through shared references to `A: SharedCell`, which is Sync; the region
+// that holds it is kept alive by the Arc.
+unsafe impl<A: SharedCell> Send for Cells<A> {}
+#[cfg(not(loom))]
+// SAFETY: as above.
+unsafe impl<A: SharedCell> Sync for Cells<A> {}
+
+impl<A: SharedCell> Deref for Cells<A> {
+    type Target = [A];
+
+    #[inline(always)]
+    #[cfg(not(loom))]
+    fn deref(&self) -> &[A] {
+        // SAFETY: `in_region` checked that `len` cells from `start` lie inside the region and that `start` is
+        // aligned; the region outlives self; zeroed memory, and whatever others store, is valid for SharedCell.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    #[cfg(loom)]
+    fn deref(&self) -> &[A] {
+        &self.cells
+    }
+}
+
+fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
+    let fine = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+    if name.is_empty() || name.len() > 200 || name.starts_with('.') || !name.bytes().all(fine) {
+        return Err(SumTreeError::Name { name: name.to_owned() });
+    }
+    let dir = if cfg!(target_os = "linux") { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+    Ok(dir.join(name))
+}
+
+fn shared(name: &str, error: &std::io::Error) -> SumTreeError {
+    SumTreeError::Shared { name: name.to_owned(), reason: error.to_string() }
+}
+
+fn out_of_memory(bytes: usize, error: &std::io::Error) -> SumTreeError {
+    SumTreeError::OutOfMemory { bytes: bytes as u64, reason: error.to_string() }
+}
+
+/// Makes the file `bytes` long with memory behind every page, so that a later write cannot fail with a bus error.
+fn reserve(file: &File, bytes: usize) -> Result<(), SumTreeError> {
+    file.set_len(bytes as u64).map_err(|e| out_of_memory(bytes, &e))?;
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the descriptor is open for the length of the call; no memory is passed.
+        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
+        if code != 0 {
+            return Err(out_of_memory(bytes, &std::io::Error::from_raw_os_error(code)));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what the machine, or the control group this process is in, could never hold. An anonymous mapping may
+/// succeed far beyond that, and the process would be killed later, when it touches the pages.
+fn check_against_machine(bytes: usize) -> Result<(), SumTreeError> {
+    const WORTH_ASKING_BYTES: usize = 64 << 20;
+    if bytes < WORTH_ASKING_BYTES {
+        return Ok(());
+    }
+    let limit = memory_limit_bytes();
+    if bytes as u64 > limit {
+        let reason = format!("this machine or its control group has {limit}");
+        return Err(SumTreeError::OutOfMemory { bytes: bytes as u64, reason });
+    }
+    Ok(())
+}
+
+fn memory_limit_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let machine = if pages > 0 && page > 0 { pages as u64 * page as u64 } else { u64::MAX };
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    groups
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok())
+        .fold(machine, u64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unique(tag: &str) -> String {
+        format!("sumtree-test-{tag}-{}", std::process::id())
+    }
+
+    #[test]
+    fn heap_is_zeroed_and_aligned() {
+        let region = Arc::new(Region::heap(10_000).unwrap());
+        assert_eq!(region.len(), 10_000);
+        assert_eq!(region.bytes(0, 1).unwrap() as usize % 4096, 0);
+        let cells = Cells::<std::sync::atomic::AtomicU32>::in_region(&region, 64, 100).unwrap();
+        assert!(cells.iter().all(|c| c.load(std::sync::atomic::Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn parts_outside_or_unaligned_are_errors() {
+        let region = Region::heap(1000).unwrap();
+        for (offset, bytes) in [(0, 1001), (960, 41), (8, 8), (usize::MAX - 63, 128)] {
+            assert_eq!(
+                region.bytes(offset, bytes),
+                Err(SumTreeError::OutsideRegion { offset, bytes, len: 1000 })
+            );
+        }
+    }
+
+    /// Asking for more than any machine has is an error, not an abort or a kill at the first touch.
+    #[test]
+    fn too_much_memory_is_an_error() {
+        for bytes in [1 << 50, usize::MAX / 2, usize::MAX] {
+            assert!(matches!(Region::heap(bytes), Err(SumTreeError::OutOfMemory { .. })), "{bytes}");
+        }
+        let name = unique("huge");
+        assert!(matches!(Region::create_shared(&name, 1 << 50), Err(SumTreeError::OutOfMemory { .. })));
+        assert!(matches!(Region::attach_shared(&name), Err(SumTreeError::Shared { .. })));
+    }
+
+    #[test]
+    fn shared_round_trip_private_to_user() {
+        use std::sync::atomic::Ordering::SeqCst;
+        type Words = Cells<std::sync::atomic::AtomicU64>;
+        let name = unique("round");
+        let a = Arc::new(Region::create_shared(&name, 4096).unwrap());
+        assert_eq!(std::fs::metadata(shared_path(&name).unwrap()).unwrap().mode() & 0o777, 0o600);
+        assert!(matches!(Region::create_shared(&name, 4096), Err(SumTreeError::Shared { .. })));
+        let b = Arc::new(Region::attach_shared(&name).unwrap());
+        assert_eq!((b.len(), b.name()), (4096, Some(name.as_str())));
+        Words::in_region(&a, 64, 4).unwrap()[3].store(77, SeqCst);
+        Region::unlink(&name).unwrap();
+        assert_eq!(Words::in_region(&b, 64, 4).unwrap()[3].load(SeqCst), 77);
+        assert!(matches!(Region::attach_shared(&name), Err(SumTreeError::Shared { .. })));
+        assert!(matches!(Region::unlink(&name), Err(SumTreeError::Shared { .. })));
+    }
+
+    #[test]
+    fn open_to_others_or_linked_is_refused() {
+        let name = unique("open");
+        let path = shared_path(&name).unwrap();
+        OpenOptions::new().write(true).create_new(true).mode(0o666).open(&path).unwrap().set_len(64).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(matches!(Region::attach_shared(&name), Err(SumTreeError::Shared { .. })));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        assert!(matches!(Region::attach_shared(&name), Err(SumTreeError::Shared { .. })));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let long = "x".repeat(201);
+        for name in ["", ".hidden", "..", "a/b", "a b", "ä", long.as_str()] {
+            assert!(matches!(Region::attach_shared(name), Err(SumTreeError::Name { .. })), "{name}");
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Draws over a tree: a private prefix of the top, then a descent from there to a leaf.
+
+use crate::layout::TOP_MAX;
+use crate::node::{Step, Sum, search};
+use crate::rng::splitmix64;
+use crate::sync::{Ordering, fence};
+use crate::tree::same_length;
+use crate::{Rng, SumTree, SumTreeError};
+
+/// How the draws of one batch hang together. In every mode leaf `i` is drawn with probability proportional to its
+/// weight, and the batch takes its random numbers from one generator in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Draws {
+    /// Each draw alone.
+    Independent,
+    /// One draw from each of B strata of equal mass: each leaf is drawn B * w / total times in the mean, with less
+    /// variance. The batch comes in leaf order.
+    #[default]
+    Stratified,
+    /// As stratified, with one random offset for all strata: each leaf is drawn floor or ceil of B * w / total times.
+    Systematic,
+    /// Distinct leaves: each draw is from what the earlier ones left.
+    WithoutReplacement,
+    /// The strata of a batch `learners` times as large, of which this caller takes every `learners`-th from `rank`:
+    /// learners that share a tree draw from disjoint masses.
+    Split {
+        /// Which of the learners this one is, from 0.
+        rank: u32,
+        /// How many there are.
+        learners: u32,
+    },
+}
+
+/// Redraws near the first target, then anywhere, before the leaves themselves are scanned.
+const NEAR_RESTARTS: u32 = 8;
+const RESTARTS_MAX: u32 = 64;
+/// Batches of independent draws before a draw without replacement goes round the leaves it has.
+const DISTINCT_ROUNDS: usize = 4;
+/// Draws at once per level.
+const CHUNK: usize = 128;
+
+/// Private inclusive prefix of the top as this call saw it: `prefix[t]` is the sum of the entries before `t`.
+struct Top {
+    prefix: Vec<u64>,
+}
+
+impl Top {
+    fn read(tree: &SumTree) -> Self {
+        let mut prefix = Vec::with_capacity(TOP_MAX + 16);
+        let mut sum = 0;
+        prefix.push(0);
+        for entry in tree.top() {
+            sum += entry.seen();
+            prefix.push(sum);
+        }
+        Self { prefix }
+    }
+
+    fn total(&self) -> u64 {
+        self.prefix[self.prefix.len() - 1]
+    }
+
+    /// Entry in which `target < total` falls, and the residual there.
+    fn find(&self, target: u64) -> (usize, u64) {
+        let after = self.prefix.partition_point(|p| *p <= target);
+        (after - 1, target - self.prefix[after - 1])
+    }
+}
+
+/// A leaf with the weight it was seen with, and how far into it the target fell.
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    leaf: usize,
+    weight: u32,
+    within: u64,
+}
+
+/// Division by a number that is the same for a whole batch. Source: Granlund & Montgomery (1994), theorem 4.2 with
+/// 63-bit numerators.
+#[derive(Debug, Clone, Copy)]
+struct Divisor {
+    by: u64,
+    multiplier: u64,
+    shift: u32,
+}
+
+impl Divisor {
+    fn new(by: u64) -> Self {
+        let log = if by > 1 { 64 - (by - 1).leading_zeros() } else { 0 };
+        let multiplier = ((1u128 << (63 + log)) / u128::from(by) + 1) as u64;
+        Self { by, multiplier, shift: 63 + log }
+    }
+
+    #[inline(always)]
+    fn divide(&self, n: u64) -> u64 {
+        debug_assert!(n < 1 << 63);
+        ((u128::from(n) * u128::from(self.multiplier)) >> self.shift) as u64
+    }
+}
+
+/// Where the targets of a batch come from: integers in `0..total`.
+struct Targets {
+    total: u64,
+    /// Strata by which targets are divided; `None` for independent draws.
+    strata: Option<Divisor>,
+    /// The next stratum, and how many to go on by.
+    next: u64,
+    step: u64,
+    /// The offset that systematic draws share.
+    shared: Option<u64>,
+}
+
+impl Targets {
+    fn new(mode: Draws, batch: usize, total: u64, rng: &mut Rng) -> Self {
+        let batch = batch as u64;
+        let of = |strata: u64, next, step, shared| Self {
+            total,
+            strata: Some(Divisor::new(strata.max(1))),
+            next,
+            step,
+            shared,
+        };
+        match mode {
+            Draws::Independent | Draws::WithoutReplacement => {
+                Self { total, strata: None, next: 0, step: 0, shared: None }
+            }
+            Draws::Stratified => of(batch, 0, 1, None),
+            Draws::Systematic => of(batch, 0, 1, Some(rng.below(total))),
+            Draws::Split { rank, learners } => {
+                of(batch * u64::from(learners), u64::from(rank), u64::from(learners), None)
+            }
+        }
+    }
+
+    /// Stratum j of S holds the points `j * total..(j + 1) * total` of a line S times as fine as the weights; a point
+    /// there divided by S is the target, so every unit of weight is covered by exactly S points: no rounding error.
+    #[inline(always)]
+    fn next(&mut self, rng: &mut Rng) -> u64 {
+        let Some(strata) = &self.strata else { return rng.below(self.total) };
+        let offset = self.shared.unwrap_or_else(|| rng.below(self.total));
+        let stratum = self.next;
+        self.next += self.step;
+        match stratum.checked_mul(self.total).and_then(|point| point.checked_add(offset)) {
+            Some(point) if point < 1 << 63 => strata.divide(point),
+            _ => {
+                let point = u128::from(stratum) * u128::from(self.total) + u128::from(offset);
+                (point / u128::from(strata.by)) as u64
+            }
+        }
+    }
+
+    /// Mass of one stratum: how far a restarted draw may move.
+    fn window(&self) -> u64 {
+        self.strata.map_or(self.total, |s| self.total / s.by).max(1)
+    }
+}
+
+impl SumTree {
+    /// Fills `indices` and `weights` with a batch of draws and returns the total of all weights as this call saw it,
+    /// so that `weights[j] / total` is the probability with which draw `j` came up.
+    ///
+    /// Every leaf returned was seen with exactly the weight returned, above zero, during the call; what its writer
+    /// wrote before storing that weight is visible to the caller. Never waits for a writer.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Empty`] when every weight is zero; [`SumTreeError::TooFewLeaves`] when fewer positive leaves
+    /// exist than distinct ones are asked for; [`SumTreeError::Rank`]; [`SumTreeError::Length`].
+    pub fn sample(
+        &self,
+        rng: &mut Rng,
+        mode: Draws,
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<u64, SumTreeError> {
+        same_length("weights", weights.len(), indices.len())?;
+        if let Draws::Split { rank, learners } = mode
+            && rank >= learners
+        {
+            return Err(SumTreeError::Rank { rank, learners });
+        }
+        let top = Top::read(self);
+        let total = top.total();
+        if indices.is_empty() {
+            return Ok(total);
+        }
+        if total == 0 {
+            return Err(SumTreeError::Empty);
+        }
+        if mode == Draws::WithoutReplacement {
+            self.sample_distinct(&top, rng, indices, weights)?;
+        } else {
+            let mut targets = Targets::new(mode, indices.len(), total, rng);
+            let window = targets.window();
+            let mut chunk = [0u64; CHUNK];
+            for (indices, weights) in indices.chunks_mut(CHUNK).zip(weights.chunks_mut(CHUNK)) {
+                let chunk = &mut chunk[..indices.len()];
+                chunk.iter_mut().for_each(|target| *target = targets.next(rng));
+                self.descend_all(&top, chunk, window, indices, weights)?;
+            }
+        }
+        // Acquire: the relaxed loads above and this fence pair with the Release exchanges that stored the weights.
+        fence(Ordering::Acquire);
+        Ok(total)
+    }
+
+    /// Leaves in which the given prefix sums fall (leaf order, 0-based: prefix sum 0 is in the first positive leaf),
+    /// with their weights. Returns the total that this call saw.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Empty`]; [`SumTreeError::Prefix`] for one at or beyond the total; [`SumTreeError::Length`].
+    pub fn find(
+        &self,
+        prefix_sums: &[u64],
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<u64, SumTreeError> {
+        same_length("indices", indices.len(), prefix_sums.len())?;
+        same_length("weights", weights.len(), prefix_sums.len())?;
+        let top = Top::read(self);
+        let total = top.total();
+        if prefix_sums.is_empty() {
+            return Ok(total);
+        }
+        if total == 0 {
+            return Err(SumTreeError::Empty);
+        }
+        if let Some(position) = prefix_sums.iter().position(|p| *p >= total) {
+            return Err(SumTreeError::Prefix { prefix: prefix_sums[position], position, total });
+        }
+        let parts = prefix_sums.chunks(CHUNK).zip(indices.chunks_mut(CHUNK)).zip(weights.chunks_mut(CHUNK));
+        for ((targets, indices), weights) in parts {
+            self.descend_all(&top, targets, 1, indices, weights)?;
+        }
+        fence(Ordering::Acquire); // Acquire: as in `sample`.
+        Ok(total)
+    }
+
+    fn descend_all(
+        &self,
+        top: &Top,
+        targets: &[u64],
+        window: u64,
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        for ((target, index), weight) in targets.iter().zip(indices).zip(weights) {
+            let (entry, residual) = top.find(*target);
+            let drawn = match self.descend(entry, residual) {
+                Some(drawn) => drawn,
+                None => self.restart(*target, top.total(), window)?,
+            };
+            *index = drawn.leaf as u64;
+            *weight = drawn.weight;
+        }
+        Ok(())
+    }
+
+    /// From an entry of the top down to a leaf; `None` when writers emptied a node on the way.
+    fn descend(&self, mut entry: usize, mut residual: u64) -> Option<Drawn> {
+        let levels = self.layout.levels();
+        for level in (1..levels.len() - 1).rev() {
+            let group = levels[level].group;
+            let siblings = entry * group..(entry + 1) * group;
+            let (lane, below) = match (level, &self.narrow) {
+                (1, Some(sums)) => settle(&sums[siblings], residual)?,
+                _ => settle(&self.wide[self.wide_at(level)][siblings], residual)?,
+            };
+            (entry, residual) = (entry * group + lane, below);
+        }
+        let group = levels[0].group;
+        let siblings = &self.leaves[entry * group..(entry + 1) * group];
+        // The weight must be the one that was compared, so the leaf is not read again.
+        let mut within = residual;
+        for _ in 0..2 {
+            let mut sum = 0;
+            for (lane, leaf) in siblings.iter().enumerate() {
+                let seen = leaf.seen();
+                if within < seen {
+                    return Some(Drawn { leaf: entry * group + lane, weight: seen as u32, within });
+                }
+                within -= seen;
+                sum += seen;
+            }
+            within = fold(within + sum, sum)?;
+        }
+        None
+    }
+
+    /// A new draw for one whose node was emptied under it: near its target first (a stratified draw stays in about
+    /// its stratum), then anywhere, then by a scan of the leaves, so it ends whatever writers do.
+    #[cold]
+    fn restart(&self, target: u64, total: u64, window: u64) -> Result<Drawn, SumTreeError> {
+        let mut state = target ^ total.rotate_left(32);
+        for attempt in 0..RESTARTS_MAX {
+            self.count_restart();
+            let top = Top::read(self);
+            if top.total() == 0 {
+                break;
+            }
+            let random = splitmix64(&mut state);
+            let near = ((u128::from(random) * u128::from(window)) >> 64) as u64;
+            let anywhere = ((u128::from(random) * u128::from(top.total())) >> 64) as u64;
+            let target = if attempt < NEAR_RESTARTS { (target + near) % top.total() } else { anywhere };
+            let (entry, residual) = top.find(target);
+            if let Some(drawn) = self.descend(entry, residual) {
+                return Ok(drawn);
+            }
+        }
+        self.scan(&mut Rng::new(state), |_| true).ok_or(SumTreeError::Empty)
+    }
+
+    /// One leaf by weight among those allowed, in a single pass over all leaves; `None` when none has weight.
+    #[cold]
+    fn scan(&self, rng: &mut Rng, allowed: impl Fn(usize) -> bool) -> Option<Drawn> {
+        let mut sum = 0;
+        let mut drawn = None;
+        for (leaf, cell) in self.leaves.iter().enumerate() {
+            let weight = cell.seen();
+            if weight > 0 && allowed(leaf) {
+                sum += weight;
+                if rng.below(sum) < weight {
+                    drawn = Some(Drawn { leaf, weight: weight as u32, within: 0 });
+                }
+            }
+        }
+        drawn
+    }
+
+    /// Rounds of independent draws, dropping repeated leaves, which is the same as drawing each from what the earlier
+    /// ones left; where that stalls (a few leaves hold nearly all the mass), draws that step over the leaves taken.
+    fn sample_distinct(
+        &self,
+        top: &Top,
+        rng: &mut Rng,
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        let (asked, total) = (indices.len(), top.total());
+        let mut taken = Taken::with_capacity(asked);
+        let mut rounds = 0;
+        while taken.len() < asked && rounds < DISTINCT_ROUNDS {
+            rounds += 1;
+            for _ in taken.len()..asked {
+                let target = rng.below(total);
+                let (entry, residual) = top.find(target);
+                let drawn = match self.descend(entry, residual) {
+                    Some(drawn) => drawn,
+                    None => self.restart(target, total, total)?,
+                };
+                let at = taken.len();
+                if taken.insert(drawn, target) {
+                    (indices[at], weights[at]) = (drawn.leaf as u64, drawn.weight);
+                }
+            }
+        }
+        let mut failures = 0;
+        while taken.len() < asked {
+            let left = total.saturating_sub(taken.mass);
+            let drawn = if left > 0 && failures < RESTARTS_MAX {
+                let target = taken.step_over(rng.below(left)).min(total - 1);
+                let (entry, residual) = top.find(target);
+                self.descend(entry, residual).map(|drawn| (drawn, target))
+            } else if let Some(found) = self.scan(rng, |leaf| !taken.has(leaf)) {
+                Some((found, 0))
+            } else {
+                return Err(SumTreeError::TooFewLeaves { asked, positive: taken.len() });
+            };
+            let at = taken.len();
+            match drawn {
+                Some((drawn, target)) if taken.insert(drawn, target) => {
+                    (indices[at], weights[at]) = (drawn.leaf as u64, drawn.weight);
+                }
+                _ => failures += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Finds the child for a residual; one beyond the sum seen is taken modulo it, once.
+#[inline(always)]
+fn settle<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u64)> {
+    match search(siblings, residual) {
+        Step::Child { lane, residual } => Some((lane, residual)),
+        Step::Beyond { sum } => match search(siblings, fold(residual, sum)?) {
+            Step::Child { lane, residual } => Some((lane, residual)),
+            Step::Beyond { .. } => None,
+        },
+    }
+}
+
+/// `residual` modulo the sum seen; `None` when there is nothing to take.
+fn fold(residual: u64, sum: u64) -> Option<u64> {
+    residual.checked_rem(sum)
+}
+
+/// Leaves already drawn in a call without replacement, with the stretch of prefix sums that each covers.
+struct Taken {
+    leaves: std::collections::HashSet<usize>,
+    /// (start, weight), by start.
+    stretches: Vec<(u64, u64)>,
+    mass: u64,
+}
+
+impl Taken {
+    fn with_capacity(n: usize) -> Self {
+        Self {
+            leaves: std::collections::HashSet::with_capacity(n),
+            stretches: Vec::with_capacity(n),
+            mass: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    fn has(&self, leaf: usize) -> bool {
+        self.leaves.contains(&leaf)
+    }
+
+    /// False when the leaf was taken before.
+    fn insert(&mut self, drawn: Drawn, target: u64) -> bool {
+        if !self.leaves.insert(drawn.leaf) {
+            return false;
+        }
+        let start = target.saturating_sub(drawn.within);
+        let at = self.stretches.partition_point(|s| s.0 < start);
+        self.stretches.insert(at, (start, u64::from(drawn.weight)));
+        self.mass += u64::from(drawn.weight);
+        true
+    }
+
+    /// The `nth` unit of mass that no taken leaf covers.
+    fn step_over(&self, nth: u64) -> u64 {
+        let mut target = nth;
+        for (start, weight) in &self.stretches {
+            if target < *start {
+                break;
+            }
+            target += weight;
+        }
+        target
+    }
+}

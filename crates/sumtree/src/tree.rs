@@ -1,0 +1,354 @@
+//! The tree: levels of atomic sums, updated along the path from a leaf to the top.
+
+use std::sync::Arc;
+
+use crate::layout::{HEADER_WORDS, Layout, max_weight};
+use crate::region::{Cells, Region};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{Index, SumTreeError};
+
+/// Words of the header. Counters of different use lie on different cache lines.
+mod header {
+    /// Which tree lies here; 0 before the first one is made.
+    pub const SIGNATURE: usize = 0;
+    pub const RESTARTS: usize = 8;
+}
+
+/// A sum tree over `capacity` integer weights, shared by any number of reading and writing threads or processes.
+///
+/// See the crate page for what a concurrent reader may see.
+pub struct SumTree {
+    pub(crate) layout: Layout,
+    header: Cells<AtomicU64>,
+    pub(crate) leaves: Cells<AtomicU32>,
+    /// Level 1 if a level above it is searched.
+    pub(crate) narrow: Option<Cells<AtomicU32>>,
+    /// The levels above, up to the top.
+    pub(crate) wide: Vec<Cells<AtomicU64>>,
+}
+
+impl std::fmt::Debug for SumTree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SumTree")
+            .field("capacity", &self.capacity())
+            .field("fan_out", &self.fan_out())
+            .finish()
+    }
+}
+
+impl SumTree {
+    /// A tree of `capacity` zero weights in memory of its own.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`], [`SumTreeError::OutOfMemory`].
+    pub fn new(capacity: u64, fan_out: usize) -> Result<Self, SumTreeError> {
+        let region = Region::heap(Self::bytes_needed(capacity, fan_out)?)?;
+        Self::in_region(&Arc::new(region), 0, capacity, fan_out)
+    }
+
+    /// Bytes that [`SumTree::in_region`] needs, a multiple of 64.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`].
+    pub fn bytes_needed(capacity: u64, fan_out: usize) -> Result<usize, SumTreeError> {
+        Layout::new(capacity, fan_out).map(|layout| layout.bytes)
+    }
+
+    /// The tree that lies at byte `offset` of `region`. Zeroed memory is a tree of zero weights; memory that already
+    /// holds a tree of this shape, from here or from another process, is that tree.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`], [`SumTreeError::OutsideRegion`],
+    /// [`SumTreeError::OtherLayout`].
+    pub fn in_region(
+        region: &Arc<Region>,
+        offset: usize,
+        capacity: u64,
+        fan_out: usize,
+    ) -> Result<Self, SumTreeError> {
+        let layout = Layout::new(capacity, fan_out)?;
+        region.bytes(offset, layout.bytes)?;
+        let header = Cells::<AtomicU64>::in_region(region, offset, HEADER_WORDS)?;
+        let signature = signature(&layout);
+        // AcqRel: who finds the signature sees what its writer stored before, which is nothing yet; levels are zero.
+        if let Err(found) =
+            header[header::SIGNATURE].compare_exchange(0, signature, Ordering::AcqRel, Ordering::Acquire)
+            && found != signature
+        {
+            return Err(SumTreeError::OtherLayout { offset, capacity: layout.capacity, fan_out });
+        }
+        let leaves = Cells::in_region(region, offset + layout.levels()[0].offset, layout.levels()[0].stored)?;
+        let (mut narrow, mut wide) = (None, Vec::new());
+        for level in &layout.levels()[1..] {
+            let start = offset + level.offset;
+            if level.width == 4 {
+                narrow = Some(Cells::in_region(region, start, level.stored)?);
+            } else {
+                wide.push(Cells::in_region(region, start, level.stored)?);
+            }
+        }
+        Ok(Self { layout, header, leaves, narrow, wide })
+    }
+
+    /// Number of leaves.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.layout.capacity
+    }
+
+    /// Leaves per node.
+    #[must_use]
+    pub fn fan_out(&self) -> usize {
+        self.layout.fan_out
+    }
+
+    /// The largest weight a leaf may hold.
+    #[must_use]
+    pub fn max_weight(&self) -> u32 {
+        max_weight(self.layout.fan_out)
+    }
+
+    /// Sum of all weights, exact when no update is under way.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        use crate::node::Sum;
+        self.top().iter().map(Sum::seen).sum()
+    }
+
+    /// How many draws had to start anew because a writer had emptied the node they were in.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.header[header::RESTARTS].load(Ordering::Relaxed) // A counter: orders nothing.
+    }
+
+    pub(crate) fn count_restart(&self) {
+        self.header[header::RESTARTS].fetch_add(1, Ordering::Relaxed); // A counter: orders nothing.
+    }
+
+    /// Weight of one leaf.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`].
+    pub fn get(&self, index: impl Index) -> Result<u32, SumTreeError> {
+        let i = self.check_index(index, 0)?;
+        // Acquire: pairs with the Release of the exchange that stored the weight.
+        Ok(self.leaves[i].load(Ordering::Acquire))
+    }
+
+    /// Weights of many leaves.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`], [`SumTreeError::Length`].
+    pub fn get_many<I: Index>(&self, indices: &[I], weights: &mut [u32]) -> Result<(), SumTreeError> {
+        same_length("weights", weights.len(), indices.len())?;
+        self.check_indices(indices)?;
+        for (weight, index) in weights.iter_mut().zip(indices) {
+            // Acquire: as in `get`.
+            *weight = self.leaves[index.to_usize()].load(Ordering::Acquire);
+        }
+        Ok(())
+    }
+
+    /// Weights of the contiguous leaves `first..first + weights.len()`.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`] for the first one outside.
+    pub fn get_range(&self, first: usize, weights: &mut [u32]) -> Result<(), SumTreeError> {
+        self.check_range(first, weights.len())?;
+        for (weight, leaf) in weights.iter_mut().zip(&self.leaves[first..]) {
+            *weight = leaf.load(Ordering::Acquire); // Acquire: as in `get`.
+        }
+        Ok(())
+    }
+
+    /// Sets one weight. Wait-free. What the caller wrote before is visible to whoever draws the leaf.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`], [`SumTreeError::Weight`].
+    pub fn set(&self, index: impl Index, weight: u32) -> Result<(), SumTreeError> {
+        let i = self.check_index(index, 0)?;
+        self.check_weights(&[weight])?;
+        self.exchange(i, weight);
+        Ok(())
+    }
+
+    /// Sets many weights, in order: of equal indices the last one wins. Nothing is stored if anything is wrong.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`], [`SumTreeError::Weight`], [`SumTreeError::Length`].
+    pub fn set_many<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
+        same_length("weights", weights.len(), indices.len())?;
+        self.check_indices(indices)?;
+        self.check_weights(weights)?;
+        for (index, weight) in indices.iter().zip(weights) {
+            self.exchange(index.to_usize(), *weight);
+        }
+        Ok(())
+    }
+
+    /// Sets the contiguous leaves `first..first + weights.len()`, with one add per node touched.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`] for the first leaf outside, [`SumTreeError::Weight`].
+    pub fn set_range(&self, first: usize, weights: &[u32]) -> Result<(), SumTreeError> {
+        self.check_range(first, weights.len())?;
+        self.check_weights(weights)?;
+        self.exchange_range(first, weights.len(), |k| weights[k]);
+        Ok(())
+    }
+
+    /// Sets the `count` contiguous leaves from `first` to one weight, with one add per node touched.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`] for the first leaf outside, [`SumTreeError::Weight`].
+    pub fn fill_range(&self, first: usize, count: usize, weight: u32) -> Result<(), SumTreeError> {
+        self.check_range(first, count)?;
+        self.check_weights(&[weight])?;
+        self.exchange_range(first, count, |_| weight);
+        Ok(())
+    }
+
+    /// Checks that every inner node equals the sum of its children. Meaningful when no update is under way.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Inconsistent`] names the first node that does not.
+    pub fn verify(&self) -> Result<(), SumTreeError> {
+        for level in 1..self.layout.levels().len() {
+            let group = self.layout.levels()[level - 1].group;
+            for node in 0..self.layout.levels()[level].used {
+                let children = node * group..(node + 1) * group;
+                let computed = children.map(|child| self.stored(level - 1, child)).fold(0, u64::wrapping_add);
+                let stored = self.stored(level, node);
+                if stored != computed {
+                    return Err(SumTreeError::Inconsistent { level, node, stored, computed });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stored(&self, level: usize, entry: usize) -> u64 {
+        // Relaxed: at rest there is nothing to order.
+        match (level, &self.narrow) {
+            (0, _) => u64::from(self.leaves[entry].load(Ordering::Relaxed)),
+            (1, Some(sums)) => u64::from(sums[entry].load(Ordering::Relaxed)),
+            _ => self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed),
+        }
+    }
+
+    /// Where level `level` stands among the wide ones.
+    pub(crate) fn wide_at(&self, level: usize) -> usize {
+        level - 1 - usize::from(self.narrow.is_some())
+    }
+
+    pub(crate) fn top(&self) -> &[AtomicU64] {
+        &self.wide[self.wide.len() - 1]
+    }
+
+    #[inline(always)]
+    fn exchange(&self, i: usize, weight: u32) {
+        // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote before.
+        // Acquire: what follows in this thread, say overwriting the row of a leaf just set to 0, stays after it.
+        let old = self.leaves[i].swap(weight, Ordering::AcqRel);
+        if old != weight {
+            self.add_path(i, u64::from(weight).wrapping_sub(u64::from(old)));
+        }
+    }
+
+    #[inline(always)]
+    fn add_path(&self, i: usize, difference: u64) {
+        let levels = self.layout.levels();
+        // Relaxed: sums may lag their leaves; adds commute, and wrap the same way in u32 and u64.
+        if let Some(sums) = &self.narrow {
+            sums[i >> levels[1].shift].fetch_add(difference as u32, Ordering::Relaxed);
+        }
+        let above = &levels[levels.len() - self.wide.len()..];
+        for (sums, level) in self.wide.iter().zip(above) {
+            sums[i >> level.shift].fetch_add(difference, Ordering::Relaxed);
+        }
+    }
+
+    /// Differences of a run of leaves are gathered per node and added when the run leaves it.
+    fn exchange_range(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
+        let levels = self.layout.levels();
+        let mut gathered = [0u64; 16];
+        let end = first + count;
+        let mut i = first;
+        while i < end {
+            let block_end = (((i >> levels[1].shift) + 1) << levels[1].shift).min(end);
+            let mut difference = 0u64;
+            for leaf in i..block_end {
+                let new = weight(leaf - first);
+                let old = self.leaves[leaf].swap(new, Ordering::AcqRel); // AcqRel: as in `exchange`.
+                difference = difference.wrapping_add(u64::from(new)).wrapping_sub(u64::from(old));
+            }
+            for (above, level) in levels.iter().enumerate().skip(1) {
+                gathered[above] = gathered[above].wrapping_add(difference);
+                let leaves_node = block_end == end || block_end >> level.shift != i >> level.shift;
+                if leaves_node && gathered[above] != 0 {
+                    let entry = i >> level.shift;
+                    // Relaxed: as in `add_path`.
+                    match (above, &self.narrow) {
+                        (1, Some(sums)) => {
+                            sums[entry].fetch_add(gathered[1] as u32, Ordering::Relaxed);
+                        }
+                        _ => {
+                            self.wide[self.wide_at(above)][entry]
+                                .fetch_add(gathered[above], Ordering::Relaxed);
+                        }
+                    }
+                    gathered[above] = 0;
+                }
+            }
+            i = block_end;
+        }
+    }
+
+    pub(crate) fn check_index(&self, index: impl Index, position: usize) -> Result<usize, SumTreeError> {
+        let i = index.to_usize();
+        if i < self.layout.capacity {
+            return Ok(i);
+        }
+        Err(SumTreeError::Index { index: index.to_i128(), position, capacity: self.layout.capacity })
+    }
+
+    fn check_indices<I: Index>(&self, indices: &[I]) -> Result<(), SumTreeError> {
+        let largest = indices.iter().map(|i| i.to_usize()).max().unwrap_or(0);
+        if largest < self.layout.capacity {
+            return Ok(());
+        }
+        for (position, index) in indices.iter().enumerate() {
+            self.check_index(*index, position)?;
+        }
+        Ok(())
+    }
+
+    fn check_range(&self, first: usize, count: usize) -> Result<(), SumTreeError> {
+        let capacity = self.layout.capacity;
+        if count == 0 || (first < capacity && count <= capacity - first) {
+            return Ok(());
+        }
+        let position = capacity.saturating_sub(first);
+        Err(SumTreeError::Index { index: first.max(capacity) as i128, position, capacity })
+    }
+
+    fn check_weights(&self, weights: &[u32]) -> Result<(), SumTreeError> {
+        let max = self.max_weight();
+        if weights.iter().copied().max().unwrap_or(0) <= max {
+            return Ok(());
+        }
+        let position = weights.iter().position(|w| *w > max).unwrap_or(0);
+        Err(SumTreeError::Weight { weight: weights[position], position, max })
+    }
+}
+
+pub(crate) fn same_length(what: &'static str, got: usize, expected: usize) -> Result<(), SumTreeError> {
+    if got == expected { Ok(()) } else { Err(SumTreeError::Length { what, got, expected }) }
+}
+
+/// A word that names the shape and this version of the layout; never 0.
+fn signature(layout: &Layout) -> u64 {
+    const VERSION: u64 = 1;
+    let mut state = layout.capacity as u64 ^ (layout.fan_out as u64) << 40 ^ VERSION << 48;
+    crate::rng::splitmix64(&mut state) | 1
+}
