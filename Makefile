@@ -15,6 +15,7 @@ SEED ?= 0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(BIN):$(PATH)
 
 .PHONY: help setup build train test test-rust test-py test-slow loom stress lint fmt kernels bench bench-learning docs wheel ci clean
 

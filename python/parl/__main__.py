@@ -1,0 +1,7 @@
+"""``python -m parl`` is the command ``parl``."""
+
+import sys
+
+from parl.cli import main
+
+sys.exit(main())

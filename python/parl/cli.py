@@ -1,0 +1,215 @@
+"""The command ``parl``: train, resume, eval, plot, doctor. Every option is a field of a dataclass, with its help."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from parl.errors import ParlError
+
+_USAGE = """\
+usage: parl COMMAND [OPTIONS]
+
+  train ALGORITHM    train an agent (parl train dqn --env CartPole-v1); algorithms: {algorithms}
+  resume RUN         go on with a run from its last checkpoint
+  eval RUN           play episodes greedily on fresh seeds and print the scores
+  plot RUN...        draw learning curves against steps and wall time
+  doctor             say what this machine has
+
+parl COMMAND --help lists a command's options.
+"""
+# Exit status of a program ended by SIGINT, as shells give it.
+_INTERRUPTED = 130
+
+
+def _parse(kind: Any, prog: str, arguments: Sequence[str], default: Any = None) -> Any:
+    """Reads ``arguments`` into the dataclass ``kind``; whole numbers may end in k, M or G."""
+    import tyro
+
+    from parl.run import parse_count
+
+    registry = tyro.constructors.ConstructorRegistry()
+
+    @registry.primitive_rule
+    def count(info: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+        if info.type is not int:
+            return None
+        return tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="INT",
+            instance_from_str=lambda words: parse_count(words[0]),
+            is_instance=lambda value: isinstance(value, int),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    options = {} if default is None else {"default": default}
+    with registry:
+        return tyro.cli(tyro.conf.OmitArgPrefixes[kind], prog=prog, args=list(arguments), **options)
+
+
+def _take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of ``--name VALUE`` or ``--name=VALUE`` and the arguments without it."""
+    rest: list[str] = []
+    value: str | None = None
+    words = iter(arguments)
+    for word in words:
+        if word == name:
+            value = next(words, None)
+            if value is None:
+                raise ParlError(f"{name} needs a value")
+        elif word.startswith(name + "="):
+            value = word[len(name) + 1 :]
+        else:
+            rest.append(word)
+    return value, rest
+
+
+def _train(arguments: Sequence[str]) -> int:
+    train = importlib.import_module("parl.train")
+    names = sorted(train.ALGORITHMS)
+    if not arguments or arguments[0].startswith("-"):
+        print(f"usage: parl train ALGORITHM [OPTIONS]\n\nalgorithms: {', '.join(names)}")
+        print("parl train ALGORITHM --help lists the options; --config FILE takes them from a TOML file")
+        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
+    name, path, rest = arguments[0], *_take_option("--config", arguments[1:])
+    if name not in names:
+        raise ParlError(f"there is no algorithm {name!r}; there are: {', '.join(names)}")
+    if path is None:
+        default = train.default_settings(name)
+    else:
+        from parl.run import load_toml
+
+        default = train.settings_from(name, load_toml(path), where=path)
+    kind = dataclasses.make_dataclass(
+        "Settings",
+        [("run", type(default[0]), dataclasses.field()), ("algorithm", type(default[1]), dataclasses.field())],
+        frozen=True,
+    )
+    chosen = _parse(kind, f"parl train {name}", rest, kind(*default))
+    train.train(name, config=chosen.run, algorithm=chosen.algorithm, command=["parl", "train", *arguments])
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _ResumeOptions:
+    """Go on with a run from its last checkpoint."""
+
+    run: Path
+    """The run directory."""
+
+
+def _resume(arguments: Sequence[str]) -> int:
+    import tyro
+
+    options = _parse(tyro.conf.PositionalRequiredArgs[_ResumeOptions], "parl resume", arguments)
+    importlib.import_module("parl.train").resume(options.run)
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _EvalOptions:
+    """Play episodes greedily on fresh seeds and print the scores."""
+
+    run: Path
+    """The run directory."""
+    episodes: int = 100
+    """How many episodes."""
+    seed: int = 1_000_000
+    """Seed of the first environment; far from those of training."""
+    checkpoint: str = "best"
+    """Which checkpoint: best or last."""
+
+
+def _eval(arguments: Sequence[str]) -> int:
+    import numpy as np
+    import tyro
+
+    options = _parse(tyro.conf.PositionalRequiredArgs[_EvalOptions], "parl eval", arguments)
+    evaluate = importlib.import_module("parl.train").evaluate
+    returns = np.asarray(
+        evaluate(options.run, episodes=options.episodes, seed=options.seed, checkpoint=options.checkpoint)
+    )
+    print(
+        f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}: "
+        f"mean {returns.mean():.2f}, standard deviation {returns.std():.2f}, median {np.median(returns):.2f}, "
+        f"lowest {returns.min():.2f}, highest {returns.max():.2f}"
+    )
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _PlotOptions:
+    """Draw learning curves of one or more runs against steps and wall time."""
+
+    runs: tuple[Path, ...]
+    """Run directories."""
+    out: Path | None = None
+    """PNG to write; by default plots/learning-curve.png in the first run."""
+    y: str = "episode_return"
+    """Key of the metrics to draw."""
+
+
+def _plot(arguments: Sequence[str]) -> int:
+    import tyro
+
+    from parl.run.plot import plot_runs
+
+    options = _parse(tyro.conf.PositionalRequiredArgs[_PlotOptions], "parl plot", arguments)
+    out = options.out
+    if out is None and options.runs:
+        out = options.runs[0] / "plots" / "learning-curve.png"
+    print(plot_runs(options.runs, out, y=options.y))
+    return 0
+
+
+def _doctor(arguments: Sequence[str]) -> int:
+    from parl.run import doctor
+
+    if arguments:
+        raise ParlError(f"parl doctor takes no arguments, got {arguments[0]!r}")
+    lines = doctor.report()
+    width = max(len(name) for name, _ in lines)
+    for name, finding in lines:
+        print(f"{name:<{width}}  {finding}")
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": _train,
+    "resume": _resume,
+    "eval": _eval,
+    "plot": _plot,
+    "doctor": _doctor,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    command = arguments[0] if arguments else "--help"
+    if command in ("-h", "--help", "help"):
+        print(_USAGE.format(algorithms=", ".join(("dqn",))), end="")
+        return 0 if arguments else 2
+    if command == "--version":
+        import parl
+
+        print(f"parl {parl.__version__}")
+        return 0
+    if command not in _COMMANDS:
+        print(f"parl: there is no command {command!r}\n\n{_USAGE.format(algorithms='dqn')}", end="", file=sys.stderr)
+        return 2
+    try:
+        return _COMMANDS[command](arguments[1:])
+    except (ParlError, FileNotFoundError) as error:
+        print(f"parl: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
