@@ -13,3 +13,7 @@ class ConfigError(ParlError, ValueError):
 
 class RunDirectoryError(ParlError, ValueError):
     """A run directory or checkpoint is incomplete, damaged or of another version."""
+
+
+class WorkerError(ParlError, RuntimeError):
+    """An actor or a learner failed or died; the message holds its own traceback or the signal."""
