@@ -22,8 +22,8 @@ pub const MAX_CAPACITY: u64 = 1 << 32;
 pub(crate) const TOP_MAX: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Inner nodes are at most this wide: wider ones cost more to search than the level they save.
 const INNER_MAX: usize = 32;
-/// 2^32 leaves at fan-out 4 down to 2^10 sums: levels 0 to 11 (more under loom, for trees that are never built there).
-const LEVELS_MAX: usize = 16;
+/// 2^32 leaves at fan-out 4 down to 2^10 sums are levels 0 to 11; down to the 2 sums of a top under loom, 0 to 16.
+pub(crate) const LEVELS_MAX: usize = 17;
 /// Bytes of the header in front of the levels: 64 counters.
 pub(crate) const HEADER_WORDS: usize = 64;
 

@@ -32,9 +32,10 @@ pub enum Draws {
     },
 }
 
-/// Redraws near the first target, then anywhere, before the leaves themselves are scanned.
-const NEAR_RESTARTS: u32 = 8;
-const RESTARTS_MAX: u32 = 64;
+/// Redraws near the first target, then anywhere, before the leaves themselves are scanned. Few under loom, which
+/// tries every place at which a writer can stand still.
+const NEAR_RESTARTS: u32 = if cfg!(loom) { 1 } else { 8 };
+const RESTARTS_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
 /// Batches of independent draws before a draw without replacement goes round the leaves it has.
 const DISTINCT_ROUNDS: usize = 4;
 /// Draws at once per level.
@@ -442,5 +443,100 @@ impl Taken {
             target += weight;
         }
         target
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisor_is_exact() {
+        let mut rng = Rng::new(5);
+        for by in (1..300).chain([1 << 20, (1 << 20) + 1, u64::from(u32::MAX), 1 << 40]) {
+            let divisor = Divisor::new(by);
+            let edges = [0, 1, by - 1, by, by + 1, (1 << 63) - 1, ((1 << 63) - 1) / by * by];
+            for n in edges.into_iter().chain((0..200).map(|_| rng.next_u64() >> (1 + rng.below(60)))) {
+                assert_eq!(divisor.divide(n), n / by, "{n} / {by}");
+            }
+        }
+    }
+
+    /// Every offset of every stratum, for totals smaller and larger than the batch: each unit of weight is the target
+    /// of exactly B of the B * total equally likely points, and strata come in order.
+    #[test]
+    fn strata_cover_each_unit_equally() {
+        for (batch, total) in [(1u64, 7u64), (3, 5), (5, 3), (8, 8), (7, 40), (4, 1)] {
+            let mut hits = vec![0; total as usize];
+            for offset in 0..total {
+                let mut targets = Targets::new(Draws::Stratified, batch as usize, total, &mut Rng::new(0));
+                targets.shared = Some(offset);
+                let drawn: Vec<u64> = (0..batch).map(|_| targets.next(&mut Rng::new(0))).collect();
+                assert!(drawn.is_sorted());
+                drawn.iter().for_each(|u| hits[*u as usize] += 1);
+            }
+            assert!(hits.iter().all(|h| *h == batch), "{batch} {total} {hits:?}");
+        }
+    }
+
+    /// Learners' strata together are the strata of one large batch.
+    #[test]
+    fn split_strata_are_those_of_the_large_batch() {
+        let at = |mode, batch| {
+            let mut rng = Rng::new(0);
+            let mut targets = Targets::new(mode, batch, 1000, &mut rng);
+            targets.shared = Some(500);
+            (0..batch).map(|_| targets.next(&mut rng)).collect::<Vec<_>>()
+        };
+        let whole = at(Draws::Stratified, 12);
+        let mut parts: Vec<u64> = (0..3).flat_map(|rank| at(Draws::Split { rank, learners: 3 }, 4)).collect();
+        parts.sort_unstable();
+        assert_eq!(parts, whole);
+    }
+
+    #[test]
+    fn points_too_large_for_63_bits_take_the_long_division() {
+        let total = (1 << 62) + 12_345;
+        let mut targets = Targets::new(Draws::Stratified, 10, total, &mut Rng::new(0));
+        targets.shared = Some(total - 1);
+        for j in 0..10u128 {
+            let expected = ((j + 1) * u128::from(total) - 1) / 10;
+            assert_eq!(u128::from(targets.next(&mut Rng::new(0))), expected);
+        }
+    }
+
+    /// A writer stands between the exchange of a leaf and its adds: the sums above claim what the leaves no longer
+    /// hold. The draw takes its residual modulo the sum seen, or starts anew, and never returns an empty leaf.
+    #[test]
+    fn stale_sums_never_draw_an_empty_leaf() {
+        for fan_out in crate::FAN_OUTS {
+            let tree = SumTree::new(100_000, fan_out).unwrap();
+            tree.set_range(0, &[1000; 100]).unwrap();
+            tree.fill_range(50_000, 100, 3).unwrap();
+            (0..100).for_each(|i| tree.leaves[i].store(0, Ordering::Relaxed));
+            tree.leaves[70].store(1, Ordering::Relaxed);
+            let (mut indices, mut weights) = ([0; 64], [0; 64]);
+            for mode in [Draws::Independent, Draws::Stratified, Draws::WithoutReplacement] {
+                tree.sample(&mut Rng::new(1), mode, &mut indices, &mut weights).unwrap();
+                for (i, w) in indices.iter().zip(&weights) {
+                    assert!((*i == 70 && *w == 1) || ((50_000..50_100).contains(i) && *w == 3), "{i} {w}");
+                }
+            }
+            assert!(tree.restarts() > 0);
+        }
+    }
+
+    /// Everything is gone from the leaves though the sums still claim it: an error after a bounded number of tries.
+    #[test]
+    fn sums_without_leaves_end_in_an_error() {
+        let tree = SumTree::new(5000, 16).unwrap();
+        tree.fill_range(0, 5000, 9).unwrap();
+        tree.leaves.iter().for_each(|leaf| leaf.store(0, Ordering::Relaxed));
+        for mode in [Draws::Stratified, Draws::WithoutReplacement] {
+            let drawn = tree.sample(&mut Rng::new(1), mode, &mut [0; 4], &mut [0; 4]);
+            assert_eq!(drawn, Err(SumTreeError::Empty));
+        }
+        assert_eq!(tree.find(&[44], &mut [0], &mut [0]), Err(SumTreeError::Empty));
     }
 }

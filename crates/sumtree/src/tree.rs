@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::layout::{HEADER_WORDS, Layout, max_weight};
+use crate::layout::{HEADER_WORDS, LEVELS_MAX, Layout, max_weight};
 use crate::region::{Cells, Region};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Index, SumTreeError};
@@ -242,7 +242,7 @@ impl SumTree {
     }
 
     pub(crate) fn top(&self) -> &[AtomicU64] {
-        &self.wide[self.wide.len() - 1]
+        &self.wide[self.wide.len() - 1][..self.layout.levels()[self.layout.levels().len() - 1].used]
     }
 
     #[inline(always)]
@@ -271,7 +271,7 @@ impl SumTree {
     /// Differences of a run of leaves are gathered per node and added when the run leaves it.
     fn exchange_range(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
         let levels = self.layout.levels();
-        let mut gathered = [0u64; 16];
+        let mut gathered = [0u64; LEVELS_MAX];
         let end = first + count;
         let mut i = first;
         while i < end {

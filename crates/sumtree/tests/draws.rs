@@ -1,0 +1,271 @@
+//! What is drawn, and how often: chi-square over cells, exact binomials for tiny weights, the variance of strata.
+//! Seeds are fixed, so a failure is a change of the code.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{assert_binomial, assert_distribution};
+use std::collections::HashMap;
+use sumtree::{Draws, FAN_OUTS, Rng, SumTree, max_weight};
+
+/// Weights of very unequal sizes, one in four zero.
+fn uneven_tree(n: usize, fan_out: usize, seed: u64) -> (SumTree, Vec<u32>) {
+    let tree = SumTree::new(n as u64, fan_out).unwrap();
+    let mut rng = Rng::new(seed);
+    let weights: Vec<u32> = (0..n)
+        .map(|i| if i % 4 == 3 { 0 } else { 1 + (rng.below(1 << 20) >> rng.below(20)) as u32 })
+        .collect();
+    tree.set_range(0, &weights).unwrap();
+    (tree, weights)
+}
+
+/// Cell of a leaf: hashed, so that a cell has leaves from all over the tree.
+fn cell(leaf: u64, cells: usize) -> usize {
+    (leaf.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % cells
+}
+
+fn cell_probabilities(weights: &[u32], cells: usize) -> Vec<f64> {
+    let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+    let mut p = vec![0.0; cells];
+    weights.iter().enumerate().for_each(|(i, w)| p[cell(i as u64, cells)] += f64::from(*w) / total as f64);
+    p
+}
+
+#[test]
+fn every_mode_draws_by_weight() {
+    const CELLS: usize = 128;
+    for (k, fan_out) in FAN_OUTS.into_iter().enumerate() {
+        let (tree, model) = uneven_tree(50_021, fan_out, 11);
+        let p = cell_probabilities(&model, CELLS);
+        for mode in [Draws::Independent, Draws::Stratified, Draws::Split { rank: 2, learners: 5 }] {
+            let mut rng = Rng::new(100 + k as u64);
+            let mut counts = vec![0u64; CELLS];
+            let (mut indices, mut weights) = (vec![0; 257], vec![0; 257]);
+            for _ in 0..1500 {
+                // A fifth of the strata alone is not the whole: go through the ranks in turn.
+                let mode = match mode {
+                    Draws::Split { learners, .. } => {
+                        Draws::Split { rank: rng.below(u64::from(learners)) as u32, learners }
+                    }
+                    other => other,
+                };
+                tree.sample(&mut rng, mode, &mut indices, &mut weights).unwrap();
+                for (i, w) in indices.iter().zip(&weights) {
+                    assert!(*w > 0 && model[*i as usize] == *w);
+                    counts[cell(*i, CELLS)] += 1;
+                }
+            }
+            assert_distribution(&counts, &p, &format!("{mode:?}, fan-out {fan_out}"));
+        }
+    }
+}
+
+/// 65,536 leaves of weight 1 beside one of 2^28 - 1: the light ones together have 2^-12 of the mass.
+#[test]
+fn tiny_beside_huge() {
+    let n = 65_537;
+    for (fan_out, seed) in [(4, 1), (16, 2)] {
+        let tree = SumTree::new(n, fan_out).unwrap();
+        tree.fill_range(0, n as usize, 1).unwrap();
+        let huge = max_weight(fan_out);
+        assert_eq!(huge, (1 << 28) - 1);
+        tree.set(40_000usize, huge).unwrap();
+        let total = 65_536 + u64::from(huge);
+        let draws = 1u64 << 21;
+        let (mut indices, mut weights) = (vec![0; 4096], vec![0; 4096]);
+        let mut rng = Rng::new(seed);
+        let (mut light, mut low_half) = (0, 0);
+        for _ in 0..draws / 4096 {
+            let seen = tree.sample(&mut rng, Draws::Independent, &mut indices, &mut weights).unwrap();
+            assert_eq!(seen, total);
+            light += indices.iter().filter(|i| **i != 40_000).count() as u64;
+            low_half += indices.iter().filter(|i| **i < 32_768).count() as u64;
+        }
+        assert_binomial(light, draws, 65_536.0 / total as f64, "light leaves");
+        assert_binomial(low_half, draws, 32_768.0 / total as f64, "lower half of the light leaves");
+    }
+}
+
+/// One leaf of weight 1 against one of 2^28 - 1: the border lies exactly where it must.
+#[test]
+fn one_against_two_to_the_28th() {
+    let tree = SumTree::new(1000, 16).unwrap();
+    tree.set(20usize, (1 << 28) - 1).unwrap();
+    tree.set(30usize, 1).unwrap();
+    let (mut indices, mut weights) = ([0; 3], [0; 3]);
+    assert_eq!(tree.find(&[0, (1 << 28) - 2, (1 << 28) - 1], &mut indices, &mut weights), Ok(1 << 28));
+    assert_eq!((indices, weights), ([20, 20, 30], [(1 << 28) - 1, (1 << 28) - 1, 1]));
+    // 2^20 draws hit the light one Binomial(2^20, 2^-28) times: the chance of even one is 0.4 %, of three 1e-8.
+    let (mut indices, mut weights) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    tree.sample(&mut Rng::new(9), Draws::Independent, &mut indices, &mut weights).unwrap();
+    let light = indices.iter().filter(|i| **i == 30).count() as u64;
+    assert_binomial(light, 1 << 20, 2f64.powi(-28), "weight 1 of 2^28");
+}
+
+/// Fault 3: leaves that were never set, or set back to 0, are never drawn, also not at the borders of nodes.
+#[test]
+fn zero_weights_are_never_drawn() {
+    for fan_out in FAN_OUTS {
+        let tree = SumTree::new(10_000, fan_out).unwrap();
+        tree.fill_range(0, 10_000, 1).unwrap();
+        tree.fill_range(0, 10_000, 0).unwrap();
+        assert_eq!(tree.total(), 0);
+        let alive: Vec<usize> = (0..10_000).filter(|i| i % 97 == 5 || i % fan_out == fan_out - 1).collect();
+        alive.iter().for_each(|i| tree.set(*i, 1).unwrap());
+        let mut prefixes: Vec<u64> = (0..alive.len() as u64).collect();
+        prefixes.push(0);
+        let (mut indices, mut weights) = (vec![0; prefixes.len()], vec![0; prefixes.len()]);
+        tree.find(&prefixes, &mut indices, &mut weights).unwrap();
+        assert!(indices.iter().zip(&alive).all(|(found, i)| *found == *i as u64));
+        assert!(weights.iter().all(|w| *w == 1));
+    }
+}
+
+/// Fault 2: after many updates the sums are still exact, and all leaves back at 0 leave a total of exactly 0.
+#[test]
+fn sums_do_not_drift() {
+    for fan_out in FAN_OUTS {
+        let tree = SumTree::new(3001, fan_out).unwrap();
+        let mut rng = Rng::new(4);
+        let max = u64::from(tree.max_weight());
+        for _ in 0..400 {
+            let indices: Vec<u64> = (0..500).map(|_| rng.below(3001)).collect();
+            let weights: Vec<u32> = (0..500).map(|_| rng.below(max + 1) as u32).collect();
+            tree.set_many(&indices, &weights).unwrap();
+        }
+        tree.verify().unwrap();
+        let zeros: Vec<u64> = (0..3001).collect();
+        tree.set_many(&zeros, &vec![0; 3001]).unwrap();
+        assert_eq!(tree.total(), 0);
+        tree.verify().unwrap();
+    }
+}
+
+/// The mean leaf number of a batch of B estimates the weighted mean. Independent draws have variance R^2 / 12 / B for
+/// leaf numbers spread over a range R; strata of nearly equal width R / B have 1 / B^2 of that, 1/4096, and with one
+/// offset for all of them 1 / B, 1/64.
+#[test]
+fn strata_cut_the_variance() {
+    let tree = SumTree::new(5003, 16).unwrap();
+    let model: Vec<u32> = (0..5003).map(|i| 1000 + i * 7919 % 1000).collect();
+    tree.set_range(0, &model).unwrap();
+    let total: f64 = model.iter().map(|w| f64::from(*w)).sum();
+    let mean = model.iter().enumerate().map(|(i, w)| i as f64 * f64::from(*w)).sum::<f64>() / total;
+    let variance = |mode, seed| {
+        let mut rng = Rng::new(seed);
+        let (mut indices, mut weights) = ([0; 64], [0; 64]);
+        let (mut sum, mut squares) = (0.0, 0.0);
+        let repeats = 2000;
+        for _ in 0..repeats {
+            tree.sample(&mut rng, mode, &mut indices, &mut weights).unwrap();
+            let error = indices.iter().map(|i| *i as f64).sum::<f64>() / 64.0 - mean;
+            sum += error;
+            squares += error * error;
+        }
+        let (bias, variance) = (sum / repeats as f64, squares / repeats as f64);
+        // The mean of the errors is normal with this deviation: unbiased within 5 of them (p = 6e-7).
+        assert!(bias.abs() < 5.0 * (variance / repeats as f64).sqrt(), "{mode:?}: bias {bias}");
+        variance
+    };
+    let independent = variance(Draws::Independent, 31);
+    let stratified = variance(Draws::Stratified, 32);
+    let systematic = variance(Draws::Systematic, 33);
+    assert!(stratified < independent / 2000.0, "{stratified} against {independent}");
+    assert!(systematic < independent / 40.0, "{systematic} against {independent}");
+}
+
+/// Systematic draws hit each leaf the floor or the ceiling of B * w / total times.
+#[test]
+fn systematic_counts_are_floor_or_ceiling() {
+    let (tree, model) = uneven_tree(301, 8, 5);
+    let total: u64 = model.iter().map(|w| u64::from(*w)).sum();
+    let mut rng = Rng::new(6);
+    let (mut indices, mut weights) = (vec![0; 700], vec![0; 700]);
+    let mut hits = vec![0u64; 301];
+    for _ in 0..2000 {
+        tree.sample(&mut rng, Draws::Systematic, &mut indices, &mut weights).unwrap();
+        let mut counts = vec![0u64; 301];
+        indices.iter().for_each(|i| counts[*i as usize] += 1);
+        for (i, (count, w)) in counts.iter().zip(&model).enumerate() {
+            let product = 700 * u64::from(*w);
+            assert!((product / total..=product.div_ceil(total)).contains(count), "leaf {i}");
+            hits[i] += count;
+        }
+    }
+    // Extra hits of one leaf are independent between batches.
+    let i = (0..301)
+        .max_by_key(|i| (700 * u64::from(model[*i]) % total).min(total - 700 * u64::from(model[*i]) % total))
+        .unwrap();
+    let product = 700 * u64::from(model[i]);
+    assert_binomial(
+        hits[i] - 2000 * (product / total),
+        2000,
+        (product % total) as f64 / total as f64,
+        "systematic",
+    );
+}
+
+/// Without replacement an ordered pair (i, j) has probability w_i / T * w_j / (T - w_i).
+#[test]
+fn distinct_draws_follow_what_is_left() {
+    let sets: [[u32; 4]; 3] = [[1, 2, 3, 4], [1, 1, (1 << 26) - 1, 2], [5, (1 << 26) - 1, (1 << 26) - 2, 5]];
+    for (set, weights_of) in sets.iter().enumerate() {
+        let tree = SumTree::new(4000, 64).unwrap();
+        let places = [3usize, 64, 65, 3999];
+        places.iter().zip(weights_of).for_each(|(i, w)| tree.set(*i, *w).unwrap());
+        let total: f64 = weights_of.iter().map(|w| f64::from(*w)).sum();
+        // Ordered triples; the fourth is what remains.
+        let mut cells = HashMap::new();
+        let mut p = Vec::new();
+        for (i, j, l) in
+            (0..64).map(|c| (c / 16, c / 4 % 4, c % 4)).filter(|(i, j, l)| i != j && j != l && i != l)
+        {
+            let w = |x: usize| f64::from(weights_of[x]);
+            cells.insert([places[i], places[j], places[l]].map(|x| x as u64), p.len());
+            p.push(w(i) / total * w(j) / (total - w(i)) * w(l) / (total - w(i) - w(j)));
+        }
+        let mut counts = vec![0u64; p.len()];
+        let mut rng = Rng::new(70 + set as u64);
+        for _ in 0..100_000 {
+            let (mut indices, mut weights) = ([0; 3], [0; 3]);
+            tree.sample(&mut rng, Draws::WithoutReplacement, &mut indices, &mut weights).unwrap();
+            counts[cells[&indices]] += 1;
+        }
+        // Cells that are too rare for chi-square are gathered into one.
+        let rare = |p: f64| p * 100_000.0 <= 8.0;
+        let (mut big_p, mut big_n) = (vec![0.0], vec![0]);
+        for (p, n) in p.iter().zip(&counts) {
+            if rare(*p) {
+                big_p[0] += p;
+                big_n[0] += n;
+            } else {
+                big_p.push(*p);
+                big_n.push(*n);
+            }
+        }
+        if rare(big_p[0]) {
+            assert!(big_n[0] <= 30, "rare triples drawn {} times", big_n[0]);
+            let (p0, n0) = (big_p.remove(0), big_n.remove(0));
+            big_p[0] += p0;
+            big_n[0] += n0;
+        }
+        assert_distribution(&big_n, &big_p, &format!("distinct, set {set}"));
+    }
+}
+
+/// Same seed, same draws, whatever the way the tree came to its weights; another seed, other draws.
+#[test]
+fn draws_depend_on_seed_and_weights_alone() {
+    let (a, model) = uneven_tree(2000, 16, 3);
+    let b = SumTree::new(2000, 16).unwrap();
+    b.fill_range(0, 2000, 77).unwrap();
+    (0..2000usize).rev().for_each(|i| b.set(i, model[i]).unwrap());
+    let draw = |tree: &SumTree, seed| {
+        let (mut indices, mut weights) = (vec![0; 300], vec![0; 300]);
+        tree.sample(&mut Rng::new(seed), Draws::Stratified, &mut indices, &mut weights).unwrap();
+        indices
+    };
+    assert_eq!(draw(&a, 1), draw(&b, 1));
+    assert_ne!(draw(&a, 1), draw(&a, 2));
+}
