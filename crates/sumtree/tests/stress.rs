@@ -1,0 +1,22 @@
+//! A short run of the stress example for each fan-out; `cargo run --example stress` goes on for as long as you like.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+#[path = "../examples/stress/harness.rs"]
+mod harness;
+
+fn run(plan: &harness::Plan) {
+    let out = harness::run(plan).unwrap();
+    assert_eq!((out.zero_draws, out.wrong_weights), (0, 0), "{plan:?} {out:?}");
+    assert!(out.checked > 0 && out.stores > 0, "nothing was checked: {plan:?} {out:?}");
+}
+
+#[test]
+fn writers_beside_samplers() {
+    for (k, fan_out) in sumtree::FAN_OUTS.into_iter().enumerate() {
+        for threads in [2, 4] {
+            let (capacity, operations) = ([4999, 40_001][k % 2], 600_000);
+            run(&harness::Plan { capacity, fan_out, threads, operations, batch: 100, seed: k as u64 });
+        }
+    }
+}
