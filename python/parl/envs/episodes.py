@@ -1,0 +1,69 @@
+"""Returns and lengths of episodes, from the arrays that a vector environment's ``step`` gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from parl.types import Array
+
+
+class EpisodeTracker:
+    """Sums rewards per environment and hands out finished episodes.
+
+    Args:
+        num_envs: N.
+        autoreset: ``"next_step"`` (the step after an end only resets) or ``"same_step"``.
+    """
+
+    def __init__(self, num_envs: int, autoreset: str) -> None:
+        self._next_step = autoreset == "next_step"
+        self._returns = np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._resetting = np.zeros(num_envs, bool)
+        self._any_resetting = False
+
+    def step(self, reward: Array, terminated: Array, truncated: Array) -> tuple[int, list[tuple[float, int]]]:
+        """Takes one step of every environment, arrays (N,).
+
+        Returns:
+            the number of transitions in it (steps that only reset are none), and return and length of each
+            episode that ended.
+        """
+        self._returns += reward
+        self._lengths += 1
+        transitions = len(self._returns)
+        if self._any_resetting:
+            # A resetting step carries no reward and belongs to no episode.
+            self._returns[self._resetting] = 0.0
+            self._lengths[self._resetting] = 0
+            transitions -= int(np.count_nonzero(self._resetting))
+            self._any_resetting = False
+        done = terminated | truncated
+        if not done.any():
+            return transitions, []
+        ended = np.nonzero(done)[0]
+        finished = list(zip(self._returns[ended].tolist(), self._lengths[ended].tolist(), strict=True))
+        self._returns[ended] = 0.0
+        self._lengths[ended] = 0
+        if self._next_step:
+            self._resetting = done
+            self._any_resetting = True
+        return transitions, finished
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+            "resetting": self._resetting.copy(),
+            "any_resetting": self._any_resetting,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._returns[:] = state["returns"]
+        self._lengths[:] = state["lengths"]
+        self._resetting = np.array(state["resetting"])
+        self._any_resetting = state["any_resetting"]

@@ -1,0 +1,106 @@
+"""Vector environments from a Gymnasium id or a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl.errors import ConfigError
+from parl.types import EnvSpec
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+AUTORESETS = ("next_step", "same_step")
+
+
+class EnvMaker:
+    """Makes vector environments of any size; travels to other processes.
+
+    Args:
+        env: a Gymnasium id; its own vector environment is used where it registers one, else a
+            ``SyncVectorEnv``. Or a function: with one parameter it is called with the number of environments
+            and returns a ``VectorEnv``, with none it returns one ``Env``.
+        options: keywords of ``gymnasium.make_vec``; none with a function.
+    """
+
+    def __init__(self, env: str | Callable[..., Any], options: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(env, str) and options:
+            raise ConfigError(f"env options {sorted(options)} are for ids; a function sets its own")
+        self.env = env
+        self.options = dict(options or {})
+
+    @property
+    def name(self) -> str:
+        """The id, or the function's name."""
+        return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", "env")
+
+    def __call__(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
+        """A vector environment of ``num_envs``.
+
+        Raises:
+            ConfigError: Gymnasium knows no such id, or the function returns no environment.
+        """
+        import gymnasium
+        from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+        if isinstance(self.env, str):
+            try:
+                return gymnasium.make_vec(self.env, num_envs=num_envs, **self.options)
+            except gymnasium.error.UnregisteredEnv as error:
+                raise ConfigError(f"env = {self.env!r}: {error}") from error
+        function = self.env
+        if inspect.signature(function).parameters:
+            made = function(num_envs)
+            if not isinstance(made, VectorEnv) or made.num_envs != num_envs:
+                raise ConfigError(f"{self.name}({num_envs}) returned {made!r}, not that many environments")
+            return made
+        return SyncVectorEnv([function] * num_envs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        import cloudpickle
+
+        return {"env": cloudpickle.dumps(self.env), "options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import cloudpickle
+
+        self.env = cloudpickle.loads(state["env"])
+        self.options = state["options"]
+
+
+def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
+    """Shapes, types and reset habit of a vector environment; 64-bit float observations become 32-bit ones.
+
+    Raises:
+        ConfigError: the spaces are not Box or Discrete, or the environment does not reset itself.
+    """
+    from gymnasium.spaces import Box, Discrete
+
+    observation, action = env.single_observation_space, env.single_action_space
+    if not isinstance(observation, Box):
+        raise ConfigError(f"observation space {observation} is no Box; wrap it in FlattenObservation")
+    if isinstance(action, Discrete):
+        if action.start != 0:
+            raise ConfigError(f"action space {action} does not start at 0")
+        num_actions, action_shape, action_dtype = int(action.n), (), "int64"
+    elif isinstance(action, Box):
+        num_actions, action_shape, action_dtype = None, tuple(action.shape), "float32"
+    else:
+        raise ConfigError(f"action space {action} is neither Discrete nor Box")
+    mode = env.metadata.get("autoreset_mode", "next_step")
+    autoreset = str(getattr(mode, "name", mode)).lower()
+    if autoreset not in AUTORESETS:
+        raise ConfigError(f"autoreset mode {autoreset!r} is not one of {', '.join(AUTORESETS)}")
+    dtype = np.dtype(observation.dtype or np.float32)
+    return EnvSpec(
+        observation_shape=tuple(observation.shape),
+        observation_dtype="float32" if dtype == np.float64 else dtype.name,
+        action_shape=action_shape,
+        action_dtype=action_dtype,
+        num_actions=num_actions,
+        autoreset=autoreset,
+    )

@@ -1,0 +1,58 @@
+"""All parameters of a module as views of one buffer.
+
+One buffer means one optimizer kernel, one all-reduce, one copy to publish or to follow a target: for small
+networks the number of calls is the cost, not the arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class FlatModule:
+    """A module and its buffers.
+
+    Attributes:
+        weights: (P,) float32; the parameters of the module are views of it.
+        gradients: (P,) float32; their ``grad`` are views of it. None if no gradient is wanted.
+    """
+
+    weights: Tensor
+    gradients: Tensor | None
+
+
+def flatten(module: nn.Module, gradients: bool = True) -> FlatModule:
+    """Moves the parameters of ``module`` into one buffer, in the order of ``module.parameters()``.
+
+    Args:
+        module: every parameter float32, all on one device.
+        gradients: give each parameter a ``grad`` view too; ``backward()`` then adds into the buffer, which
+            is zeroed by the caller. Without, the parameters are frozen.
+
+    Raises:
+        ValueError: there are no parameters, or one is not float32.
+    """
+    parameters = list(module.parameters())
+    if not parameters:
+        raise ValueError(f"{type(module).__name__} has no parameters")
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise ValueError(f"parameter {name} is {parameter.dtype}, not float32")
+    size = sum(parameter.numel() for parameter in parameters)
+    weights = torch.empty(size, device=parameters[0].device)
+    grads = torch.zeros_like(weights) if gradients else None
+    start = 0
+    for parameter in parameters:
+        end = start + parameter.numel()
+        weights[start:end] = parameter.detach().reshape(-1)
+        parameter.data = weights[start:end].view(parameter.shape)
+        if grads is not None:
+            parameter.grad = grads[start:end].view(parameter.shape)
+        else:
+            parameter.requires_grad_(False)
+        start = end
+    return FlatModule(weights, grads)

@@ -1,0 +1,36 @@
+"""Bootstrapped targets."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def bellman_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
+    """``reward + discount * next_value``: the n-step target when reward and discount are n-step ones.
+
+    Args:
+        reward: (B,) float32, discounted sum of the rewards of the k steps taken.
+        discount: (B,) float32, gamma^k, or 0 where the episode terminated (not where it was truncated).
+        next_value: (B,) float32, value of the observation k steps later.
+
+    Returns:
+        (B,) float32.
+
+    Source: Sutton & Barto (2018), section 7.1; truncation as in Pardo et al. (2018).
+    """
+    return (discount * next_value).add_(reward)
+
+
+def double_q_value(next_q: Tensor, next_target_q: Tensor) -> Tensor:
+    """Value of the action that ``next_q`` prefers, as ``next_target_q`` judges it.
+
+    Args:
+        next_q: (B, A) float32, the online network's values of the next observation.
+        next_target_q: (B, A) float32, the target network's.
+
+    Returns:
+        (B,) float32.
+
+    Source: van Hasselt, Guez and Silver (2016), equation 4.
+    """
+    return next_target_q.gather(1, next_q.argmax(dim=1, keepdim=True)).squeeze(1)

@@ -1,0 +1,25 @@
+"""Values that change over a run."""
+
+from __future__ import annotations
+
+
+def linear(step: int, first: float, last: float, over: int) -> float:
+    """From ``first`` at step 0 to ``last`` at step ``over`` in a straight line, constant after that."""
+    if step >= over:
+        return last
+    return first + (last - first) * step / over
+
+
+def actor_epsilons(epsilon: float, spread: float, actors: int) -> list[float]:
+    """Final exploration rate of each actor, ``epsilon ** (1 + spread * i / (actors - 1))``.
+
+    Args:
+        epsilon: rate of actor 0, in 0..1.
+        spread: 0 gives all actors the same rate; 7 is the value of the source.
+        actors: number of actors, ``>= 1``.
+
+    Source: Horgan et al. (2018), "Distributed Prioritized Experience Replay", section 4.1.
+    """
+    if actors == 1:
+        return [epsilon]
+    return [epsilon ** (1 + spread * i / (actors - 1)) for i in range(actors)]

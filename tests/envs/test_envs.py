@@ -1,0 +1,82 @@
+"""Environments made and described, episodes counted."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from parl.envs import EnvMaker, EpisodeTracker, spec_of
+from parl.errors import ConfigError
+
+
+def test_an_id_uses_its_own_vector_environment():
+    env = EnvMaker("CartPole-v1")(3)
+    assert type(env).__name__ == "CartPoleVectorEnv"
+    spec = spec_of(env)
+    assert (spec.observation_shape, spec.observation_dtype, spec.num_actions) == ((4,), "float32", 2)
+    assert spec.autoreset == "next_step"
+
+
+def test_an_id_without_one_is_vectorised_and_float64_becomes_float32():
+    env = EnvMaker("MountainCar-v0", {"vectorization_mode": "sync"})(2)
+    assert isinstance(env, SyncVectorEnv)
+    assert spec_of(env).observation_dtype == "float32"
+
+
+def test_functions():
+    single = EnvMaker(lambda: gymnasium.make("CartPole-v1"))(2)
+    assert single.num_envs == 2
+    vector = EnvMaker(
+        lambda n: SyncVectorEnv(
+            [lambda: gymnasium.make("CartPole-v1")] * n, autoreset_mode=AutoresetMode.SAME_STEP
+        )
+    )(2)
+    assert spec_of(vector).autoreset == "same_step"
+    with pytest.raises(ConfigError, match="not that many"):
+        EnvMaker(lambda n: None)(2)
+
+
+def test_a_maker_travels():
+    import pickle
+
+    copy = pickle.loads(pickle.dumps(EnvMaker(lambda: gymnasium.make("CartPole-v1"))))
+    assert copy(1).num_envs == 1
+
+
+def test_bad_environments_are_named():
+    with pytest.raises(ConfigError, match="NoSuchGame"):
+        EnvMaker("NoSuchGame-v0")(1)
+    with pytest.raises(ConfigError, match="Box"):
+        spec_of(EnvMaker("FrozenLake-v1")(1))
+
+
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+def test_tracker_against_loops_over_environments(autoreset):
+    mode = AutoresetMode.NEXT_STEP if autoreset == "next_step" else AutoresetMode.SAME_STEP
+    env = SyncVectorEnv(
+        [lambda: gymnasium.make("CartPole-v1", max_episode_steps=30)] * 4, autoreset_mode=mode
+    )
+    tracker = EpisodeTracker(4, autoreset)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    expected, got, total, expected_total = [], [], 0, 0
+    open_episode = [(0.0, 0)] * 4
+    resetting = [False] * 4
+    for _ in range(300):
+        _, reward, terminated, truncated, _ = env.step(rng.integers(0, 2, 4))
+        transitions, finished = tracker.step(reward, terminated, truncated)
+        total += transitions
+        got += finished
+        for i in range(4):
+            if resetting[i]:
+                resetting[i] = False
+                continue
+            expected_total += 1
+            open_episode[i] = (open_episode[i][0] + reward[i], open_episode[i][1] + 1)
+            if terminated[i] or truncated[i]:
+                expected.append(open_episode[i])
+                open_episode[i] = (0.0, 0)
+                resetting[i] = autoreset == "next_step"
+    assert len(expected) > 20
+    assert got == expected
+    assert total == expected_total

@@ -1,0 +1,76 @@
+"""Tensor functions against numpy, by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from parl.ops.adam import adam_step
+from parl.ops.exploration import epsilon_greedy
+from parl.ops.losses import weighted_huber
+from parl.ops.returns import bellman_target, double_q_value
+from parl.ops.schedules import actor_epsilons, linear
+
+
+def test_bellman_target_ignores_the_next_value_of_a_terminal_state():
+    target = bellman_target(torch.tensor([1.0, 2.0]), torch.tensor([0.9, 0.0]), torch.tensor([10.0, 10.0]))
+    # 1 + 0.9 * 10, 2 + 0 * 10
+    assert target.tolist() == pytest.approx([10.0, 2.0])
+
+
+def test_double_q_value_is_the_targets_value_of_the_online_choice():
+    online = torch.tensor([[1.0, 5.0, 2.0], [3.0, 0.0, 2.0]])
+    target = torch.tensor([[9.0, 4.0, 7.0], [1.0, 8.0, 6.0]])
+    assert double_q_value(online, target).tolist() == [4.0, 1.0]
+
+
+@pytest.mark.parametrize("delta", [0.5, 1.0, math.inf])
+def test_weighted_huber_against_numpy(delta):
+    rng = np.random.default_rng(0)
+    prediction, target, weights = rng.normal(size=(3, 50))
+    weights = np.abs(weights)
+    error = np.abs(prediction - target)
+    each = 0.5 * error**2
+    if delta < math.inf:
+        each = np.where(error <= delta, each, delta * (error - 0.5 * delta))
+    got = weighted_huber(*(torch.from_numpy(a) for a in (prediction, target, weights)), delta)
+    assert got.item() == pytest.approx((each * weights).sum() / 50)
+
+
+def test_adam_step_equals_torch():
+    torch.manual_seed(0)
+    ours = torch.randn(40)
+    theirs = torch.nn.Parameter(ours.clone())
+    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=1e-6)
+    mean, square = torch.zeros(40), torch.zeros(40)
+    for step in range(1, 51):
+        gradients = torch.randn(40)
+        adam_step(ours, gradients, mean, square, step, 3e-3, 1e-6)
+        theirs.grad = gradients
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_linear_falls_and_stays():
+    assert [linear(step, 1.0, 0.2, 8) for step in (0, 4, 8, 100)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    assert linear(0, 1.0, 0.2, 0) == 0.2
+
+
+def test_actor_epsilons():
+    assert actor_epsilons(0.4, 7.0, 1) == [0.4]
+    assert actor_epsilons(0.4, 0.0, 3) == pytest.approx([0.4] * 3)
+    # 0.4 ** (1 + 7 * i / 2)
+    assert actor_epsilons(0.4, 7.0, 3) == pytest.approx([0.4, 0.4**4.5, 0.4**8])
+
+
+def test_epsilon_greedy_rates_and_generator_use():
+    rng = np.random.default_rng(1)
+    actions = epsilon_greedy(np.zeros(20_000, np.int64), 0.3, 4, rng)
+    # Three of four drawn actions differ from 0: 20,000 * 0.3 * 0.75 = 4,500, standard deviation 59.
+    assert abs(np.count_nonzero(actions) - 4_500) < 6 * 59
+    assert not epsilon_greedy(np.zeros(1_000, np.int64), 0.0, 4, rng).any()
+    one, other = np.random.default_rng(2), np.random.default_rng(2)
+    epsilon_greedy(np.zeros(5, np.int64), 0.0, 4, one)
+    epsilon_greedy(np.zeros(5, np.int64), 1.0, 4, other)
+    assert one.random() == other.random()
