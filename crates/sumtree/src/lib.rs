@@ -1,10 +1,11 @@
-//! A lock-free K-ary sum tree and the prioritized-replay core on top of it.
+#![doc = include_str!("../README.md")]
 
 mod error;
 mod layout;
 mod node;
 mod priority;
 mod region;
+pub mod replay;
 mod rng;
 mod sample;
 pub mod sync;
