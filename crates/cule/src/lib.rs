@@ -1,7 +1,13 @@
 //! The Atari 2600: one machine, exact against the reference, and the games that run on it.
 
+pub mod console;
+pub mod env;
 mod error;
+pub mod games;
+pub mod machine;
 pub mod observe;
+pub mod random;
 pub mod rom;
 
+pub use console::{Console, Options};
 pub use error::CuleError;

@@ -182,6 +182,21 @@ pub fn from_bytes(bytes: Vec<u8>) -> Result<Rom, CuleError> {
     Ok(Rom { bytes, md5, scheme })
 }
 
+/// The image as the machine reads it: one copy of repeated halves, zeros up to whole banks.
+pub fn image(rom: &Rom) -> Vec<u8> {
+    let length = match rom.scheme {
+        Scheme::K2 => 2048,
+        Scheme::K4 => 4096,
+        Scheme::DPC => 12_288,
+        _ => rom.bytes.len().next_multiple_of(2048).max(4096),
+    };
+    // A small Commavid image has no second half.
+    let length = if rom.scheme == Scheme::CV { rom.bytes.len() } else { length };
+    let mut bytes = rom.bytes[..rom.bytes.len().min(length)].to_vec();
+    bytes.resize(length, 0);
+    bytes
+}
+
 /// The file of a game, read and compared with the table.
 ///
 /// `allow_unknown` accepts bytes that are not the known ROM of that name.
@@ -296,7 +311,7 @@ pub fn detect(image: &[u8], md5: &str) -> Result<Scheme, CuleError> {
         return Ok(Scheme::F8Low);
     }
     Ok(match size {
-        _ if size % SUPERCHARGER_LOAD == 0 => Scheme::AR,
+        _ if size.is_multiple_of(SUPERCHARGER_LOAD) => Scheme::AR,
         2048 | 4096 if is_cv(image) => Scheme::CV,
         2048 => Scheme::K2,
         4096 if image[..2048] == image[2048..] => Scheme::K2,

@@ -1,0 +1,123 @@
+//! Prints what a console does under a script, for comparison with another one; and how fast.
+//!
+//! `trace ROM GAME [mode=M] [difficulty=D] [seed=S] [sticky=P] [draw=all|none|FRACTION] SCRIPT`
+//!
+//! SCRIPT is a file with two bytes per frame: the action code, and what comes before it: 1 = reset, 2 = save, 3 = load
+//! what was saved. One line per frame: reward, lives, over, frame numbers, CRC-32 of RAM and of the screen. With
+//! `speed=N` the script is played N times and only frames per second are printed.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use cule::{Console, Options, console, games, rom};
+
+fn crc32(bytes: &[u8], table: &[u32; 256]) -> u32 {
+    !bytes.iter().fold(!0, |crc, &byte| table[((crc ^ u32::from(byte)) & 255) as usize] ^ crc >> 8)
+}
+
+fn crc_table() -> [u32; 256] {
+    std::array::from_fn(|i| {
+        (0..8).fold(i as u32, |c, _| if c & 1 != 0 { 0xEDB8_8320 ^ c >> 1 } else { c >> 1 })
+    })
+}
+
+struct Job {
+    console: Console,
+    script: Vec<u8>,
+    drawn: u32,
+    speed: u32,
+}
+
+fn parse() -> Result<Job, Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, game, more @ ..] = arguments.as_slice() else {
+        return Err("usage: trace ROM GAME [NAME=VALUE ...] SCRIPT".into());
+    };
+    let mut options = Options::default();
+    let (mut mode, mut difficulty, mut drawn, mut speed, mut script) = (None, None, 4, 0, vec![]);
+    for argument in more {
+        match argument.split_once('=') {
+            Some(("mode", value)) => mode = Some(value.parse()?),
+            Some(("difficulty", value)) => difficulty = Some(value.parse()?),
+            Some(("seed", value)) => options.random_seed = value.parse()?,
+            Some(("system_seed", value)) => options.system_seed = value.parse()?,
+            Some(("sticky", value)) => options.repeat_action_probability = value.parse()?,
+            Some(("skip", value)) => options.frame_skip = value.parse()?,
+            Some(("limit", value)) => options.max_num_frames_per_episode = value.parse()?,
+            Some(("draw", "all")) => drawn = 4,
+            Some(("draw", "none")) => drawn = 0,
+            Some(("draw", value)) => drawn = value.parse()?,
+            Some(("speed", value)) => speed = value.parse()?,
+            Some((name, _)) => return Err(format!("unknown setting {name}").into()),
+            None => script = std::fs::read(argument)?,
+        }
+    }
+    let rom = rom::read(Path::new(path))?;
+    let row = if game == "unknown" { games::rows::UNKNOWN } else { console::game_row(game)? };
+    let mut console = Console::new(&rom, row, options)?;
+    console.set_drawing(drawn > 0);
+    if let Some(mode) = mode {
+        console.set_mode(mode)?;
+    }
+    if let Some(difficulty) = difficulty {
+        console.set_difficulty(difficulty)?;
+    }
+    Ok(Job { console, script, drawn, speed })
+}
+
+fn play(job: &mut Job, mut each: impl FnMut(&mut Console, i32)) -> Result<(), cule::CuleError> {
+    let mut saved = vec![];
+    for (t, step) in job.script.chunks_exact(2).enumerate() {
+        if job.drawn > 0 && job.drawn < 4 {
+            job.console.set_drawing(t as u32 % 4 >= 4 - job.drawn);
+        }
+        match step[1] {
+            1 => job.console.reset()?,
+            2 => saved = job.console.save(true),
+            3 => job.console.load(&saved)?,
+            _ => {}
+        }
+        let reward = job.console.act(step[0]);
+        each(&mut job.console, reward);
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut job = parse()?;
+    if job.speed > 0 {
+        let frames = job.script.len() / 2;
+        for _ in 0..job.speed {
+            job.console.reset()?;
+            let start = Instant::now();
+            play(&mut job, |_, _| {})?;
+            println!("{:.3} us/frame", start.elapsed().as_secs_f64() * 1e6 / frames as f64);
+        }
+        return Ok(());
+    }
+    let table = crc_table();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut line = |console: &mut Console, reward: i32| {
+        let screen = crc32(console.screen(), &table);
+        let ram = crc32(console.ram(), &table);
+        writeln!(
+            out,
+            "{reward} {} {} {} {} {ram:08x} {screen:08x}",
+            console.lives(),
+            u8::from(console.game_over()),
+            console.frame_number(),
+            console.episode_frame_number()
+        )
+    };
+    line(&mut job.console, 0)?;
+    job.console.reset()?;
+    line(&mut job.console, 0)?;
+    let mut failed = Ok(());
+    play(&mut job, |console, reward| {
+        if failed.is_ok() {
+            failed = line(console, reward);
+        }
+    })?;
+    Ok(failed?)
+}

@@ -1,0 +1,147 @@
+//! RIOT: 128 bytes of RAM, the two ports as read by the program, and the interval timer.
+//!
+//! The timer keeps the stamp of its last write; its value is worked out when somebody reads it.
+//!
+//! Device subset.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::Machine;
+
+/// State of the chip. Stamps are CPU cycles, rebased with the cycle counter; differences wrap.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Riot {
+    /// The console's RAM.
+    pub ram: [u8; 128],
+    /// Cycle of the last timer write.
+    pub set_at: u32,
+    /// Cycle of the first INTIM read after expiry.
+    pub latched_at: u32,
+    /// Value of the last timer write.
+    pub timer: u8,
+    /// Prescale, as a shift: 0, 3, 6 or 10.
+    pub shift: u8,
+    /// INTIM was read after expiry.
+    pub latched: u8,
+    /// Data direction of port A.
+    pub direction_a: u8,
+}
+
+/// Power-on.
+pub fn new(ram: &[u8; 128]) -> Riot {
+    let mut riot: Riot =
+        Riot { ram: [0; 128], set_at: 0, latched_at: 0, timer: 0, shift: 6, latched: 0, direction_a: 0 };
+    for i in 0..128 {
+        riot.ram[i] = ram[i];
+    }
+    riot
+}
+
+/// Console reset: the timer starts at 25 + draw mod 75 with prescale 64; RAM stays.
+pub fn reset(riot: &mut Riot, draw: u32) {
+    riot.timer = (25 + draw % 75) as u8;
+    riot.shift = 6;
+    riot.set_at = 0;
+    riot.latched = 0;
+    riot.direction_a = 0;
+}
+
+/// Subtracts `cycles` from every stamp.
+pub fn rebase(riot: &mut Riot, cycles: u32) {
+    riot.set_at = riot.set_at.wrapping_sub(cycles);
+    riot.latched_at = riot.latched_at.wrapping_sub(cycles);
+}
+
+/// Reads register `address` mod 8 at time `now`.
+pub fn read(m: &mut Machine, address: u32, now: u32) -> u32 {
+    match address & 7 {
+        0 => {
+            return m.input.port_a as u32;
+        }
+        1 => {
+            return m.riot.direction_a as u32;
+        }
+        2 => {
+            return m.input.switches as u32;
+        }
+        3 => {
+            return 0;
+        }
+        4 | 6 => {
+            return read_timer(&mut m.riot, now);
+        }
+        _ => {
+            return read_status(&m.riot, now);
+        }
+    }
+}
+
+/// Prescale intervals completed before `now`; -1 at the very cycle of the write.
+fn intervals(riot: &Riot, now: u32) -> i32 {
+    (now.wrapping_sub(riot.set_at).wrapping_sub(1) as i32) >> riot.shift
+}
+
+/// INTIM.
+pub fn read_timer(riot: &mut Riot, now: u32) -> u32 {
+    let elapsed: u32 = now.wrapping_sub(riot.set_at);
+    let passed: i32 = intervals(riot, now);
+    let remaining: i32 = (riot.timer as i32).wrapping_sub(passed).wrapping_sub(1);
+    if remaining >= 0 {
+        return (remaining & 0xFF) as u32;
+    }
+    let expiry: u32 = (riot.timer as u32) << riot.shift;
+    if elapsed >= expiry.wrapping_add(2) && riot.latched == 0 {
+        riot.latched = 1;
+        riot.latched_at = now;
+    }
+    if riot.latched == 0 {
+        return 0xFF;
+    }
+    let late: u32 = riot.latched_at.wrapping_sub(riot.set_at).wrapping_sub(expiry);
+    (riot.timer as u32).wrapping_sub(passed as u32).wrapping_sub(late) & 0xFF
+}
+
+/// How many of the INTIM reads at `first`, `first + period`, ... show neither zero nor an expired timer, nor, with
+/// `until_zero` false, a value with bit 7 set: rounds that a program waiting for them may leave out.
+pub fn waiting_reads(riot: &Riot, first: u32, period: u32, until_zero: bool) -> u32 {
+    let elapsed: u32 = first.wrapping_sub(riot.set_at);
+    let start: u32 = riot.timer as u32;
+    if start < 2 {
+        return 0;
+    }
+    let last: u32 = (start - 1) << riot.shift;
+    let shown: u32 = start.wrapping_sub(elapsed.wrapping_sub(1) >> riot.shift).wrapping_sub(1);
+    if elapsed == 0 || elapsed > last || (!until_zero && shown >= 0x80) {
+        return 0;
+    }
+    (last - elapsed) / period + 1
+}
+
+/// INSTAT.
+fn read_status(riot: &Riot, now: u32) -> u32 {
+    let remaining: i32 = (riot.timer as i32).wrapping_sub(intervals(riot, now)).wrapping_sub(1);
+    if remaining >= 0 || riot.latched != 0 {
+        return 0;
+    }
+    0x80
+}
+
+/// Writes a register at time `now`.
+pub fn write(riot: &mut Riot, address: u32, value: u32, now: u32) {
+    let register: u32 = address & 7;
+    if register == 1 {
+        riot.direction_a = value as u8;
+    }
+    if register >= 4 && address & 0x10 != 0 {
+        riot.timer = value as u8;
+        riot.shift = match register & 3 {
+            0 => 0,
+            1 => 3,
+            2 => 6,
+            _ => 10,
+        };
+        riot.set_at = now;
+        riot.latched = 0;
+    }
+}

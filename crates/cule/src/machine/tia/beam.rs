@@ -1,0 +1,122 @@
+//! The lazy beam: draws, with the state as it is, from where it stands up to a given clock.
+//!
+//! Device subset.
+
+use super::write::moved;
+use super::{
+    CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, P0, PF, Tia, VISIBLE_CLOCKS,
+    collision, hidden, paint,
+};
+use crate::machine::{Board, Machine};
+
+/// Clock of a row after which the HMOVE blank is over.
+const BLANK_END: i32 = HBLANK_CLOCKS + 8;
+/// How far the star field moves missile 0 to the left, by phase.
+const STAR_STEPS: [u8; 4] = [18, 33, 0, 17];
+
+/// Draws up to clock `target`.
+pub fn catch_up(m: &mut Machine, board: &mut Board, target: i32) {
+    if target <= m.tia.gate {
+        return;
+    }
+    let end: i32 = if target < m.tia.window_end { target } else { m.tia.window_end };
+    let goal: i32 = end - m.tia.base;
+    if m.tia.beam >= goal {
+        return;
+    }
+    if m.eager == 0 && goal <= m.tia.row_start + HBLANK_CLOCKS {
+        // The horizontal blank of a row already entered.
+        m.tia.beam = goal;
+        return;
+    }
+    advance(m, board, goal);
+}
+
+/// Moves the beam to `goal`, clocks after row 0.
+fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
+    let mut from: i32 = m.tia.beam - m.tia.row_start;
+    while m.tia.beam < goal {
+        if from == CLOCKS_PER_LINE {
+            m.tia.row_start += CLOCKS_PER_LINE;
+            from = 0;
+            if !is_steady(&m.tia) {
+                enter_row(m, board);
+            }
+        }
+        if m.draw == 0 && m.tia.settled != 0 && is_steady(&m.tia) {
+            skip_to(&mut m.tia, from, goal);
+            return;
+        }
+        let rest: i32 = goal - m.tia.row_start;
+        let to: i32 = if rest < CLOCKS_PER_LINE { rest } else { CLOCKS_PER_LINE };
+        collide(m, board, from, to);
+        if m.draw != 0 {
+            paint::chunk(m, board, from, to);
+        }
+        if m.tia.blank_pending != 0 && from < BLANK_END && to >= BLANK_END {
+            m.tia.blank_pending = 0;
+        }
+        m.tia.beam = m.tia.row_start + to;
+        from = to;
+    }
+}
+
+/// True when entering a row changes nothing.
+fn is_steady(t: &Tia) -> bool {
+    t.skip[0] == 0 && t.skip[1] == 0 && t.star_field == 0 && t.mirror == t.ctrlpf & 1
+}
+
+/// Moves the beam where nothing can happen except the end of an HMOVE blank.
+fn skip_to(t: &mut Tia, from: i32, goal: i32) {
+    if t.blank_pending != 0 {
+        let blank_row: i32 = if from < BLANK_END { t.row_start } else { t.row_start + CLOCKS_PER_LINE };
+        if blank_row + BLANK_END <= goal {
+            t.blank_pending = 0;
+        }
+    }
+    t.beam = goal;
+    if goal > t.row_start + CLOCKS_PER_LINE {
+        // A row that is complete counts as the present one: the next has not been entered yet.
+        t.row_start = (goal - 1) / CLOCKS_PER_LINE * CLOCKS_PER_LINE;
+    }
+}
+
+/// What changes from one row to the next.
+fn enter_row(m: &mut Machine, board: &mut Board) {
+    let mirror: u8 = m.tia.ctrlpf & 1;
+    if mirror != m.tia.mirror {
+        m.tia.mirror = mirror;
+        moved(m, board, PF);
+    }
+    for player in 0..2 {
+        if m.tia.skip[player] != 0 {
+            m.tia.skip[player] = 0;
+            moved(m, board, P0 + player);
+        }
+    }
+    if m.tia.star_field != 0 {
+        let phase: u8 = (m.tia.star_phase + 1) & 3;
+        m.tia.star_phase = phase;
+        let left: i32 = STAR_STEPS[phase as usize] as i32;
+        m.tia.position[M0] = ((m.tia.position[M0] as i32 + VISIBLE_CLOCKS - left) % VISIBLE_CLOCKS) as u8;
+        m.tia.missile0_form = match phase {
+            1 => FORM_WIDE,
+            2 => FORM_OFF,
+            _ => FORM_NORMAL,
+        };
+        moved(m, board, M0);
+    }
+}
+
+/// Collisions in clocks `from..to` of the present row.
+fn collide(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
+    if to <= HBLANK_CLOCKS || m.tia.settled != 0 {
+        return;
+    }
+    if hidden(&m.tia) {
+        m.tia.settled = 1;
+    } else {
+        let start: i32 = if from > HBLANK_CLOCKS { from - HBLANK_CLOCKS } else { 0 };
+        collision::evaluate(m, board, start, to - HBLANK_CLOCKS);
+    }
+}

@@ -1,0 +1,142 @@
+//! Collision latches: two bits per read register, bit 2r + 1 is bit 7 of register r, bit 2r its bit 6.
+//!
+//! Device subset.
+
+use super::{ALL_OBJECTS, GUARD_ALL, PF, Tia, bit, hidden, objects};
+use crate::machine::{Board, Machine};
+
+/// The two objects behind each latch; latch 12 stands for nothing.
+const FIRST: [u8; 16] = [2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 4, 2, 0];
+const SECOND: [u8; 16] = [0, 1, 1, 0, 4, 5, 4, 5, 4, 5, 4, 5, 0, 5, 3, 1];
+const NO_LATCH: u16 = 1 << 12;
+/// The latches in which an object takes part.
+const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
+
+/// Latches that the enabled objects could still switch on.
+fn open(t: &Tia) -> u16 {
+    let mut latches: u16 = !NO_LATCH & !t.collisions;
+    for object in 0..6 {
+        if t.enabled & bit(object) == 0 {
+            latches &= !LATCHES_OF[object];
+        }
+    }
+    latches
+}
+
+/// Works out `near` and what changes of the playfield are checked against.
+pub fn refresh_near(m: &mut Machine, board: &mut Board) {
+    let t: &mut Tia = &mut m.tia;
+    t.near_stale = 0;
+    let mut near: u8 = 0;
+    let mut partners: u64 = 0;
+    let mut any: u64 = 0;
+    for object in 0..5 {
+        any |= board.cells[object];
+    }
+    if !hidden(t) {
+        for latch in 0..16 {
+            if (!t.collisions & !NO_LATCH) >> latch & 1 != 0 {
+                let a: usize = FIRST[latch] as usize;
+                let b: usize = SECOND[latch] as usize;
+                let meet: bool = board.cells[a] & board.cells[b] != 0;
+                if meet && t.enabled & bit(b) != 0 {
+                    near |= bit(a);
+                }
+                if meet && t.enabled & bit(a) != 0 {
+                    near |= bit(b);
+                }
+                if b == PF && t.enabled & bit(a) != 0 {
+                    partners |= board.cells[a];
+                }
+            }
+        }
+    }
+    if t.mirror != t.ctrlpf & 1 {
+        // The next row turns the playfield: all may be different there.
+        near = ALL_OBJECTS;
+        partners = objects::ALL_CELLS;
+    }
+    t.near = near;
+    t.guard = if m.draw != 0 { GUARD_ALL } else { near };
+    board.playfield_partners = partners;
+    board.any_cells = any;
+}
+
+/// True when `object`, were it on `cells`, could newly collide with an enabled one.
+pub fn meets(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
+    let t: &Tia = &m.tia;
+    let latches: u16 = LATCHES_OF[object] & !t.collisions;
+    for latch in 0..16 {
+        if latches >> latch & 1 != 0 {
+            let a: usize = FIRST[latch] as usize;
+            let b: usize = SECOND[latch] as usize;
+            let other: usize = if a == object { b } else { a };
+            if t.enabled & bit(other) != 0 && board.cells[other] & cells != 0 {
+                return !hidden(t);
+            }
+        }
+    }
+    false
+}
+
+/// Bits `from..to` of word `word`.
+pub fn span_word(word: usize, from: i32, to: i32) -> u32 {
+    let base: i32 = 32 * word as i32;
+    let mut bits: u32 = 0xFFFF_FFFF;
+    if from > base {
+        bits = if from >= base + 32 { 0 } else { bits << (from - base) };
+    }
+    if to < base + 32 {
+        bits = if to <= base { 0 } else { bits & (0xFFFF_FFFF >> (base + 32 - to)) };
+    }
+    bits
+}
+
+/// Latches what overlaps in pixels `from..to`.
+pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
+    if m.tia.near_stale != 0 {
+        refresh_near(m, board);
+    }
+    let t: &mut Tia = &mut m.tia;
+    let active: u8 = t.near & t.enabled;
+    let possible: u16 = open(t);
+    if active == 0 || possible == 0 {
+        t.settled = 1;
+        return;
+    }
+    objects::refresh(t, board, active);
+    let mut any: u32 = 0;
+    let mut latched: u16 = 0;
+    for w in 0..5 {
+        let mut seen: u32 = 0;
+        let mut shared: u32 = 0;
+        for object in 0..6 {
+            if active & bit(object) != 0 {
+                shared |= seen & board.masks[object][w];
+                seen |= board.masks[object][w];
+            }
+        }
+        any |= shared;
+        let overlap: u32 = shared & span_word(w, from, to);
+        if overlap != 0 {
+            for latch in 0..16 {
+                let a: usize = FIRST[latch] as usize;
+                let b: usize = SECOND[latch] as usize;
+                let both: u8 = bit(a) | bit(b);
+                if possible >> latch & 1 != 0
+                    && active & both == both
+                    && board.masks[a][w] & board.masks[b][w] & overlap != 0
+                {
+                    latched |= 1 << latch;
+                }
+            }
+        }
+    }
+    t.collisions |= latched;
+    if latched != 0 {
+        super::write::unsettle(t);
+    }
+    if any == 0 || (from == 0 && to == 160) {
+        t.settled = 1;
+    }
+}

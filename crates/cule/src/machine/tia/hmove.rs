@@ -1,0 +1,78 @@
+//! Horizontal motion: what one HMOVE strobe does to the five movable objects, by the cycle at which it comes.
+//!
+//! Device subset.
+
+use super::write::moved;
+use super::{FORM_NORMAL, M0, P0, VISIBLE_CLOCKS, beam, line_clock};
+use crate::machine::{Board, Machine};
+
+/// Most that objects can move left, strobes at cycles 4-20.
+const EARLY: [i8; 17] = [6, 5, 5, 4, 3, 2, 2, 1, 0, -1, -1, -2, -3, -4, -4, -5, -6];
+/// Motion that comes too late, strobes at cycles 54-74.
+const LATE: [i8; 21] = [15, 14, 13, 12, 12, 11, 10, 9, 9, 8, 7, 6, 6, 5, 4, 3, 3, 2, 1, 0, 0];
+/// Clocks from HMOVE to the HMM0 write that starts the star field.
+const STAR_FIELD_CLOCKS: i32 = 63;
+
+/// Pixels to the right that a nibble moves an object, strobe at `cycle` of the line.
+fn motion(nibble: u8, cycle: i32) -> i32 {
+    let left: i32 = if nibble > 7 { nibble as i32 - 16 } else { nibble as i32 };
+    if cycle >= 4 && cycle <= 20 {
+        let most: i32 = EARLY[(cycle - 4) as usize] as i32;
+        return if left < most { -left } else { -most };
+    }
+    if cycle >= 21 && cycle <= 53 {
+        return 0;
+    }
+    if cycle >= 54 && cycle <= 74 {
+        let steps: i32 = left + 8 - LATE[(cycle - 54) as usize] as i32;
+        return if steps > 0 { -steps } else { 0 };
+    }
+    -left
+}
+
+/// HMOVE.
+pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
+    beam::catch_up(m, board, clock);
+    let cycle: i32 = line_clock(&m.tia, clock) / 3;
+    m.tia.star_field = 0;
+    for object in 0..5 {
+        let right: i32 = motion(m.tia.motion[object], cycle);
+        if right != 0 {
+            let new: i32 = (m.tia.position[object] as i32 + right + VISIBLE_CLOCKS) % VISIBLE_CLOCKS;
+            m.tia.position[object] = new as u8;
+            moved(m, board, object);
+        }
+    }
+    for player in 0..2 {
+        if m.tia.skip[player] != 0 {
+            m.tia.skip[player] = 0;
+            moved(m, board, P0 + player);
+        }
+    }
+    if m.tia.missile0_form != FORM_NORMAL {
+        m.tia.missile0_form = FORM_NORMAL;
+        moved(m, board, M0);
+    }
+    m.tia.last_hmove = clock;
+    if m.tia.layout.hmove_blanks != 0 && (cycle <= 20 || cycle == 75) {
+        m.tia.blank_pending = 1;
+    }
+}
+
+/// HMP0, HMP1, HMM0, HMM1, HMBL.
+pub fn write_motion(m: &mut Machine, board: &mut Board, clock: i32, object: usize, value: u32) {
+    let nibble: u8 = (value >> 4) as u8;
+    let starts: bool = object == M0
+        && clock == m.tia.last_hmove.wrapping_add(STAR_FIELD_CLOCKS)
+        && m.tia.motion[M0] == 7
+        && nibble == 6;
+    if starts || m.eager != 0 {
+        beam::catch_up(m, board, clock);
+    }
+    if starts {
+        m.tia.star_field = 1;
+        m.tia.star_phase = 0;
+        moved(m, board, M0);
+    }
+    m.tia.motion[object] = nibble;
+}

@@ -1,0 +1,194 @@
+//! The six objects as 160-bit masks, and as 40 cells of four pixels each. 160 = 5 x 32, so a pattern that leaves word 4
+//! enters word 0: positions wrap by themselves.
+//!
+//! Device subset.
+
+use super::{BL, FORM_OFF, FORM_WIDE, M0, Mask, P0, PF, Tia, bit};
+use crate::machine::Board;
+
+/// All cells of a row.
+pub const ALL_CELLS: u64 = 0xFF_FFFF_FFFF;
+/// The twenty bits of the left half of the playfield.
+const LEFT_CELLS: u32 = 0xF_FFFF;
+
+/// Offsets of the copies of a player and its missile for NUSIZ & 7; 0 after the first means no copy.
+pub const COPIES: [[u8; 3]; 8] =
+    [[0, 0, 0], [0, 16, 0], [0, 32, 0], [0, 16, 32], [0, 64, 0], [0, 0, 0], [0, 32, 64], [0, 0, 0]];
+
+/// Every bit four times: playfield bits to pixels.
+fn stretch(bits: u32) -> u32 {
+    let mut x: u32 = bits & 0xFF;
+    x = (x | x << 12) & 0x000F_000F;
+    x = (x | x << 6) & 0x0303_0303;
+    x = (x | x << 3) & 0x1111_1111;
+    x * 15
+}
+
+/// Keeps every second bit: 32 pixels of width 4 become 16 of width 2.
+fn halve(wide: u32) -> u32 {
+    let mut x: u32 = wide & 0x5555_5555;
+    x = (x | x >> 1) & 0x3333_3333;
+    x = (x | x >> 2) & 0x0F0F_0F0F;
+    x = (x | x >> 4) & 0x00FF_00FF;
+    (x | x >> 8) & 0x0000_FFFF
+}
+
+/// Adds up to 32 pixels at `position`, which may be up to 160 too large.
+fn place(mask: &mut Mask, pattern: u32, position: u32) {
+    let at: u32 = if position >= 160 { position - 160 } else { position };
+    let wide: u64 = (pattern as u64) << (at & 31);
+    let word: usize = (at >> 5) as usize;
+    let next: usize = if word == 4 { 0 } else { word + 1 };
+    mask[word] |= wide as u32;
+    mask[next] |= (wide >> 32) as u32;
+}
+
+/// Pixels of a player showing `graphics` (bit 7 leftmost).
+pub fn player(t: &Tia, player: usize, graphics: u8) -> Mask {
+    let mut mask: Mask = [0, 0, 0, 0, 0];
+    let mode: u8 = t.nusiz[player] & 7;
+    let position: u32 = t.position[P0 + player] as u32;
+    let skip: bool = t.skip[player] != 0;
+    let pixels: u32 = if t.reflect[player] != 0 { graphics as u32 } else { graphics.reverse_bits() as u32 };
+    if mode == 5 || mode == 7 {
+        if !skip {
+            let wide: u32 = stretch(pixels);
+            let pattern: u32 = if mode == 7 { wide } else { halve(wide) };
+            place(&mut mask, pattern, position + 1);
+        }
+        return mask;
+    }
+    if !skip {
+        place(&mut mask, pixels, position);
+    }
+    for i in 1..3 {
+        let offset: u32 = COPIES[mode as usize][i] as u32;
+        if offset != 0 {
+            place(&mut mask, pixels, position + offset);
+        }
+    }
+    mask
+}
+
+/// Pixels of an enabled missile.
+pub fn missile(t: &Tia, missile: usize) -> Mask {
+    let mut mask: Mask = [0, 0, 0, 0, 0];
+    let mut size: u8 = t.nusiz[missile] >> 4 & 3;
+    if missile == 0 && t.missile0_form == FORM_WIDE {
+        size |= 1;
+    }
+    if missile == 0 && t.missile0_form == FORM_OFF {
+        return mask;
+    }
+    let pattern: u32 = (1 << (1 << size)) - 1;
+    let mode: usize = (t.nusiz[missile] & 7) as usize;
+    let position: u32 = t.position[M0 + missile] as u32;
+    place(&mut mask, pattern, position);
+    for i in 1..3 {
+        let offset: u32 = COPIES[mode][i] as u32;
+        if offset != 0 {
+            place(&mut mask, pattern, position + offset);
+        }
+    }
+    mask
+}
+
+/// Pixels of the enabled ball.
+pub fn ball(t: &Tia) -> Mask {
+    let mut mask: Mask = [0, 0, 0, 0, 0];
+    let pattern: u32 = (1 << (1 << (t.ctrlpf >> 4 & 3))) - 1;
+    place(&mut mask, pattern, t.position[BL] as u32);
+    mask
+}
+
+/// Pixels of the playfield.
+pub fn playfield(t: &Tia) -> Mask {
+    let left: u32 = t.playfield;
+    let right: u32 = if t.mirror != 0 { left.reverse_bits() >> 12 } else { left };
+    [
+        stretch(left & 0xFF),
+        stretch(left >> 8 & 0xFF),
+        stretch(left >> 16 & 0xF) | stretch(right & 0xF) << 16,
+        stretch(right >> 4 & 0xFF),
+        stretch(right >> 12 & 0xFF),
+    ]
+}
+
+/// Cells of the playfield, or of a change in it.
+pub fn playfield_cells(bits: u32, mirror: u8) -> u64 {
+    let right: u32 = if mirror != 0 { bits.reverse_bits() >> 12 } else { bits };
+    (bits & LEFT_CELLS) as u64 | ((right & LEFT_CELLS) as u64) << 20
+}
+
+/// Cells of `width` pixels from `start` on, copied as NUSIZ says.
+fn copied_cells(start: u32, width: u32, mode: u8) -> u64 {
+    let first: u32 = start >> 2;
+    let last: u32 = (start + width - 1) >> 2;
+    let one: u64 = ((2u64 << (last - first)) - 1) << first;
+    let copies: [u8; 3] = COPIES[mode as usize];
+    let all: u64 = one | one << (copies[1] >> 2) | one << (copies[2] >> 2);
+    (all | all >> 40) & ALL_CELLS
+}
+
+/// Cells that an object can cover where it stands, whether it shows or not.
+pub fn cells(t: &Tia, object: usize) -> u64 {
+    if object == PF {
+        return playfield_cells(t.playfield, t.mirror);
+    }
+    let position: u32 = t.position[object] as u32;
+    if object == BL {
+        return copied_cells(position, 1 << (t.ctrlpf >> 4 & 3), 0);
+    }
+    let number: usize = object & 1;
+    let mode: u8 = t.nusiz[number] & 7;
+    if object == P0 + number {
+        if mode == 5 {
+            return copied_cells(position + 1, 16, mode);
+        }
+        if mode == 7 {
+            return copied_cells(position + 1, 32, mode);
+        }
+        return copied_cells(position, 8, mode);
+    }
+    if number == 0 && t.star_field != 0 {
+        return ALL_CELLS;
+    }
+    let mut size: u8 = t.nusiz[number] >> 4 & 3;
+    if number == 0 && t.missile0_form == FORM_WIDE {
+        size |= 1;
+    }
+    copied_cells(position, 1 << size, mode)
+}
+
+/// Makes the cells of all objects anew.
+pub fn refresh_cells(t: &Tia, board: &mut Board) {
+    for object in 0..6 {
+        board.cells[object] = cells(t, object);
+    }
+}
+
+/// Makes those masks of `objects` anew that have changed.
+pub fn refresh(t: &mut Tia, board: &mut Board, objects: u8) {
+    let dirty: u8 = t.dirty & objects;
+    t.dirty &= !objects;
+    for p in 0..2 {
+        if dirty & bit(P0 + p) != 0 {
+            board.masks[P0 + p] = player(t, p, t.graphics[p]);
+        }
+        if dirty & bit(M0 + p) != 0 {
+            board.masks[M0 + p] = [0, 0, 0, 0, 0];
+            if t.enabled & bit(M0 + p) != 0 {
+                board.masks[M0 + p] = missile(t, p);
+            }
+        }
+    }
+    if dirty & bit(BL) != 0 {
+        board.masks[BL] = [0, 0, 0, 0, 0];
+        if t.enabled & bit(BL) != 0 {
+            board.masks[BL] = ball(t);
+        }
+    }
+    if dirty & bit(PF) != 0 {
+        board.masks[PF] = playfield(t);
+    }
+}

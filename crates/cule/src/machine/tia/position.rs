@@ -1,0 +1,148 @@
+//! RESPx, RESMx, RESBL and RESMPx: where a strobe puts an object.
+//!
+//! Device subset.
+
+use super::objects::{COPIES, cells};
+use super::write::{moved, show_missile, touch_move};
+use super::{BL, FORM_NORMAL, HBLANK_CLOCKS, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock};
+use crate::machine::{Board, Machine};
+
+/// Clocks that the old image of a player goes on when its strobe hits a copy being shown.
+const DISPLAY_TAIL: i32 = 11;
+
+/// RESP0, RESP1.
+pub fn strobe_player(m: &mut Machine, board: &mut Board, clock: i32, player: usize) {
+    let h: i32 = line_clock(&m.tia, clock);
+    let new: i32 = if h < HBLANK_CLOCKS { 3 } else { (h - 63) % VISIBLE_CLOCKS };
+    let distance: i32 = (new - m.tia.position[player] as i32 + VISIBLE_CLOCKS) % VISIBLE_CLOCKS;
+    let mode: usize = (m.tia.nusiz[player] & 7) as usize;
+    let mut width: i32 = 8;
+    if mode == 5 {
+        width = 16;
+    }
+    if mode == 7 {
+        width = 32;
+    }
+    let mut display: bool = false;
+    let mut delay: bool = false;
+    for i in 0..3 {
+        let offset: i32 = COPIES[mode][i] as i32;
+        if i == 0 || offset != 0 {
+            let d: i32 = distance - offset;
+            if d >= 4 && d < 4 + width {
+                display = true;
+            }
+            if d >= 0 && d < 4 {
+                delay = true;
+            }
+        }
+    }
+    beam::catch_up(m, board, clock);
+    if distance == 0 && delay && !display && m.tia.skip[player] == 0 {
+        return;
+    }
+    if display {
+        beam::catch_up(m, board, clock.wrapping_add(DISPLAY_TAIL));
+    }
+    m.tia.position[player] = new as u8;
+    m.tia.skip[player] = 1;
+    if delay && !display {
+        m.tia.skip[player] = 0;
+    }
+    moved(m, board, P0 + player);
+}
+
+/// Position of a missile or ball strobe, apart from the exceptions.
+fn plain(h: i32) -> i32 {
+    if h < HBLANK_CLOCKS { 2 } else { (h - 64) % VISIBLE_CLOCKS }
+}
+
+/// Moves an object at `target` if that changes anything.
+fn place(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i32) {
+    if m.eager == 0 && new == m.tia.position[object] as i32 {
+        return;
+    }
+    let mut next: Tia = m.tia;
+    next.position[object] = new as u8;
+    let covered: u64 = cells(&next, object);
+    touch_move(m, board, target, object, covered);
+    m.tia.position[object] = new as u8;
+    moved(m, board, object);
+}
+
+/// True when missile 0 does not look as its registers say.
+fn is_star(t: &Tia, missile: usize) -> bool {
+    missile == 0 && (t.star_field != 0 || t.missile0_form != FORM_NORMAL)
+}
+
+/// RESM0, RESM1.
+pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: usize) {
+    let h: i32 = line_clock(&m.tia, clock);
+    let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
+    let mut new: i32 = plain(h);
+    if missile == 0 && since_hmove == 60 && h == 69 {
+        new = 8;
+    }
+    if missile == 1 && since_hmove == 9 && h == 18 {
+        new = 3;
+    }
+    let target: i32 = clock.wrapping_add(8);
+    if is_star(&m.tia, missile) {
+        beam::catch_up(m, board, target);
+        m.tia.missile0_form = FORM_NORMAL;
+        m.tia.position[M0] = new as u8;
+        moved(m, board, M0);
+    } else {
+        place(m, board, target, M0 + missile, new);
+    }
+}
+
+/// RESBL.
+pub fn strobe_ball(m: &mut Machine, board: &mut Board, clock: i32) {
+    let h: i32 = line_clock(&m.tia, clock);
+    let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
+    let mut new: i32 = plain(h);
+    if since_hmove == 54 && (h == 60 || h == 69) {
+        new = 10;
+    }
+    if since_hmove == 9 && h == 18 {
+        new = 3;
+    }
+    if since_hmove == 21 && h == 30 {
+        new = 6;
+    }
+    if since_hmove == 18 && h == 27 {
+        new = 5;
+    }
+    place(m, board, clock, BL, new);
+}
+
+/// RESMP0, RESMP1: while set the missile is hidden; on release it sits in the middle of its player.
+pub fn write_lock(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
+    let on: u8 = (value >> 1 & 1) as u8;
+    if on == m.tia.resmp[missile] {
+        if m.eager != 0 {
+            beam::catch_up(m, board, clock);
+        }
+        return;
+    }
+    beam::catch_up(m, board, clock);
+    m.tia.resmp[missile] = on;
+    if on == 0 {
+        let mode: u8 = m.tia.nusiz[missile] & 7;
+        let mut middle: i32 = 4;
+        if mode == 5 {
+            middle = 8;
+        }
+        if mode == 7 {
+            middle = 16;
+        }
+        m.tia.position[M0 + missile] =
+            ((m.tia.position[P0 + missile] as i32 + middle) % VISIBLE_CLOCKS) as u8;
+        if missile == 0 {
+            m.tia.missile0_form = FORM_NORMAL;
+        }
+    }
+    moved(m, board, M0 + missile);
+    show_missile(&mut m.tia, missile);
+}

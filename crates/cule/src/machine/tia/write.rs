@@ -1,0 +1,433 @@
+//! TIA: what a write to each register does, after the beam has been brought up to its time where that matters.
+//!
+//! Device subset.
+
+use super::{
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, CYCLES_PER_LINE, FORM_NORMAL, GUARD_ALL, M0, NEVER, P0, PF, Tia, beam,
+    bit, clock_of, collision, hmove, line_clock, objects, position,
+};
+use crate::machine::{Board, Machine};
+
+/// Delay of playfield writes in clocks, by cycle mod 4.
+const PLAYFIELD_DELAY: [i32; 4] = [4, 5, 2, 3];
+/// Clock of a line up to which CTRLPF changes the reflection of the same line.
+const MIRROR_CLOCKS: i32 = 147;
+
+/// Notes that objects look different but cover the same cells.
+pub fn reshaped(t: &mut Tia, objects: u8) {
+    t.dirty |= objects;
+    t.settled = 0;
+}
+
+/// Notes that an object has moved or changed its size.
+pub fn moved(m: &mut Machine, board: &mut Board, object: usize) {
+    board.cells[object] = objects::cells(&m.tia, object);
+    m.tia.dirty |= bit(object);
+    m.tia.settled = 0;
+    unsettle(&mut m.tia);
+}
+
+/// `near` no longer holds.
+pub fn unsettle(t: &mut Tia) {
+    t.near_stale = 1;
+    t.guard = GUARD_ALL;
+}
+
+/// Notes that an object shows or no longer shows.
+fn enable(t: &mut Tia, object: usize, on: bool) {
+    let before: u8 = t.enabled;
+    if on {
+        t.enabled |= bit(object);
+    } else {
+        t.enabled &= ALL_OBJECTS & !bit(object);
+    }
+    if t.enabled != before {
+        unsettle(t);
+    }
+}
+
+/// Lets the beam run up to `target` when a change of `objects` could be seen there; `visible` says that they change.
+pub fn touch(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visible: bool) {
+    if m.eager != 0 {
+        beam::catch_up(m, board, target);
+        return;
+    }
+    if visible {
+        if m.draw == 0 && m.tia.near_stale != 0 {
+            collision::refresh_near(m, board);
+        }
+        if m.draw != 0 || m.tia.near & objects != 0 {
+            beam::catch_up(m, board, target);
+        }
+    }
+}
+
+/// Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
+pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
+    touch(m, board, target, bit(object), true);
+    if m.draw == 0
+        && m.eager == 0
+        && m.tia.near & bit(object) == 0
+        && collision::meets(m, board, object, cells)
+    {
+        beam::catch_up(m, board, target);
+    }
+}
+
+/// Lets the beam run up to `target`, whatever changes.
+fn touch_always(m: &mut Machine, board: &mut Board, target: i32, visible: bool) {
+    if visible || m.eager != 0 {
+        beam::catch_up(m, board, target);
+    }
+}
+
+/// Writes register `address` mod 64 at the end of cycle `cycles`; returns the cycles that WSYNC stalls.
+///
+/// `after_write`: the previous bus access was a write; WSYNC then does not stall.
+pub fn write(
+    m: &mut Machine,
+    board: &mut Board,
+    cycles: u32,
+    address: u32,
+    value: u32,
+    after_write: bool,
+) -> u32 {
+    let register: u32 = address & 0x3F;
+    let clock: i32 = clock_of(cycles);
+    if clock >= m.tia.limit {
+        m.tia.stop = 1;
+        beam::catch_up(m, board, clock);
+    }
+    if after_write {
+        // Two pushes at one time: the first, one address up, may have reached further ahead than this one will.
+        let ahead: i32 = clock.wrapping_add(delay(m, (register + 1) & 0x3F, clock));
+        beam::catch_up(m, board, ahead);
+    }
+    match register {
+        0x00 => {
+            write_vsync(m, board, clock, value);
+        }
+        0x01 => {
+            write_vblank(m, board, clock, value);
+        }
+        0x02 => {
+            touch_always(m, board, clock, false);
+            let phase: u32 = (line_clock(&m.tia, clock) / 3) as u32;
+            if !after_write && phase != 0 {
+                return CYCLES_PER_LINE - phase;
+            }
+        }
+        0x04 | 0x05 => {
+            write_nusiz(m, board, clock, (register - 0x04) as usize, value);
+        }
+        0x06 | 0x07 | 0x08 | 0x09 => {
+            write_color(m, board, clock, (register - 0x06) as usize, value);
+        }
+        0x0A => {
+            write_ctrlpf(m, board, clock, value);
+        }
+        0x0B | 0x0C => {
+            write_reflect(m, board, clock, (register - 0x0B) as usize, value);
+        }
+        0x0D | 0x0E | 0x0F => {
+            write_playfield(m, board, clock, register - 0x0D, value);
+        }
+        0x10 | 0x11 => {
+            position::strobe_player(m, board, clock, (register - 0x10) as usize);
+        }
+        0x12 | 0x13 => {
+            position::strobe_missile(m, board, clock, (register - 0x12) as usize);
+        }
+        0x14 => {
+            position::strobe_ball(m, board, clock);
+        }
+        0x1B | 0x1C => {
+            write_graphics(m, board, clock, (register - 0x1B) as usize, value);
+        }
+        0x1D | 0x1E => {
+            write_enam(m, board, clock, (register - 0x1D) as usize, value);
+        }
+        0x1F => {
+            write_enabl(m, board, clock, value);
+        }
+        0x20 | 0x21 | 0x22 | 0x23 | 0x24 => {
+            hmove::write_motion(m, board, clock, (register - 0x20) as usize, value);
+        }
+        0x25 | 0x26 => {
+            write_vdelp(m, board, clock, (register - 0x25) as usize, value);
+        }
+        0x27 => {
+            write_vdelbl(m, board, clock, value);
+        }
+        0x28 | 0x29 => {
+            position::write_lock(m, board, clock, (register - 0x28) as usize, value);
+        }
+        0x2A => {
+            hmove::strobe(m, board, clock);
+        }
+        0x2B => {
+            touch_always(m, board, clock, false);
+            m.tia.motion = [0, 0, 0, 0, 0];
+        }
+        0x2C => {
+            beam::catch_up(m, board, clock);
+            m.tia.collisions = 0;
+            m.tia.settled = 0;
+            unsettle(&mut m.tia);
+        }
+        _ => {
+            touch_always(m, board, clock, false);
+        }
+    }
+    0
+}
+
+fn write_vsync(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
+    touch_always(m, board, clock, false);
+    if value & 2 != 0 {
+        m.tia.arm = clock.wrapping_add(CLOCKS_PER_LINE);
+        if m.draw != 0 && m.eager == 0 {
+            beam::catch_up(m, board, clock);
+            m.eager = 1;
+        }
+    } else if clock >= m.tia.arm {
+        m.tia.arm = NEVER;
+        m.tia.stop = 1;
+        beam::catch_up(m, board, clock);
+    }
+}
+
+fn write_vblank(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
+    let new: u8 = value as u8;
+    let toggles: bool = (m.tia.vblank ^ new) & 2 != 0;
+    touch_always(m, board, clock.wrapping_add(1), toggles);
+    if toggles {
+        m.tia.settled = 0;
+        unsettle(&mut m.tia);
+    }
+    if m.tia.vblank & 0x80 == 0 && new & 0x80 != 0 {
+        m.tia.dump = 1;
+    } else if m.tia.vblank & 0x80 != 0 && new & 0x80 == 0 {
+        m.tia.dump = 0;
+        m.tia.dump_release = clock / 3;
+    }
+    m.tia.vblank = new;
+}
+
+fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
+    let new: u8 = value as u8;
+    let target: i32 = clock.wrapping_add(8);
+    let mut special: bool = m.tia.skip[player] != 0;
+    if player == 0 && (m.tia.star_field != 0 || m.tia.missile0_form != FORM_NORMAL) {
+        special = true;
+    }
+    let sized: bool = (m.tia.nusiz[player] ^ new) & 0x37 != 0;
+    if special {
+        touch_always(m, board, target, true);
+    } else if sized {
+        let mut next: Tia = m.tia;
+        next.nusiz[player] = new;
+        let player_cells: u64 = objects::cells(&next, P0 + player);
+        let missile_cells: u64 = objects::cells(&next, M0 + player);
+        touch_move(m, board, target, P0 + player, player_cells);
+        touch_move(m, board, target, M0 + player, missile_cells);
+    } else {
+        touch_always(m, board, target, false);
+    }
+    m.tia.nusiz[player] = new;
+    if special || sized {
+        m.tia.skip[player] = 0;
+        if player == 0 {
+            m.tia.missile0_form = FORM_NORMAL;
+        }
+        moved(m, board, P0 + player);
+        moved(m, board, M0 + player);
+    }
+}
+
+fn write_color(m: &mut Machine, board: &mut Board, clock: i32, index: usize, value: u32) {
+    let mut color: u8 = value as u8 & 0xFE;
+    if m.tia.layout.pal != 0 {
+        color |= (m.tia.last_lines & 1) as u8;
+    }
+    touch_always(m, board, clock, m.draw != 0 && color != m.tia.color[index]);
+    m.tia.color[index] = color;
+}
+
+fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
+    let new: u8 = value as u8;
+    let mirror: u8 = new & 1;
+    let changes: u8 = m.tia.ctrlpf ^ new;
+    let now: bool = line_clock(&m.tia, clock) < MIRROR_CLOCKS;
+    // A late change of bit 0 becomes visible at the next row entry: the beam must have passed the entries before.
+    let turned: bool = mirror != m.tia.mirror || changes & 1 != 0;
+    let sized: bool = changes & 0x30 != 0;
+    touch_always(m, board, clock, turned || (m.draw != 0 && changes != 0));
+    if sized && m.draw == 0 && m.eager == 0 {
+        let mut next: Tia = m.tia;
+        next.ctrlpf = new;
+        let cells: u64 = objects::cells(&next, BL);
+        touch_move(m, board, clock, BL, cells);
+    }
+    m.tia.ctrlpf = new;
+    if sized {
+        moved(m, board, BL);
+    }
+    if turned {
+        if now {
+            m.tia.mirror = mirror;
+        }
+        moved(m, board, PF);
+    }
+}
+
+fn write_reflect(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
+    let on: u8 = (value >> 3 & 1) as u8;
+    let changes: bool = on != m.tia.reflect[player];
+    touch(m, board, clock.wrapping_add(1), bit(P0 + player), changes);
+    if changes {
+        m.tia.reflect[player] = on;
+        reshaped(&mut m.tia, bit(P0 + player));
+    }
+}
+
+/// The playfield after a write to PF0, PF1 or PF2.
+fn next_playfield(old: u32, part: u32, value: u32) -> u32 {
+    match part {
+        0 => old & !0xF | value >> 4,
+        1 => old & !0xFF0 | (value as u8).reverse_bits() as u32 * 16,
+        _ => old & !0xFF000 | value << 12,
+    }
+}
+
+fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, value: u32) {
+    let old: u32 = m.tia.playfield;
+    let new: u32 = next_playfield(old, part, value);
+    if new == old && m.eager == 0 {
+        return;
+    }
+    let changes: u64 = objects::playfield_cells(old ^ new, m.tia.mirror);
+    let mut seen: bool = m.draw != 0 || m.eager != 0;
+    if !seen {
+        if m.tia.near_stale != 0 {
+            collision::refresh_near(m, board);
+        }
+        seen = changes & board.playfield_partners != 0;
+    }
+    if seen {
+        let target: i32 = clock.wrapping_add(playfield_delay(m, clock));
+        beam::catch_up(m, board, target);
+    }
+    m.tia.playfield = new;
+    reshaped(&mut m.tia, bit(PF));
+    // The row entered on the way may have turned the right half.
+    board.cells[PF] = objects::playfield_cells(new, m.tia.mirror);
+    if changes & board.any_cells != 0 {
+        unsettle(&mut m.tia);
+    }
+    m.tia.enabled &= ALL_OBJECTS & !bit(PF);
+    if new != 0 {
+        m.tia.enabled |= bit(PF);
+    }
+}
+
+fn playfield_delay(m: &Machine, clock: i32) -> i32 {
+    let cycle: i32 = line_clock(&m.tia, clock) / 3;
+    PLAYFIELD_DELAY[(cycle & 3) as usize]
+}
+
+/// Clocks after which a write takes effect (RESPx inside a copy apart).
+fn delay(m: &Machine, register: u32, clock: i32) -> i32 {
+    match register {
+        0x01 | 0x0B | 0x0C | 0x1B | 0x1C => 1,
+        0x04 | 0x05 | 0x12 | 0x13 => 8,
+        0x0D | 0x0E | 0x0F => playfield_delay(m, clock),
+        _ => 0,
+    }
+}
+
+/// Works out which graphics a player shows.
+fn show_player(t: &mut Tia, player: usize) {
+    let seen: u8 = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
+    if seen != t.graphics[player] {
+        t.graphics[player] = seen;
+        reshaped(t, bit(P0 + player));
+        enable(t, P0 + player, seen != 0);
+    }
+}
+
+/// Works out whether the ball shows.
+fn show_ball(t: &mut Tia) {
+    let on: bool = (if t.vdelbl != 0 { t.enabl_old } else { t.enabl }) != 0;
+    if on != (t.enabled & bit(BL) != 0) {
+        reshaped(t, bit(BL));
+        enable(t, BL, on);
+    }
+}
+
+/// Works out whether a missile shows.
+pub fn show_missile(t: &mut Tia, missile: usize) {
+    let on: bool = t.enam[missile] != 0 && t.resmp[missile] == 0;
+    if on != (t.enabled & bit(M0 + missile) != 0) {
+        reshaped(t, bit(M0 + missile));
+        enable(t, M0 + missile, on);
+    }
+}
+
+fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
+    let other: usize = 1 - player;
+    let new: u8 = value as u8;
+    let mut objects: u8 = 0;
+    if m.tia.vdelp[player] == 0 && m.tia.grp[player] != new {
+        objects |= bit(P0 + player);
+    }
+    if m.tia.vdelp[other] != 0 && m.tia.grp_old[other] != m.tia.grp[other] {
+        objects |= bit(P0 + other);
+    }
+    if player == 1 && m.tia.vdelbl != 0 && m.tia.enabl_old != m.tia.enabl {
+        objects |= bit(BL);
+    }
+    touch(m, board, clock.wrapping_add(1), objects, objects != 0);
+    m.tia.grp[player] = new;
+    m.tia.grp_old[other] = m.tia.grp[other];
+    show_player(&mut m.tia, 0);
+    show_player(&mut m.tia, 1);
+    if player == 1 {
+        m.tia.enabl_old = m.tia.enabl;
+        show_ball(&mut m.tia);
+    }
+}
+
+fn write_enam(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
+    let on: u8 = (value >> 1 & 1) as u8;
+    let changes: bool = on != m.tia.enam[missile];
+    touch(m, board, clock, bit(M0 + missile), changes);
+    m.tia.enam[missile] = on;
+    show_missile(&mut m.tia, missile);
+}
+
+fn write_enabl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
+    let on: u8 = (value >> 1 & 1) as u8;
+    let changes: bool = m.tia.vdelbl == 0 && m.tia.enabl != on;
+    touch(m, board, clock, bit(BL), changes);
+    m.tia.enabl = on;
+    show_ball(&mut m.tia);
+}
+
+fn write_vdelp(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
+    let on: u8 = (value & 1) as u8;
+    let seen: u8 = if on != 0 { m.tia.grp_old[player] } else { m.tia.grp[player] };
+    let changes: bool = seen != m.tia.graphics[player];
+    touch(m, board, clock, bit(P0 + player), changes);
+    m.tia.vdelp[player] = on;
+    show_player(&mut m.tia, player);
+}
+
+fn write_vdelbl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
+    let on: u8 = (value & 1) as u8;
+    let seen: u8 = if on != 0 { m.tia.enabl_old } else { m.tia.enabl };
+    let changes: bool = (seen != 0) != (m.tia.enabled & bit(BL) != 0);
+    touch(m, board, clock, bit(BL), changes);
+    m.tia.vdelbl = on;
+    show_ball(&mut m.tia);
+}

@@ -1,0 +1,71 @@
+//! MT19937, 32-bit outputs, standard single-integer seeding.
+//!
+//! Device subset.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Number of state words.
+pub const STATE_WORDS: usize = 624;
+const MIDDLE: usize = 397;
+
+/// Generator state: the words and the position of the next output.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Random {
+    /// The words of the present round.
+    pub words: [u32; STATE_WORDS],
+    /// Which of them comes next.
+    pub position: u32,
+}
+
+/// A generator seeded with one integer.
+pub fn seeded(seed: u32) -> Random {
+    let mut random: Random = Random { words: [0; STATE_WORDS], position: STATE_WORDS as u32 };
+    random.words[0] = seed;
+    for i in 1..STATE_WORDS {
+        let previous: u32 = random.words[i - 1];
+        random.words[i] =
+            1_812_433_253_u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(i as u32);
+    }
+    random
+}
+
+fn refill(random: &mut Random) {
+    for i in 0..STATE_WORDS {
+        let y: u32 = (random.words[i] & 0x8000_0000) | (random.words[(i + 1) % STATE_WORDS] & 0x7FFF_FFFF);
+        let mut next: u32 = random.words[(i + MIDDLE) % STATE_WORDS] ^ (y >> 1);
+        if y & 1 != 0 {
+            next ^= 0x9908_B0DF;
+        }
+        random.words[i] = next;
+    }
+    random.position = 0;
+}
+
+/// The next output.
+pub fn draw(random: &mut Random) -> u32 {
+    if random.position as usize >= STATE_WORDS {
+        refill(random);
+    }
+    let mut y: u32 = random.words[random.position as usize];
+    random.position += 1;
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C_5680;
+    y ^= (y << 15) & 0xEFC6_0000;
+    y ^ (y >> 18)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_outputs() {
+        let mut random = seeded(4_753_849);
+        for expected in [0xBF11_AEB8, 0xA68B_E096, 0xFC86_C4C0, 0x7A04_1249] {
+            assert_eq!(draw(&mut random), expected);
+        }
+        let mut random = seeded(42);
+        assert_eq!(draw(&mut random), 1_608_637_542);
+    }
+}

@@ -1,0 +1,260 @@
+//! The interpreter of the 6507, made from `crates/cule/src/machine/instructions.rs`: [`reference()`] is the plain loop in
+//! the device subset, one arm per opcode.
+
+#[path = "../../crates/cule/src/machine/instructions.rs"]
+#[allow(dead_code, missing_docs, reason = "the crate that owns the table uses and documents the rest")]
+pub mod instructions;
+
+use std::fmt::Write as _;
+
+use instructions::{Access, INSTRUCTIONS, Instruction, Mode, OPERATIONS, Operation};
+
+/// The operation of an instruction.
+///
+/// # Panics
+/// The tables disagree.
+pub fn operation(instruction: &Instruction) -> &'static Operation {
+    OPERATIONS.iter().find(|row| row.name == instruction.name).expect("every mnemonic has an operation")
+}
+
+/// True when `text` speaks of variable `name`.
+pub fn mentions(text: &str, name: &str) -> bool {
+    words(text).any(|word| word == name)
+}
+
+/// True when `text` gives `name` a value.
+pub fn assigns(text: &str, name: &str) -> bool {
+    text.split("; ").any(|statement| statement.split_once(" = ").is_some_and(|(target, _)| target == name))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// `text` with every variable replaced by what `name` gives for it.
+pub fn rename(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    let mut word = String::new();
+    for c in text.chars().chain(['\n']) {
+        if c.is_ascii_alphanumeric() {
+            word.push(c);
+            continue;
+        }
+        out.push_str(&name(&word).unwrap_or_else(|| word.clone()));
+        word.clear();
+        if c != '\n' {
+            out.push(c);
+        }
+    }
+    out
+}
+
+// ---------------------------------------------------------------- the plain loop
+
+/// Registers and flags of the operations, and where `Cpu` keeps them.
+const REGISTERS: [(&str, &str); 8] = [
+    ("a", "a"),
+    ("x", "x"),
+    ("y", "y"),
+    ("s", "s"),
+    ("c", "carry"),
+    ("v", "overflow"),
+    ("d", "decimal"),
+    ("i", "interrupt"),
+];
+
+/// Where `Cpu` keeps a register or flag.
+fn field(word: &str) -> Option<&'static str> {
+    REGISTERS.iter().find(|(name, _)| *name == word).map(|(_, field)| *field)
+}
+
+/// An expression over `Cpu`; `o` and `t` are local variables.
+fn expression_on_cpu(text: &str) -> String {
+    rename(text, |word| match (word, field(word)) {
+        // The cast needs parentheses before `<<`, which would read as a generic type.
+        (_, Some(field)) => Some(format!("(cpu.{field} as u32)")),
+        ("n", _) => Some("cpu.result".into()),
+        ("h", _) => Some("(at >> 8)".into()),
+        _ => None,
+    })
+}
+
+/// The statements of an operation on `Cpu`.
+fn on_cpu(text: &str) -> String {
+    let mut out = String::new();
+    for statement in text.split("; ").filter(|statement| !statement.is_empty()) {
+        let statement = match statement {
+            "ADD" => "add(cpu, o);".into(),
+            "SUB" => "subtract(cpu, o);".into(),
+            "ARR" => "operations::arr(cpu, o);".into(),
+            _ => {
+                let (target, expression) = statement.split_once(" = ").expect("an assignment");
+                let value = expression_on_cpu(expression);
+                match (target, field(target)) {
+                    (_, Some(target)) => match (field(expression), expression) {
+                        (Some(source), _) => format!("cpu.{target} = cpu.{source};"),
+                        (_, "0" | "1") => format!("cpu.{target} = {expression};"),
+                        (_, "o") => format!("cpu.{target} = o as u8;"),
+                        _ => format!("cpu.{target} = ({value}) as u8;"),
+                    },
+                    ("n", _) => format!("cpu.result = {value};"),
+                    ("t", _) => format!("let t: u32 = {value};"),
+                    _ => format!("{target} = {value};"),
+                }
+            }
+        };
+        out.push_str(&statement);
+        out.push(' ');
+    }
+    out
+}
+
+const ALL: &str = "m, cpu, board, rom";
+
+/// The address of an operand, or nothing for modes without one.
+fn address(instruction: &Instruction) -> Option<String> {
+    let reads = instruction.page_penalty;
+    Some(match instruction.mode {
+        Mode::Zp => format!("fetch({ALL})"),
+        Mode::Zpx => format!("(fetch({ALL}) + cpu.x as u32) & 0xFF"),
+        Mode::Zpy => format!("(fetch({ALL}) + cpu.y as u32) & 0xFF"),
+        Mode::Abs => format!("fetch_word({ALL})"),
+        Mode::Absx => format!("fetch_word({ALL}); let at: u32 = index(cpu, base, cpu.x, {reads})"),
+        Mode::Absy => format!("fetch_word({ALL}); let at: u32 = index(cpu, base, cpu.y, {reads})"),
+        Mode::Indx => {
+            format!("(fetch({ALL}) + cpu.x as u32) & 0xFF; let at: u32 = pointer({ALL}, base)")
+        }
+        Mode::Indy => {
+            format!(
+                "fetch({ALL}); let base: u32 = pointer({ALL}, base); let at: u32 = index(cpu, base, cpu.y, {reads})"
+            )
+        }
+        _ => return None,
+    })
+}
+
+/// Stack, jumps and the end of all things.
+fn special(instruction: &Instruction) -> String {
+    match (instruction.name, instruction.mode) {
+        ("PHA", _) => format!("let v: u32 = cpu.a as u32; push(m, cpu, board, v, false);"),
+        ("PHP", _) => format!("let v: u32 = operations::status(cpu); push(m, cpu, board, v, false);"),
+        ("PLA", _) => {
+            format!("peek({ALL}); let v: u32 = pull({ALL}); cpu.a = v as u8; cpu.result = v;")
+        }
+        ("PLP", _) => format!("peek({ALL}); let v: u32 = pull({ALL}); operations::set_status(cpu, v);"),
+        ("JMP", Mode::Ind) => {
+            format!("let at: u32 = fetch_word({ALL}); operations::jump_indirect({ALL}, at);")
+        }
+        ("JMP", _) => format!("let at: u32 = fetch_word({ALL}); cpu.pc = at as u16;"),
+        ("JAM", _) => "cpu.jammed = 1; cpu.left = 0;".into(),
+        (name, _) => format!("operations::{}({ALL});", name.to_ascii_lowercase()),
+    }
+}
+
+fn arm(instruction: &Instruction) -> String {
+    let Operation { access, text, .. } = *operation(instruction);
+    if access == Access::Branch {
+        let condition = expression_on_cpu(text);
+        return format!(
+            "let distance: u32 = fetch({ALL}); if {condition} {{ operations::branch(cpu, distance); }}"
+        );
+    }
+    let operands = on_cpu(text);
+    match (access, instruction.mode) {
+        (Access::Special, _) => special(instruction),
+        (_, Mode::Imp) => operands,
+        (_, Mode::Acc) => {
+            format!("let mut o: u32 = cpu.a as u32; {operands}cpu.a = o as u8;")
+        }
+        (_, Mode::Imm) if text.is_empty() => format!("fetch({ALL});"),
+        (_, Mode::Imm) => format!("let o: u32 = fetch({ALL}); {operands}"),
+        (access, _) => {
+            let address = address(instruction).expect("the mode has an address");
+            let first = if address.contains("base") { "base" } else { "at" };
+            let write = format!("write(m, cpu, board, at, o, false);");
+            match access {
+                Access::Read if text.is_empty() => format!("let {first}: u32 = {address}; read({ALL}, at);"),
+                Access::Read => {
+                    format!("let {first}: u32 = {address}; let o: u32 = read({ALL}, at); {operands}")
+                }
+                Access::Write => {
+                    let operands = operands.replacen("o = ", "let o: u32 = ", 1);
+                    format!("let {first}: u32 = {address}; {operands}{write}")
+                }
+                _ => format!(
+                    "let {first}: u32 = {address}; let mut o: u32 = read({ALL}, at); {operands}{write}"
+                ),
+            }
+        }
+    }
+}
+
+/// `machine/cpu.rs`.
+pub fn reference() -> String {
+    let mut out = String::from(
+        "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: the plain interpreter, one arm per opcode.
+//!
+//! Device subset.
+
+use super::bus::{read, write};
+use super::operations::{
+    self, Cpu, add_decimal, fetch, fetch_word, index, peek, pointer, pull, push, subtract_decimal,
+};
+use super::{Board, Machine};
+
+/// ADC.
+fn add(cpu: &mut Cpu, operand: u32) {
+    if cpu.decimal != 0 {
+        add_decimal(cpu, operand);
+        return;
+    }
+    let a: u32 = cpu.a as u32;
+    let sum: u32 = a + operand + cpu.carry as u32;
+    cpu.overflow = (((a ^ sum) & (operand ^ sum)) >> 7 & 1) as u8;
+    cpu.carry = (sum >> 8) as u8;
+    cpu.result = sum & 0xFF;
+    cpu.a = sum as u8;
+}
+
+/// SBC.
+fn subtract(cpu: &mut Cpu, operand: u32) {
+    if cpu.decimal != 0 {
+        subtract_decimal(cpu, operand);
+    } else {
+        add(cpu, operand ^ 0xFF);
+    }
+}
+
+/// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+pub fn run(m: &mut Machine, board: &mut Board, rom: &[u8], budget: u32) {
+    let mut cpu: Cpu = m.cpu;
+    cpu.left = if cpu.jammed != 0 { 0 } else { budget };
+    while cpu.left != 0 {
+        cpu.left -= 1;
+        execute(m, &mut cpu, board, rom);
+    }
+    m.cpu = cpu;
+}
+
+/// One instruction.
+#[rustfmt::skip]
+fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
+    let opcode: u32 = fetch(m, cpu, board, rom);
+    match opcode {
+",
+    );
+    for (opcode, instruction) in INSTRUCTIONS.iter().enumerate() {
+        let mode = format!("{:?}", instruction.mode).to_ascii_lowercase();
+        // The last arm takes the rest, which is one value.
+        let pattern = if opcode == 0xFF { "_".into() } else { format!("0x{opcode:02X}") };
+        let _ = writeln!(out, "        // {} {mode}", instruction.name);
+        let _ = writeln!(
+            out,
+            "        {pattern} => {{ cpu.cycles = cpu.cycles.wrapping_add({}); {} }}",
+            instruction.cycles,
+            arm(instruction).trim_end()
+        );
+    }
+    out.push_str("    }\n}\n");
+    out
+}
