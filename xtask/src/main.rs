@@ -1,8 +1,36 @@
 //! Code generation and checks, run as `cargo xtask NAME`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
+const USAGE: &str = "usage: cargo xtask NAME
+
+    kernels            write the files that are generated from crates/cule/src
+    kernels --check    fail where a checked-in one differs from what would be written";
+
 fn main() -> ExitCode {
-    eprintln!("usage: cargo xtask NAME\n\nNo task is known under that name.");
-    ExitCode::from(2)
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let Some(root) = Path::new(env!("CARGO_MANIFEST_DIR")).parent() else {
+        eprintln!("xtask stands in no workspace");
+        return ExitCode::from(2);
+    };
+    let result = match words.as_slice() {
+        ["kernels"] => xtask::kernels::write(root),
+        ["kernels", "--check"] => xtask::kernels::check(root),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
 }

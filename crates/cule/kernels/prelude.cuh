@@ -1,0 +1,306 @@
+// What the generated header needs from C++: types of fixed width, arrays as values, and Rust's integer operations.
+// Compiles as CUDA C++ (NVRTC, which has no headers of its own) and as host C++17.
+//
+// PARL_CHECKED, host only: an index outside its array ends the program with a message, as Rust would.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+typedef unsigned char uint8_t;
+typedef signed char int8_t;
+typedef unsigned short uint16_t;
+typedef short int16_t;
+typedef unsigned int uint32_t;
+typedef int int32_t;
+typedef unsigned long long uint64_t;
+typedef long long int64_t;
+#define PARL_OFFSET(type, field) __INTADDR__(&((type*)0)->field)
+#else
+#include <cstddef>
+#include <cstdint>
+#define PARL_OFFSET(type, field) offsetof(type, field)
+#endif
+
+#ifdef __CUDACC__
+#define PARL_FN [[maybe_unused]] static __device__
+#define PARL_INLINE [[maybe_unused]] static __device__ __forceinline__
+#define PARL_NOINLINE [[maybe_unused]] static __device__ __noinline__
+#define PARL_MEMBER __device__
+#define PARL_CONST [[maybe_unused]] static constexpr
+#define PARL_TABLE [[maybe_unused]] static __device__ constexpr
+#else
+#define PARL_FN [[maybe_unused]] static inline
+#define PARL_INLINE [[maybe_unused]] static inline
+#define PARL_NOINLINE [[maybe_unused]] static
+#define PARL_MEMBER
+#define PARL_CONST [[maybe_unused]] static constexpr
+#define PARL_TABLE [[maybe_unused]] static constexpr
+#endif
+
+#ifdef PARL_CHECKED
+#include <cstdio>
+#include <cstdlib>
+[[noreturn]] inline void parl_index_failed(uint32_t index, uint32_t length) {
+    std::fprintf(stderr, "index %u is outside 0..%u\n", index, length);
+    std::abort();
+}
+#define PARL_INDEX(index, length) ((index) < (length) ? (index) : (parl_index_failed((index), (length)), 0u))
+#else
+#define PARL_INDEX(index, length) (index)
+#endif
+
+// `[T; N]`: a value, laid out as the plain array.
+template <class T, uint32_t N> struct Array {
+    T at[N];
+    PARL_MEMBER constexpr T& operator[](uint32_t index) { return at[PARL_INDEX(index, N)]; }
+    PARL_MEMBER constexpr const T& operator[](uint32_t index) const { return at[PARL_INDEX(index, N)]; }
+};
+
+// `&[T]` (T const) and `&mut [T]`.
+template <class T> struct Slice {
+    T* data;
+    uint32_t length;
+    PARL_MEMBER constexpr Slice(T* data, uint32_t length) : data(data), length(length) {}
+    template <class U> PARL_MEMBER constexpr Slice(const Slice<U>& all) : data(all.data), length(all.length) {}
+    template <class U, uint32_t N> PARL_MEMBER constexpr explicit Slice(Array<U, N>& all) : data(all.at), length(N) {}
+    template <class U, uint32_t N> PARL_MEMBER constexpr explicit Slice(const Array<U, N>& all)
+        : data(all.at), length(N) {}
+    // `all[from..to]`
+    template <class U> PARL_MEMBER constexpr Slice(const Slice<U>& all, uint32_t from, uint32_t to)
+        : data(all.data + from), length(to - from) {}
+    template <class U, uint32_t N> PARL_MEMBER constexpr Slice(Array<U, N>& all, uint32_t from, uint32_t to)
+        : data(all.at + from), length(to - from) {}
+    template <class U, uint32_t N> PARL_MEMBER constexpr Slice(const Array<U, N>& all, uint32_t from, uint32_t to)
+        : data(all.at + from), length(to - from) {}
+    PARL_MEMBER constexpr T& operator[](uint32_t index) const { return data[PARL_INDEX(index, length)]; }
+};
+
+template <class A, class B> struct Tuple2 {
+    A _0;
+    B _1;
+};
+template <class A, class B, class C> struct Tuple3 {
+    A _0;
+    B _1;
+    C _2;
+};
+template <class A, class B, class C, class D> struct Tuple4 {
+    A _0;
+    B _1;
+    C _2;
+    D _3;
+};
+
+// What stands beside the state (ROM, pictures, tables) comes as a reference: a kernel makes it from its pointer.
+template <class T> PARL_FN T& borrow(void* pointer) { return *static_cast<T*>(pointer); }
+template <class T> PARL_FN const T& borrow(const void* pointer) { return *static_cast<const T*>(pointer); }
+
+// Rust's operations. T is always written out by the generator, so that nothing widens unseen.
+namespace rs {
+
+template <class T> struct Of;  // the unsigned type of the same width, the one to compute in, bits, signedness
+template <class U, class W, uint32_t B, bool S> struct Is {
+    typedef U Unsigned;
+    typedef W Wide;
+    static constexpr uint32_t bits = B;
+    static constexpr bool is_signed = S;
+};
+template <> struct Of<uint8_t> : Is<uint8_t, uint32_t, 8, false> {};
+template <> struct Of<uint16_t> : Is<uint16_t, uint32_t, 16, false> {};
+template <> struct Of<uint32_t> : Is<uint32_t, uint32_t, 32, false> {};
+template <> struct Of<uint64_t> : Is<uint64_t, uint64_t, 64, false> {};
+template <> struct Of<int8_t> : Is<uint8_t, uint32_t, 8, true> {};
+template <> struct Of<int16_t> : Is<uint16_t, uint32_t, 16, true> {};
+template <> struct Of<int32_t> : Is<uint32_t, uint32_t, 32, true> {};
+template <> struct Of<int64_t> : Is<uint64_t, uint64_t, 64, true> {};
+
+template <class T> PARL_FN constexpr typename Of<T>::Wide wide(T a) { return static_cast<typename Of<T>::Wide>(a); }
+template <class T> PARL_FN constexpr typename Of<T>::Unsigned plain(T a) {
+    return static_cast<typename Of<T>::Unsigned>(a);
+}
+template <class T> PARL_FN constexpr T least() {
+    return Of<T>::is_signed ? static_cast<T>(wide<T>(1) << (Of<T>::bits - 1)) : static_cast<T>(0);
+}
+template <class T> PARL_FN constexpr T most() { return static_cast<T>(~least<T>()); }
+
+template <class T> PARL_FN constexpr T add(T a, T b) { return static_cast<T>(wide<T>(a) + wide<T>(b)); }
+template <class T> PARL_FN constexpr T sub(T a, T b) { return static_cast<T>(wide<T>(a) - wide<T>(b)); }
+template <class T> PARL_FN constexpr T mul(T a, T b) { return static_cast<T>(wide<T>(a) * wide<T>(b)); }
+template <class T> PARL_FN constexpr T neg(T a) { return static_cast<T>(0 - wide<T>(a)); }
+template <class T> PARL_FN constexpr T shl(T a, uint32_t count) { return static_cast<T>(wide<T>(a) << count); }
+
+template <class T> PARL_FN constexpr T wrapping_add(T a, T b) { return add<T>(a, b); }
+template <class T> PARL_FN constexpr T wrapping_sub(T a, T b) { return sub<T>(a, b); }
+template <class T> PARL_FN constexpr T wrapping_mul(T a, T b) { return mul<T>(a, b); }
+template <class T> PARL_FN constexpr T wrapping_neg(T a) { return neg<T>(a); }
+template <class T> PARL_FN constexpr T wrapping_shl(T a, uint32_t count) { return shl<T>(a, count & (Of<T>::bits - 1)); }
+template <class T> PARL_FN constexpr T wrapping_shr(T a, uint32_t count) {
+    return static_cast<T>(a >> (count & (Of<T>::bits - 1)));
+}
+template <class T> PARL_FN constexpr T saturating_add(T a, T b) {
+    if (Of<T>::is_signed && b < 0) return a < sub<T>(least<T>(), b) ? least<T>() : add<T>(a, b);
+    return a > sub<T>(most<T>(), b) ? most<T>() : add<T>(a, b);
+}
+template <class T> PARL_FN constexpr T saturating_sub(T a, T b) {
+    if (Of<T>::is_signed && b < 0) return a > add<T>(most<T>(), b) ? most<T>() : sub<T>(a, b);
+    return a < add<T>(least<T>(), b) ? least<T>() : sub<T>(a, b);
+}
+
+template <class T> PARL_FN constexpr T rotate_left(T a, uint32_t count) {
+    const uint32_t n = count & (Of<T>::bits - 1);
+    const typename Of<T>::Wide u = plain<T>(a);
+    return n == 0 ? a : static_cast<T>((u << n) | (u >> (Of<T>::bits - n)));
+}
+template <class T> PARL_FN constexpr T rotate_right(T a, uint32_t count) {
+    return rotate_left<T>(a, Of<T>::bits - (count & (Of<T>::bits - 1)));
+}
+
+// The device's own instructions are not constant expressions: tables that are worked out at compile time take the
+// plain way.
+PARL_FN constexpr uint32_t ones64(uint64_t x) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) return __popcll(x);
+#endif
+    uint32_t n = 0;
+    for (; x != 0; x &= x - 1) ++n;
+    return n;
+}
+PARL_FN constexpr uint64_t reverse64(uint64_t x) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) return __brevll(x);
+#endif
+    x = (x >> 1 & 0x5555555555555555ull) | (x & 0x5555555555555555ull) << 1;
+    x = (x >> 2 & 0x3333333333333333ull) | (x & 0x3333333333333333ull) << 2;
+    x = (x >> 4 & 0x0F0F0F0F0F0F0F0Full) | (x & 0x0F0F0F0F0F0F0F0Full) << 4;
+    x = (x >> 8 & 0x00FF00FF00FF00FFull) | (x & 0x00FF00FF00FF00FFull) << 8;
+    x = (x >> 16 & 0x0000FFFF0000FFFFull) | (x & 0x0000FFFF0000FFFFull) << 16;
+    return x >> 32 | x << 32;
+}
+PARL_FN constexpr uint32_t leading64(uint64_t x) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) return __clzll(static_cast<long long>(x));
+#endif
+    uint32_t n = 64;
+    for (; x != 0; x >>= 1) --n;
+    return n;
+}
+PARL_FN constexpr uint32_t ones32(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) return __popc(x);
+#endif
+    return ones64(x);
+}
+PARL_FN constexpr uint32_t reverse32(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) return __brev(x);
+#endif
+    return static_cast<uint32_t>(reverse64(x) >> 32);
+}
+PARL_FN constexpr uint32_t leading32(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    if (!__builtin_is_constant_evaluated()) return __clz(static_cast<int>(x));
+#endif
+    return leading64(x) - 32;
+}
+
+template <class T> PARL_FN constexpr T reverse_bits(T a) {
+    if constexpr (Of<T>::bits == 64) {
+        return static_cast<T>(reverse64(plain<T>(a)));
+    } else {
+        return static_cast<T>(reverse32(plain<T>(a)) >> (32 - Of<T>::bits));
+    }
+}
+template <class T> PARL_FN constexpr T swap_bytes(T a) {
+    typename Of<T>::Wide from = plain<T>(a), to = 0;
+    for (uint32_t i = 0; i < Of<T>::bits; i += 8, from >>= 8) to = to << 8 | (from & 0xFF);
+    return static_cast<T>(to);
+}
+template <class T> PARL_FN constexpr uint32_t count_ones(T a) {
+    if constexpr (Of<T>::bits == 64) {
+        return ones64(plain<T>(a));
+    } else {
+        return ones32(plain<T>(a));
+    }
+}
+template <class T> PARL_FN constexpr uint32_t count_zeros(T a) { return Of<T>::bits - count_ones<T>(a); }
+template <class T> PARL_FN constexpr uint32_t leading_zeros(T a) {
+    if constexpr (Of<T>::bits == 64) {
+        return leading64(plain<T>(a));
+    } else {
+        return leading32(plain<T>(a)) - (32 - Of<T>::bits);
+    }
+}
+template <class T> PARL_FN constexpr uint32_t trailing_zeros(T a) {
+    return leading_zeros<typename Of<T>::Unsigned>(plain<T>(reverse_bits<T>(a)));
+}
+template <class T> PARL_FN constexpr bool is_power_of_two(T a) { return count_ones<T>(a) == 1; }
+
+template <class T> PARL_FN constexpr T min(T a, T b) { return b < a ? b : a; }
+template <class T> PARL_FN constexpr T max(T a, T b) { return b < a ? a : b; }
+template <class T> PARL_FN constexpr T clamp(T a, T low, T high) { return a < low ? low : a > high ? high : a; }
+template <class T> PARL_FN constexpr T abs_diff(T a, T b) { return static_cast<T>(a < b ? b - a : a - b); }
+template <class T> PARL_FN constexpr T abs(T a) { return a < 0 ? neg<T>(a) : a; }
+template <class T> PARL_FN constexpr T signum(T a) { return static_cast<T>((a > 0) - (a < 0)); }
+template <class T> PARL_FN constexpr T rem_euclid(T a, T b) {
+    const T rest = static_cast<T>(a % b);
+    if (Of<T>::is_signed && rest < 0) return b < 0 ? sub<T>(rest, b) : add<T>(rest, b);
+    return rest;
+}
+template <class T> PARL_FN constexpr bool in_range(T a, T from, T to) { return from <= a && a < to; }
+template <class T> PARL_FN constexpr bool in_closed(T a, T from, T to) { return from <= a && a <= to; }
+
+template <class T> PARL_FN constexpr T from_le_bytes(Array<uint8_t, sizeof(T)> bytes) {
+    typename Of<T>::Wide value = 0;
+    for (uint32_t i = 0; i < sizeof(T); ++i) value |= static_cast<typename Of<T>::Wide>(bytes[i]) << (8 * i);
+    return static_cast<T>(value);
+}
+template <class T> PARL_FN constexpr Array<uint8_t, sizeof(T)> to_le_bytes(T a) {
+    Array<uint8_t, sizeof(T)> bytes{};
+    const typename Of<T>::Wide value = plain<T>(a);
+    for (uint32_t i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
+    return bytes;
+}
+
+// Arrays.
+template <class A, class T> PARL_FN constexpr A filled(T value) {
+    A array{};
+    for (uint32_t i = 0; i < sizeof(array.at) / sizeof(array.at[0]); ++i) array[i] = value;
+    return array;
+}
+template <class T> PARL_FN constexpr void fill(Slice<T> slice, T value) {
+    for (uint32_t i = 0; i < slice.length; ++i) slice[i] = value;
+}
+template <class T> PARL_FN constexpr void copy_from_slice(Slice<T> to, Slice<const T> from) {
+    for (uint32_t i = 0; i < to.length; ++i) to[i] = from[i];
+}
+
+// Floats: one rounding per operation. Host compilers need -ffp-contract=off for that.
+#ifdef __CUDACC__
+PARL_FN double fadd(double a, double b) { return __dadd_rn(a, b); }
+PARL_FN double fsub(double a, double b) { return __dadd_rn(a, -b); }
+PARL_FN double fmul(double a, double b) { return __dmul_rn(a, b); }
+PARL_FN double fdiv(double a, double b) { return __ddiv_rn(a, b); }
+PARL_FN float fadd(float a, float b) { return __fadd_rn(a, b); }
+PARL_FN float fsub(float a, float b) { return __fadd_rn(a, -b); }
+PARL_FN float fmul(float a, float b) { return __fmul_rn(a, b); }
+PARL_FN float fdiv(float a, float b) { return __fdiv_rn(a, b); }
+#else
+PARL_FN double fadd(double a, double b) { return a + b; }
+PARL_FN double fsub(double a, double b) { return a - b; }
+PARL_FN double fmul(double a, double b) { return a * b; }
+PARL_FN double fdiv(double a, double b) { return a / b; }
+PARL_FN float fadd(float a, float b) { return a + b; }
+PARL_FN float fsub(float a, float b) { return a - b; }
+PARL_FN float fmul(float a, float b) { return a * b; }
+PARL_FN float fdiv(float a, float b) { return a / b; }
+#endif
+// `as`: towards zero, saturating, NaN gives 0.
+template <class T, class F> PARL_FN constexpr T float_to(F a) {
+    if (!(a == a)) return 0;
+    if (a <= static_cast<F>(least<T>())) return least<T>();
+    if (a >= static_cast<F>(most<T>())) return most<T>();
+    return static_cast<T>(a);
+}
+
+[[noreturn]] PARL_FN void unreachable() { __builtin_unreachable(); }
+
+}  // namespace rs
