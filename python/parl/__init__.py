@@ -4,6 +4,46 @@ A prioritized replay on a lock-free K-ary sum tree, the Atari 2600 by the thousa
 use them. ``import parl`` needs numpy alone; everything else is loaded when it is first used.
 """
 
-from parl._native import __version__
+from __future__ import annotations
 
-__all__ = ["__version__"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from parl._native import SumTree, __version__
+from parl.errors import ParlError
+
+if TYPE_CHECKING:
+    from parl import atari as atari
+    from parl.replay import Batch as Batch
+    from parl.replay import PrioritizedReplay as PrioritizedReplay
+    from parl.replay import UniformReplay as UniformReplay
+
+# Public name -> module that defines it; a module by its own name is the module itself.
+_LAZY = {
+    "Batch": "parl.replay",
+    "PrioritizedReplay": "parl.replay",
+    "UniformReplay": "parl.replay",
+    "AtariVectorEnv": "parl.envs",
+    "make_vec": "parl.envs",
+    "train": "parl.train",
+    "atari": "parl.atari",
+    "errors": "parl.errors",
+    "replay": "parl.replay",
+}
+
+__all__ = ["ParlError", "SumTree", "__version__", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name when it is first used."""
+    home = _LAZY.get(name)
+    if home is None:
+        raise AttributeError(f"module 'parl' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    value = module if home == f"parl.{name}" and name != "train" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,1 +1,184 @@
+"""The compiled half of parl. ``SumTree`` is public as ``parl.SumTree``; ``Replay`` is what ``parl.replay`` wraps."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, final, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 __version__: str
+
+_Mode = Literal["stratified", "independent", "systematic", "without_replacement", "split"]
+
+@final
+class SumTree:
+    """Priorities of ``capacity`` leaves and their sums; lock-free, shared by any number of threads.
+
+    Priorities are kept as integers, ``round(priority * scale)``, so that sums are exact whatever the order of
+    updates; a positive one never becomes 0, one beyond :attr:`max_priority` is stored as that and counted.
+
+    Args:
+        capacity: number of leaves, ``1..=2**32``.
+        fan_out: children per node: 4, 8, 16, 32 or 64.
+        scale: units per priority 1.
+        seed: of the draws.
+
+    Raises:
+        ValueError: an argument is out of its bounds.
+        MemoryError: there is not enough memory.
+
+    Source: Zhang, Kuppannagari, Prasanna (2021), "Parallel Actors and Learners".
+    """
+
+    def __new__(cls, capacity: int, fan_out: int = 16, scale: float = 65536.0, seed: int = 0) -> SumTree: ...
+    def update(self, indices: ArrayLike, priorities: ArrayLike) -> None:
+        """Sets priorities; of equal indices the last one wins. Nothing is stored if anything is wrong.
+
+        Args:
+            indices: (n,) integers in ``0..capacity``; int64 is read in place.
+            priorities: (n,) float, or one number for all; float32 and float64 are read in place.
+
+        Raises:
+            IndexError: an index is outside the tree.
+            ValueError: a priority is negative, infinite or NaN, or the lengths differ.
+        """
+
+    def sample(
+        self, n: int, *, mode: _Mode = "stratified", rank: int = 0, learners: int = 1
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draws ``n`` leaves with probability proportional to their priorities.
+
+        Returns:
+            (n,) int64 indices and (n,) float64 priorities, as they were drawn.
+
+        Raises:
+            NotSampleableError: every priority is 0, or ``"without_replacement"`` asks for too many.
+        """
+
+    def find(self, prefix_sums: ArrayLike) -> NDArray[np.int64]:
+        """Leaves in which prefix sums fall, (n,) int64: the first leaf whose running sum is larger.
+
+        Raises:
+            ValueError: a prefix sum is outside ``0..total``.
+        """
+
+    @property
+    def total(self) -> float:
+        """Sum of all priorities."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of leaves."""
+
+    @property
+    def fan_out(self) -> int:
+        """Children per node."""
+
+    @property
+    def scale(self) -> float:
+        """Units per priority 1."""
+
+    @property
+    def max_priority(self) -> float:
+        """The largest priority that is stored as it is."""
+
+    @property
+    def saturated(self) -> int:
+        """How many priorities were too large so far."""
+
+    def verify(self) -> None:
+        """Checks that every sum is exact; meaningful when no update is under way.
+
+        Raises:
+            InconsistentError: names the first node that is not.
+        """
+
+    def seed(self, seed: int) -> None:
+        """Starts the draws anew."""
+
+    @property
+    def rng_state(self) -> list[int]:
+        """Four 64-bit words from which draws go on."""
+
+    @rng_state.setter
+    def rng_state(self, value: Sequence[int]) -> None: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> float: ...
+    @overload
+    def __getitem__(self, key: ArrayLike, /) -> NDArray[np.float64]: ...
+    def __setitem__(self, key: ArrayLike, value: ArrayLike, /) -> None: ...
+    def __delitem__(self, key: ArrayLike, /) -> None: ...
+
+@final
+class Replay:
+    """Rows of bytes, their windows and priorities; ``parl.replay`` gives them names and types."""
+
+    def __new__(
+        cls,
+        capacity: int,
+        fields: Sequence[tuple[str, str, Sequence[int], int]],
+        *,
+        alpha: float,
+        n_step: int,
+        gamma: float,
+        epsilon: float,
+        fan_out: int,
+        num_envs: int,
+        autoreset: str,
+        weight_norm: str,
+        seed: int,
+        shared: str | None,
+    ) -> Replay: ...
+    @staticmethod
+    def attach(name: str) -> Replay: ...
+    @staticmethod
+    def load(path: str | PathLike[str], shared: str | None) -> Replay: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    def add(
+        self,
+        columns: Sequence[NDArray[Any]],
+        rows: int,
+        env_id: ArrayLike | None,
+        priorities: ArrayLike | None,
+        final_present: NDArray[np.bool_] | None,
+        final_columns: Sequence[NDArray[Any]],
+    ) -> NDArray[np.uint64]: ...
+    def cut(self, env_id: ArrayLike) -> None: ...
+    def sample(
+        self,
+        fields: Sequence[NDArray[Any]],
+        discounts: NDArray[np.float32],
+        indices: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        tickets: NDArray[np.uint64],
+        *,
+        beta: float,
+        mode: str,
+        rank: int,
+        learners: int,
+    ) -> None: ...
+    def update(self, tickets: ArrayLike, priorities: ArrayLike) -> int: ...
+    def verify(self) -> None: ...
+    def close(self) -> None: ...
+    def unlink(self) -> None: ...
+    def settings(self) -> dict[str, Any]: ...
+    def outputs(self) -> list[tuple[str, str, list[int]]]: ...
+    def final_fields(self) -> list[str]: ...
+    def counters(self) -> dict[str, int]: ...
+    @property
+    def has_discounts(self) -> bool: ...
+    @property
+    def sampleable(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def shared(self) -> str | None: ...
+    @property
+    def rng_state(self) -> list[int]: ...
+    @rng_state.setter
+    def rng_state(self, value: Sequence[int]) -> None: ...
+    def __len__(self) -> int: ...

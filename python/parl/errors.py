@@ -11,9 +11,33 @@ class ConfigError(ParlError, ValueError):
     """A setting is unknown, of the wrong type or out of its bounds; the message names it."""
 
 
+class AtariError(ParlError, ValueError):
+    """A ROM, setting, action, mode, difficulty or saved state does not fit the console; the message names it."""
+
+
 class RunDirectoryError(ParlError, ValueError):
     """A run directory or checkpoint is incomplete, damaged or of another version."""
 
 
 class WorkerError(ParlError, RuntimeError):
     """An actor or a learner failed or died; the message holds its own traceback or the signal."""
+
+
+class NotSampleableError(ParlError, ValueError):
+    """A replay or tree holds nothing that can be drawn (yet)."""
+
+
+class InconsistentError(ParlError, RuntimeError):
+    """A sum tree's node differs from the sum of its children; ``verify`` names it."""
+
+
+class SharedMemoryError(ParlError, OSError):
+    """Named shared memory does not exist, is another's, or holds something else; the message names it."""
+
+
+class ReplayClosedError(ParlError, ValueError):
+    """A replay was used after this process had closed it."""
+
+
+class ReplayFileError(ParlError, ValueError):
+    """A file is no replay, is truncated or damaged, or is newer than this version."""

@@ -1,10 +1,20 @@
 //! The extension module `parl._native`: the list of exports, nothing else.
 
+mod arrays;
+mod errors;
+mod replay;
+mod sumtree;
+
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
     use super::*;
+
+    #[pymodule_export]
+    use crate::replay::Replay;
+    #[pymodule_export]
+    use crate::sumtree::SumTree;
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

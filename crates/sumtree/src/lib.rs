@@ -5,6 +5,7 @@ mod layout;
 mod node;
 mod priority;
 mod region;
+pub mod replay;
 mod rng;
 mod sample;
 pub mod sync;

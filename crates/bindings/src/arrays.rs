@@ -1,0 +1,231 @@
+//! Borrowing numpy arrays: checks of shape, type and layout, then plain slices.
+//!
+//! Slices are borrowed from arrays while the interpreter may be released. numpy itself does not resize an array that
+//! others refer to; a caller who writes into an argument from another thread during a call gets unspecified numbers.
+#![allow(unsafe_code)] // Slices over the memory of arrays; the invariants stand at each block.
+
+use numpy::npyffi::flags::{NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
+use numpy::{Element, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use sumtree::replay::Priorities;
+
+fn has_flags(array: &Bound<'_, PyUntypedArray>, wanted: i32) -> bool {
+    // SAFETY: the pointer of a live array object.
+    let flags = unsafe { (*array.as_array_ptr()).fields.flags };
+    flags & wanted == wanted
+}
+
+fn start(array: &Bound<'_, PyUntypedArray>) -> *mut u8 {
+    // SAFETY: the pointer of a live array object.
+    unsafe { (*array.as_array_ptr()).fields.data.cast() }
+}
+
+/// All bytes of a C-contiguous array.
+pub fn bytes<'a>(array: &'a Bound<'_, PyUntypedArray>, name: &str) -> PyResult<&'a [u8]> {
+    if !has_flags(array, NPY_ARRAY_C_CONTIGUOUS) {
+        return Err(PyValueError::new_err(format!("{name} is not C-contiguous")));
+    }
+    let length = array.len() * array.dtype().itemsize();
+    if length == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: a C-contiguous array of `length` bytes, kept alive by the borrow; see the module page on writers.
+    Ok(unsafe { std::slice::from_raw_parts(start(array), length) })
+}
+
+/// A borrowed array of real numbers.
+pub struct Reals<'a> {
+    pub slice: Priorities<'a>,
+    /// It has no dimension: one number for whatever it is matched with.
+    pub is_scalar: bool,
+}
+
+impl<'a> Reals<'a> {
+    /// Of an array that [`reals`] gave.
+    pub fn of(array: &'a Bound<'_, PyUntypedArray>) -> Self {
+        let slice = match exactly::<f32>(array) {
+            Some(slice) => Priorities::F32(slice),
+            None => Priorities::F64(exactly(array).unwrap_or_default()),
+        };
+        Self { slice, is_scalar: array.ndim() == 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        match self.slice {
+            Priorities::F32(p) => p.len(),
+            Priorities::F64(p) => p.len(),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = f64> + use<'a> {
+        let slice = self.slice;
+        (0..self.len()).map(move |i| match slice {
+            Priorities::F32(p) => f64::from(p[i]),
+            Priorities::F64(p) => p[i],
+        })
+    }
+}
+
+/// All bytes of a writable C-contiguous array, to be written.
+///
+/// # Errors
+/// ValueError when it is not that. The caller passes no array twice.
+#[allow(clippy::mut_from_ref)] // The memory is the array object's, not the reference's.
+pub fn bytes_mut<'a>(array: &'a Bound<'_, PyUntypedArray>, name: &str) -> PyResult<&'a mut [u8]> {
+    if !has_flags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_WRITEABLE) {
+        return Err(PyValueError::new_err(format!("{name} is not C-contiguous and writable")));
+    }
+    let length = array.len() * array.dtype().itemsize();
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as in `bytes`, and writable; `disjoint` keeps two slices of one call apart.
+    Ok(unsafe { std::slice::from_raw_parts_mut(start(array), length) })
+}
+
+/// Checks that output arrays do not overlap.
+pub fn disjoint(arrays: &[Bound<'_, PyUntypedArray>]) -> PyResult<()> {
+    let mut spans: Vec<_> = arrays
+        .iter()
+        .map(|array| (start(array) as usize, array.len() * array.dtype().itemsize()))
+        .filter(|(_, length)| *length > 0)
+        .collect();
+    spans.sort_unstable();
+    if spans.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+        return Err(PyValueError::new_err("two output arrays share memory"));
+    }
+    Ok(())
+}
+
+/// The elements of an array if it has exactly this type and is C-contiguous and aligned, whatever its shape.
+pub fn exactly<'a, T: Element>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [T]> {
+    let fits = has_flags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED)
+        && array.dtype().is_equiv_to(&T::get_dtype(array.py()));
+    if !fits {
+        return None;
+    }
+    if array.len() == 0 {
+        return Some(&[]);
+    }
+    // SAFETY: aligned, contiguous, of type T, kept alive by the borrow; see the module page on writers.
+    Some(unsafe { std::slice::from_raw_parts(start(array).cast(), array.len()) })
+}
+
+/// As [`exactly`], writable; ValueError names the array.
+#[allow(clippy::mut_from_ref)] // As above.
+pub fn exactly_mut<'a, T: Element>(
+    array: &'a Bound<'_, PyUntypedArray>,
+    name: &str,
+) -> PyResult<&'a mut [T]> {
+    let fits = has_flags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | NPY_ARRAY_WRITEABLE)
+        && array.dtype().is_equiv_to(&T::get_dtype(array.py()));
+    if !fits {
+        let wanted = T::get_dtype(array.py());
+        let message =
+            format!("{name} is not a writable C-contiguous array of {wanted}, but of {}", array.dtype());
+        return Err(PyValueError::new_err(message));
+    }
+    if array.len() == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as in `exactly`, and writable; `disjoint` keeps two slices of one call apart.
+    Ok(unsafe { std::slice::from_raw_parts_mut(start(array).cast(), array.len()) })
+}
+
+/// A new array and its memory to be filled. Every element must be written before Python sees it.
+pub fn fresh<'py, T: Element + Copy>(
+    py: Python<'py>,
+    length: usize,
+) -> PyResult<(Bound<'py, PyArray1<T>>, &'py mut [T])> {
+    const { assert!(!std::mem::needs_drop::<T>()) };
+    const MAX_BYTES: usize = 1 << 40;
+    if length > MAX_BYTES / size_of::<T>() {
+        return Err(PyMemoryError::new_err(format!("an array of {length} elements is too large")));
+    }
+    // `zeros` is numpy's calloc: small arrays cost nothing to clear, large ones are cleared by the system.
+    let array = PyArray1::<T>::zeros(py, length, false);
+    // SAFETY: zeroed, contiguous, of that length; the slice is the only way to the memory until the caller hands the
+    // array out, and it keeps the array alive that long.
+    let slice = unsafe { std::slice::from_raw_parts_mut(array.data(), length) };
+    Ok((array, slice))
+}
+
+/// The same 64 bits, signed for numpy and unsigned for the core; values stay below 2^63.
+pub fn as_unsigned(slice: &mut [i64]) -> &mut [u64] {
+    // SAFETY: same size and alignment, any bits are a value of both.
+    unsafe { std::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), slice.len()) }
+}
+
+/// `value` as an array, through `numpy.asarray`; tensors are taken off their graph and device first.
+fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    if let Ok(array) = value.cast::<PyUntypedArray>() {
+        return Ok(array.clone());
+    }
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let asarray = ASARRAY.import(value.py(), "numpy", "asarray")?;
+    let value = match value.getattr_opt("detach")? {
+        Some(detach) => detach.call0()?.call_method0("cpu")?,
+        None => value.clone(),
+    };
+    Ok(asarray.call1((value,))?.cast_into()?)
+}
+
+fn converted<'py>(array: &Bound<'py, PyUntypedArray>, dtype: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let keywords = PyDict::new(array.py());
+    keywords.set_item("order", "C")?;
+    Ok(array.call_method("astype", (dtype,), Some(&keywords))?.cast_into()?)
+}
+
+fn wrong_kind(name: &str, array: &Bound<'_, PyUntypedArray>, wanted: &str) -> PyErr {
+    PyTypeError::new_err(format!("{name} has dtype {}, expected {wanted}", array.dtype()))
+}
+
+/// Indices as an array of int64; borrowed if it is one already.
+pub fn indices<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let array = as_array(value)?;
+    if exactly::<i64>(&array).is_some() {
+        return Ok(array);
+    }
+    match array.dtype().kind() {
+        b'i' => converted(&array, "int64"),
+        b'u' => {
+            // Beyond 2^63 they would turn negative; no index is that large.
+            let too_large = array.call_method0("max").is_ok_and(|max| max.gt(i64::MAX).unwrap_or(false));
+            if too_large {
+                let message = format!("{name} holds {}, outside int64", array.call_method0("max")?);
+                return Err(pyo3::exceptions::PyIndexError::new_err(message));
+            }
+            converted(&array, "int64")
+        }
+        _ if array.len() == 0 => converted(&array, "int64"),
+        _ => Err(wrong_kind(name, &array, "an integer type")),
+    }
+}
+
+/// Tickets as an array of uint64; borrowed if it is one already.
+pub fn tickets<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let array = as_array(value)?;
+    if exactly::<u64>(&array).is_some() {
+        return Ok(array);
+    }
+    match array.dtype().kind() {
+        b'i' | b'u' => converted(&array, "uint64"),
+        _ if array.len() == 0 => converted(&array, "uint64"),
+        _ => Err(wrong_kind(name, &array, "uint64")),
+    }
+}
+
+/// Real numbers as an array of float32 or float64; borrowed if it is one already.
+pub fn reals<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let array = as_array(value)?;
+    if exactly::<f32>(&array).is_some() || exactly::<f64>(&array).is_some() {
+        return Ok(array);
+    }
+    match array.dtype().kind() {
+        b'f' | b'i' | b'u' | b'b' => converted(&array, "float64"),
+        _ => Err(wrong_kind(name, &array, "a real type")),
+    }
+}

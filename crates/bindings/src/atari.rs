@@ -1,0 +1,377 @@
+//! `parl._native.Console` and what it needs: ROM files, and the table of games.
+//!
+//! Every call takes the console's lock without holding the interpreter, and gives it back before it asks for the
+//! interpreter again: no thread waits for one while it holds the other.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use cule::console::{self, Options};
+use cule::games::{names, rows};
+use cule::observe::{WIDTH, palette};
+use cule::{CuleError, env, rom};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::arrays::exactly_mut;
+use crate::errors::cule_error;
+
+/// A full turn moves a paddle this far in a frame; a larger one than this cannot be told from its end.
+const FARTHEST: f64 = 1e6;
+const RAM_BYTES: usize = 128;
+
+/// Runs `work` without the interpreter.
+fn free<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, CuleError> + Send) -> PyResult<T> {
+    py.detach(work).map_err(|error| cule_error(py, error))
+}
+
+/// What is fixed for a game.
+#[pyclass(frozen, get_all, module = "parl._native")]
+pub struct GameRow {
+    id: &'static str,
+    md5: &'static str,
+    cartridge: &'static str,
+    players: u32,
+    minimal_actions: Vec<u32>,
+    legal_actions: Vec<u32>,
+    modes: Vec<u32>,
+    difficulties: Vec<u32>,
+}
+
+fn players(row: usize) -> u32 {
+    if row < rows::GAMES { 1 } else { 2 }
+}
+
+fn actions(set: u32) -> Vec<u32> {
+    (0..u32::from(env::ACTIONS)).filter(|&action| set >> action & 1 != 0).collect()
+}
+
+/// The games with a known ROM, in alphabetical order.
+#[pyfunction]
+pub fn game_rows() -> Vec<GameRow> {
+    let row = |known: rom::KnownRom| {
+        let row = console::game_row(known.game).ok()?;
+        Some(GameRow {
+            id: known.game,
+            md5: known.md5,
+            cartridge: known.scheme,
+            players: players(row),
+            minimal_actions: actions(rows::ROWS[row].minimal),
+            legal_actions: actions(rows::ROWS[row].legal),
+            modes: names::MODES[row].to_vec(),
+            difficulties: names::DIFFICULTIES[row].to_vec(),
+        })
+    };
+    rom::known().filter_map(row).collect()
+}
+
+/// A ROM image with what is known about it.
+#[pyclass(frozen, module = "parl._native")]
+pub struct Rom {
+    rom: rom::Rom,
+    path: String,
+}
+
+#[pymethods]
+impl Rom {
+    /// Takes an image as read from `path`.
+    #[new]
+    fn new(py: Python<'_>, image: &[u8], path: String) -> PyResult<Self> {
+        let image = image.to_vec();
+        let rom = free(py, || rom::from_bytes(image))?;
+        Ok(Self { rom, path })
+    }
+
+    /// Finds the file of a game, or takes a path, and compares it with the known ROM of its name. `folders` are
+    /// looked in after those of the environment.
+    #[staticmethod]
+    fn find(py: Python<'_>, game: &str, folders: Vec<PathBuf>, allow_unknown: bool) -> PyResult<Self> {
+        free(py, || {
+            let path = rom::locate(game, &folders)?.to_string_lossy().into_owned();
+            Ok(Self { rom: rom::load(&path, &[], allow_unknown)?, path })
+        })
+    }
+
+    #[getter]
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    #[getter]
+    fn md5(&self) -> &str {
+        &self.rom.md5
+    }
+
+    /// The game that this image is, by its hash.
+    #[getter]
+    fn game(&self) -> Option<&'static str> {
+        rom::known_md5(&self.rom.md5).map(|known| known.game)
+    }
+
+    #[getter]
+    fn cartridge(&self) -> String {
+        let written = rom::known_md5(&self.rom.md5).map(|known| known.scheme.to_owned());
+        written.unwrap_or_else(|| format!("{:?}", self.rom.scheme))
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Py<PyBytes>, String))> {
+        let py = slf.py();
+        let rom = slf.get();
+        let image = PyBytes::new(py, &rom.rom.bytes).unbind();
+        Ok((slf.get_type().into_any().unbind(), (image, rom.path.clone())))
+    }
+}
+
+/// One Atari 2600; see `parl.atari.Console`.
+#[pyclass(frozen, module = "parl._native")]
+pub struct Console {
+    inner: Mutex<console::Console>,
+}
+
+impl Console {
+    fn lock(&self) -> MutexGuard<'_, console::Console> {
+        // Nothing panics while it holds the lock; a console left by one that did is still a console.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something short: at once if the console is free, else waits for it without the interpreter.
+    fn briefly<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut console::Console) -> T + Send) -> T {
+        match self.inner.try_lock() {
+            Ok(mut console) => work(&mut console),
+            Err(TryLockError::Poisoned(poisoned)) => work(&mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => py.detach(|| work(&mut self.lock())),
+        }
+    }
+
+    /// Fills `out`, or a new array of `shape`, with what `work` makes of the console.
+    fn fill<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<Bound<'py, PyAny>>,
+        shape: impl FnOnce(&console::Console) -> Vec<usize> + Send,
+        work: impl FnOnce(&console::Console) -> Vec<u8> + Send,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (shape, bytes) = self.briefly(py, |console| (shape(console), work(console)));
+        let Some(out) = out else {
+            return Ok(PyArray1::from_vec(py, bytes).reshape(shape)?.into_any());
+        };
+        let array = out.cast::<PyUntypedArray>().map_err(|_| {
+            PyTypeError::new_err(format!("out is a {}, expected an array of uint8", out.get_type()))
+        })?;
+        if array.shape() != shape {
+            return Err(PyValueError::new_err(format!(
+                "out has shape {:?}, expected {shape:?}",
+                array.shape()
+            )));
+        }
+        exactly_mut::<u8>(array, "out")?.copy_from_slice(&bytes);
+        Ok(out)
+    }
+}
+
+fn television(console: &console::Console) -> usize {
+    if console.is_pal() { palette::PAL } else { palette::NTSC }
+}
+
+fn picture_shape(console: &console::Console) -> Vec<usize> {
+    vec![console.height(), WIDTH]
+}
+
+/// An action with how far it turns a paddle: 23000 times the strength, whole units.
+fn action(name: &str, code: u32, strength: f32) -> PyResult<env::Action> {
+    if !strength.is_finite() {
+        return Err(PyValueError::new_err(format!("{name} is {strength}, expected a finite number")));
+    }
+    let step = f64::from(env::PADDLE_STEP) * f64::from(strength.abs());
+    Ok(env::Action { code, step: step.min(FARTHEST) as i32 })
+}
+
+#[pymethods]
+impl Console {
+    #[new]
+    #[pyo3(signature = (rom, *, rules, seed, system_seed, frame_skip, repeat_action_probability,
+                        max_num_frames_per_episode, truncate_on_life_loss))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn new(
+        py: Python<'_>,
+        rom: &Bound<'_, Rom>,
+        rules: Option<&str>,
+        seed: u32,
+        system_seed: u32,
+        frame_skip: u32,
+        repeat_action_probability: f32,
+        max_num_frames_per_episode: u32,
+        truncate_on_life_loss: bool,
+    ) -> PyResult<Self> {
+        let rom = &rom.get().rom;
+        let options = Options {
+            random_seed: seed,
+            system_seed,
+            repeat_action_probability,
+            frame_skip,
+            max_num_frames_per_episode,
+            truncate_on_loss_of_life: truncate_on_life_loss,
+        };
+        let console = free(py, || {
+            let row = rules.map_or(Ok(rows::UNKNOWN), console::game_row)?;
+            console::Console::new(rom, row, options)
+        })?;
+        Ok(Self { inner: Mutex::new(console) })
+    }
+
+    fn clone(&self, py: Python<'_>) -> Self {
+        Self { inner: Mutex::new(py.detach(|| self.lock().clone())) }
+    }
+
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        free(py, || self.lock().reset())
+    }
+
+    fn act(&self, py: Python<'_>, a: u32, b: u32, strength: f32, strength_b: f32) -> PyResult<i32> {
+        let a = action("strength", a, strength)?;
+        let b = action("strength_b", b, strength_b)?;
+        Ok(py.detach(|| self.lock().act_two(a, b)))
+    }
+
+    fn set_mode(&self, py: Python<'_>, mode: u32) -> PyResult<()> {
+        self.briefly(py, |console| console.set_mode(mode)).map_err(|error| cule_error(py, error))
+    }
+
+    fn set_difficulty(&self, py: Python<'_>, difficulty: u32) -> PyResult<()> {
+        self.briefly(py, |console| console.set_difficulty(difficulty)).map_err(|error| cule_error(py, error))
+    }
+
+    fn write_ram(&self, py: Python<'_>, index: usize, value: u8) -> PyResult<()> {
+        self.briefly(py, |console| console.set_ram(index, value)).map_err(|error| cule_error(py, error))
+    }
+
+    #[pyo3(signature = (out, /))]
+    fn read_ram<'py>(&self, py: Python<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        self.fill(py, out, |_| vec![RAM_BYTES], |console| console.ram().to_vec())
+    }
+
+    #[pyo3(signature = (out, /))]
+    fn read_screen<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.fill(py, out, picture_shape, |console| console.screen().to_vec())
+    }
+
+    #[pyo3(signature = (out, /))]
+    fn read_screen_gray<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.fill(py, out, picture_shape, |console| {
+            let table = &palette::GRAY[television(console)];
+            console.screen().iter().map(|&index| table[index as usize]).collect()
+        })
+    }
+
+    #[pyo3(signature = (out, /))]
+    fn read_screen_rgb<'py>(
+        &self,
+        py: Python<'py>,
+        out: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let shape = |console: &console::Console| vec![console.height(), WIDTH, 3];
+        self.fill(py, out, shape, |console| {
+            let table = &palette::RGB[television(console)];
+            let mut bytes = Vec::with_capacity(console.screen().len() * 3);
+            for &index in console.screen() {
+                let [_, red, green, blue] = table[index as usize].to_be_bytes();
+                bytes.extend_from_slice(&[red, green, blue]);
+            }
+            bytes
+        })
+    }
+
+    fn save<'py>(&self, py: Python<'py>, generator: bool) -> Bound<'py, PyBytes> {
+        let state = py.detach(|| self.lock().save(generator));
+        PyBytes::new(py, &state)
+    }
+
+    fn load(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        free(py, || self.lock().load(state))
+    }
+
+    #[getter]
+    fn players(&self, py: Python<'_>) -> u32 {
+        self.briefly(py, |console| players(console.game()))
+    }
+
+    #[getter]
+    fn minimal_actions(&self, py: Python<'_>) -> Vec<u32> {
+        self.briefly(py, |console| actions(rows::ROWS[console.game()].minimal))
+    }
+
+    #[getter]
+    fn legal_actions(&self, py: Python<'_>) -> Vec<u32> {
+        self.briefly(py, |console| actions(rows::ROWS[console.game()].legal))
+    }
+
+    #[getter]
+    fn modes(&self, py: Python<'_>) -> Vec<u32> {
+        self.briefly(py, |console| console.modes().to_vec())
+    }
+
+    #[getter]
+    fn difficulties(&self, py: Python<'_>) -> Vec<u32> {
+        self.briefly(py, |console| console.difficulties().to_vec())
+    }
+
+    #[getter]
+    fn mode(&self, py: Python<'_>) -> u32 {
+        self.briefly(py, |console| console.mode())
+    }
+
+    #[getter]
+    fn difficulty(&self, py: Python<'_>) -> u32 {
+        self.briefly(py, |console| console.difficulty())
+    }
+
+    #[getter]
+    fn pal(&self, py: Python<'_>) -> bool {
+        self.briefly(py, |console| console.is_pal())
+    }
+
+    #[getter]
+    fn screen_height(&self, py: Python<'_>) -> usize {
+        self.briefly(py, |console| console.height())
+    }
+
+    #[getter]
+    fn lives(&self, py: Python<'_>) -> i32 {
+        self.briefly(py, |console| console.lives())
+    }
+
+    #[getter]
+    fn terminated(&self, py: Python<'_>) -> bool {
+        self.briefly(py, |console| console.game_over())
+    }
+
+    #[getter]
+    fn truncated(&self, py: Python<'_>) -> bool {
+        self.briefly(py, |console| console.truncated())
+    }
+
+    #[getter]
+    fn game_over(&self, py: Python<'_>) -> bool {
+        self.briefly(py, |console| console.game_over() || console.truncated())
+    }
+
+    #[getter]
+    fn frame_number(&self, py: Python<'_>) -> i32 {
+        self.briefly(py, |console| console.frame_number())
+    }
+
+    #[getter]
+    fn episode_frame_number(&self, py: Python<'_>) -> i32 {
+        self.briefly(py, |console| console.episode_frame_number())
+    }
+}

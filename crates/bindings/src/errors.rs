@@ -1,0 +1,70 @@
+//! Rust errors as Python exceptions: one match per enum.
+
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use sumtree::SumTreeError;
+use sumtree::replay::ReplayError;
+
+/// The class `name` of `parl.errors`, with `message`.
+fn ours(py: Python<'_>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str, message: String) -> PyErr {
+    match cell.import(py, "parl.errors", name).and_then(|class| class.call1((message,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+macro_rules! ours {
+    ($py:expr, $name:literal, $message:expr) => {{
+        static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        ours($py, &CLASS, $name, $message)
+    }};
+}
+
+pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        SumTreeError::Index { .. } => PyIndexError::new_err(message),
+        SumTreeError::OutOfMemory { .. } => PyMemoryError::new_err(message),
+        SumTreeError::Empty | SumTreeError::TooFewLeaves { .. } => ours!(py, "NotSampleableError", message),
+        SumTreeError::Shared { .. } => ours!(py, "SharedMemoryError", message),
+        SumTreeError::Inconsistent { .. } => ours!(py, "InconsistentError", message),
+        SumTreeError::Capacity { .. }
+        | SumTreeError::FanOut { .. }
+        | SumTreeError::Weight { .. }
+        | SumTreeError::Priority { .. }
+        | SumTreeError::Scale { .. }
+        | SumTreeError::Prefix { .. }
+        | SumTreeError::Length { .. }
+        | SumTreeError::Rank { .. }
+        | SumTreeError::OutsideRegion { .. }
+        | SumTreeError::OtherLayout { .. }
+        | SumTreeError::Name { .. }
+        | SumTreeError::RngState => PyValueError::new_err(message),
+        // The enum is open to new kinds; a bad value until it has a line of its own.
+        _ => PyValueError::new_err(message),
+    }
+}
+
+pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        ReplayError::Tree(error) => sumtree_error(py, error),
+        ReplayError::Env { .. } | ReplayError::Ticket { .. } => PyIndexError::new_err(message),
+        ReplayError::Setting { .. }
+        | ReplayError::Field { .. }
+        | ReplayError::RowBytes { .. }
+        | ReplayError::FinalObservation { .. } => PyValueError::new_err(message),
+        ReplayError::NotSampleable { .. } => ours!(py, "NotSampleableError", message),
+        ReplayError::OtherReplay { .. }
+        | ReplayError::NotAReplay { .. }
+        | ReplayError::TooManyProcesses { .. } => ours!(py, "SharedMemoryError", message),
+        ReplayError::Closed => ours!(py, "ReplayClosedError", message),
+        ReplayError::File { .. } => ours!(py, "ReplayFileError", message),
+        // With an error number Python picks the subclass, FileNotFoundError and so on.
+        ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
+        ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
+        // As above.
+        _ => PyValueError::new_err(message),
+    }
+}

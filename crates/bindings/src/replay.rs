@@ -1,0 +1,260 @@
+//! `parl._native.Replay`: bytes in, bytes out; names, types and batches are put together in `parl.replay`.
+
+use std::path::PathBuf;
+
+use numpy::{PyArray1, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sumtree::replay::{self, Autoreset, Batch, Field, Finals, Rows, Settings, WeightNorm};
+
+use crate::arrays::{
+    Reals, as_unsigned, bytes, bytes_mut, disjoint, exactly, exactly_mut, fresh, indices, reals, tickets,
+};
+use crate::errors::replay_error;
+use crate::sumtree::draws;
+
+type FieldSpec = (String, String, Vec<usize>, usize);
+
+#[pyclass(frozen, module = "parl._native")]
+pub struct Replay {
+    core: replay::Replay,
+}
+
+fn wrap(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> PyResult<Replay> {
+    made.map(|core| Replay { core }).map_err(|error| replay_error(py, error))
+}
+
+#[pymethods]
+impl Replay {
+    #[new]
+    #[pyo3(signature = (
+        capacity, fields, *, alpha, n_step, gamma, epsilon, fan_out, num_envs, autoreset, weight_norm, seed, shared
+    ))]
+    #[allow(clippy::too_many_arguments)] // The settings, by name.
+    fn new(
+        py: Python<'_>,
+        capacity: usize,
+        fields: Vec<FieldSpec>,
+        alpha: f64,
+        n_step: usize,
+        gamma: f64,
+        epsilon: f64,
+        fan_out: usize,
+        num_envs: usize,
+        autoreset: &str,
+        weight_norm: &str,
+        seed: u64,
+        shared: Option<&str>,
+    ) -> PyResult<Self> {
+        let fields =
+            fields.into_iter().map(|(name, dtype, shape, row_bytes)| Field { name, dtype, shape, row_bytes });
+        let settings = Settings {
+            capacity,
+            fields: fields.collect(),
+            alpha,
+            n_step,
+            gamma,
+            epsilon,
+            fan_out,
+            num_envs,
+            autoreset: Autoreset::of_name(autoreset).map_err(|error| replay_error(py, error))?,
+            weight_norm: WeightNorm::of_name(weight_norm).map_err(|error| replay_error(py, error))?,
+            seed,
+        };
+        let made = py.detach(|| match shared {
+            Some(name) => replay::Replay::open_shared(name, settings),
+            None => replay::Replay::heap(settings),
+        });
+        wrap(py, made)
+    }
+
+    #[staticmethod]
+    fn attach(py: Python<'_>, name: &str) -> PyResult<Self> {
+        let made = py.detach(|| replay::Replay::attach_shared(name));
+        wrap(py, made)
+    }
+
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf, shared: Option<&str>) -> PyResult<Self> {
+        let made = py.detach(|| replay::Replay::load(&path, shared));
+        wrap(py, made)
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.core.save(&path)).map_err(|error| replay_error(py, error))
+    }
+
+    #[pyo3(signature = (columns, rows, env_id, priorities, final_present, final_columns))]
+    #[allow(clippy::too_many_arguments)] // Rows, by name.
+    fn add<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Vec<Bound<'py, PyUntypedArray>>,
+        rows: usize,
+        env_id: Option<&Bound<'py, PyAny>>,
+        priorities: Option<&Bound<'py, PyAny>>,
+        final_present: Option<&Bound<'py, PyUntypedArray>>,
+        final_columns: Vec<Bound<'py, PyUntypedArray>>,
+    ) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        let names = &self.core.settings().fields;
+        let name = |i: usize| names.get(i).map_or("a column", |field| field.name.as_str());
+        let columns: Vec<_> =
+            columns.iter().enumerate().map(|(i, column)| bytes(column, name(i))).collect::<PyResult<_>>()?;
+        let finals: Vec<_> =
+            final_columns.iter().map(|column| bytes(column, "final_obs")).collect::<PyResult<_>>()?;
+        let present = final_present.map(|mask| bytes(mask, "final_obs mask")).transpose()?;
+        let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
+        let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
+        let given = Rows {
+            count: rows,
+            columns: &columns,
+            envs: env_id.as_ref().map(|env_id| exactly(env_id).unwrap_or_default()),
+            priorities: priorities.as_ref().map(|p| Reals::of(p).slice),
+            finals: present.map(|present| Finals { present, columns: &finals }),
+        };
+        let (tickets, out) = fresh::<u64>(py, rows)?;
+        py.detach(|| self.core.add(&given, out)).map_err(|error| replay_error(py, error))?;
+        Ok(tickets)
+    }
+
+    fn cut(&self, py: Python<'_>, env_id: &Bound<'_, PyAny>) -> PyResult<()> {
+        let env_id = indices(env_id, "env_id")?;
+        let envs = exactly(&env_id).unwrap_or_default();
+        py.detach(|| self.core.cut(envs)).map_err(|error| replay_error(py, error))
+    }
+
+    /// Fills `fields` (one array per output), discounts, indices, weights and tickets.
+    #[pyo3(signature = (fields, discounts, indices, weights, tickets, *, beta, mode, rank, learners))]
+    #[allow(clippy::too_many_arguments)] // A batch, by name.
+    fn sample(
+        &self,
+        py: Python<'_>,
+        fields: Vec<Bound<'_, PyUntypedArray>>,
+        discounts: &Bound<'_, PyUntypedArray>,
+        indices: &Bound<'_, PyUntypedArray>,
+        weights: &Bound<'_, PyUntypedArray>,
+        tickets: &Bound<'_, PyUntypedArray>,
+        beta: f64,
+        mode: &str,
+        rank: u32,
+        learners: u32,
+    ) -> PyResult<()> {
+        let mode = draws(mode, rank, learners)?;
+        let mut all = fields.clone();
+        all.extend([discounts, indices, weights, tickets].map(Bound::clone));
+        disjoint(&all)?;
+        let mut batch = Batch {
+            fields: fields.iter().map(|array| bytes_mut(array, "a field")).collect::<PyResult<_>>()?,
+            discounts: exactly_mut(discounts, "discount")?,
+            indices: as_unsigned(exactly_mut(indices, "indices")?),
+            weights: exactly_mut(weights, "weights")?,
+            tickets: exactly_mut(tickets, "tickets")?,
+        };
+        py.detach(|| self.core.sample(mode, beta, &mut batch)).map_err(|error| replay_error(py, error))
+    }
+
+    fn update(
+        &self,
+        py: Python<'_>,
+        tickets: &Bound<'_, PyAny>,
+        priorities: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let (tickets, priorities) = (self::tickets(tickets, "tickets")?, reals(priorities, "priorities")?);
+        let (tickets, priorities) = (exactly(&tickets).unwrap_or_default(), Reals::of(&priorities).slice);
+        py.detach(|| self.core.update(tickets, priorities)).map_err(|error| replay_error(py, error))
+    }
+
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.core.verify()).map_err(|error| replay_error(py, error))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.core.close());
+    }
+
+    fn unlink(&self, py: Python<'_>) {
+        py.detach(|| self.core.unlink());
+    }
+
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = self.core.settings();
+        let dict = PyDict::new(py);
+        let fields: Vec<FieldSpec> = settings
+            .fields
+            .iter()
+            .map(|f| (f.name.clone(), f.dtype.clone(), f.shape.clone(), f.row_bytes))
+            .collect();
+        dict.set_item("capacity", settings.capacity)?;
+        dict.set_item("fields", fields)?;
+        dict.set_item("alpha", settings.alpha)?;
+        dict.set_item("n_step", settings.n_step)?;
+        dict.set_item("gamma", settings.gamma)?;
+        dict.set_item("epsilon", settings.epsilon)?;
+        dict.set_item("fan_out", settings.fan_out)?;
+        dict.set_item("num_envs", settings.num_envs)?;
+        dict.set_item("autoreset", settings.autoreset.name())?;
+        dict.set_item("weight_norm", settings.weight_norm.name())?;
+        dict.set_item("seed", settings.seed)?;
+        Ok(dict)
+    }
+
+    fn outputs(&self) -> Vec<(String, String, Vec<usize>)> {
+        self.core.outputs().into_iter().map(|output| (output.name, output.dtype, output.shape)).collect()
+    }
+
+    fn final_fields(&self) -> Vec<String> {
+        self.core.final_fields().into_iter().map(str::to_owned).collect()
+    }
+
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.core.counters();
+        let dict = PyDict::new(py);
+        dict.set_item("added", counters.added)?;
+        dict.set_item("sampled", counters.sampled)?;
+        dict.set_item("redrawn", counters.redrawn)?;
+        dict.set_item("updated", counters.updated)?;
+        dict.set_item("stale", counters.stale)?;
+        dict.set_item("saturated", counters.saturated)?;
+        dict.set_item("recovered", counters.recovered)?;
+        Ok(dict)
+    }
+
+    #[getter]
+    fn has_discounts(&self) -> bool {
+        self.core.has_discounts()
+    }
+
+    #[getter]
+    fn sampleable(&self) -> u64 {
+        self.core.sampleable()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.core.size_bytes()
+    }
+
+    #[getter]
+    fn total(&self) -> f64 {
+        self.core.total()
+    }
+
+    #[getter]
+    fn shared(&self) -> Option<&str> {
+        self.core.shared_name()
+    }
+
+    #[getter]
+    fn get_rng_state(&self) -> [u64; 2] {
+        self.core.rng_state()
+    }
+
+    #[setter]
+    fn set_rng_state(&self, state: [u64; 2]) {
+        self.core.set_rng_state(state);
+    }
+
+    fn __len__(&self) -> usize {
+        self.core.len() as usize
+    }
+}

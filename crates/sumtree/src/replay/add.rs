@@ -1,0 +1,333 @@
+//! Adding rows: reserve, write with no lock on anybody's way, publish, link, make sampleable.
+#![allow(unsafe_code)] // Writes into columns under a reservation.
+
+use super::settings::Autoreset;
+use super::slots::{LARGEST, Pin, Reservation, Row};
+use super::tails::{End, Step};
+use super::{Leaves, Replay, ReplayError, counter};
+use crate::SumTreeError;
+use crate::sync::Ordering;
+
+/// Priorities, as the caller has them.
+#[derive(Debug, Clone, Copy)]
+pub enum Priorities<'a> {
+    /// Single precision.
+    F32(&'a [f32]),
+    /// Double precision.
+    F64(&'a [f64]),
+}
+
+impl Priorities<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(p) => p.len(),
+            Self::F64(p) => p.len(),
+        }
+    }
+}
+
+/// Final observations beside the rows of an add, for environments that reset in the same step.
+#[derive(Debug, Clone, Copy)]
+pub struct Finals<'a> {
+    /// One byte per row, not 0 where there is a final observation.
+    pub present: &'a [u8],
+    /// One array of rows per observation that is rebuilt, in the order of [`Replay::final_fields`].
+    pub columns: &'a [&'a [u8]],
+}
+
+/// Rows to add: one array of bytes per field, in the order of the settings.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// Number of rows.
+    pub count: usize,
+    /// Bytes of each field, `count` rows each.
+    pub columns: &'a [&'a [u8]],
+    /// Environment of each row; `None`: row i is from environment i.
+    pub envs: Option<&'a [i64]>,
+    /// Priority of each row; `None`: the largest so far.
+    pub priorities: Option<Priorities<'a>>,
+    /// Final observations of truncated rows.
+    pub finals: Option<Finals<'a>>,
+}
+
+impl Replay {
+    /// Adds rows and writes a ticket for each to `tickets`. A row becomes sampleable when its window is complete.
+    ///
+    /// # Errors
+    /// [`ReplayError::RowBytes`], [`ReplayError::Env`], [`ReplayError::FinalObservation`], [`ReplayError::Tree`] for a
+    /// bad priority or a wrong length, [`ReplayError::Closed`]; then nothing was added.
+    pub fn add(&self, rows: &Rows<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
+        self.check_rows(rows, tickets)?;
+        let mut parked = Vec::new();
+        if let Some(priorities) = rows.priorities {
+            parked.resize(rows.count, 0);
+            let largest = self.weights_of(priorities, &mut parked)?;
+            self.counters[counter::LARGEST].fetch_max(u64::from(largest), Ordering::Relaxed);
+        }
+        let ends = self.ends(rows)?;
+        let envs = self.envs(rows)?;
+        self.mend()?;
+        // A reservation is at most the capacity, and a row may bring its final observation.
+        let piece = (self.settings.capacity / 2).max(1);
+        for start in (0..rows.count).step_by(piece) {
+            let end = (start + piece).min(rows.count);
+            let piece = Piece {
+                rows,
+                start,
+                end,
+                finals: (start..end).filter(|i| self.has_final(ends.get(*i))).collect(),
+                parked: parked.get(start..end),
+                ends: ends.get(start..end),
+                envs: envs.get(start..end),
+            };
+            self.add_piece(&piece, &mut tickets[start..end])?;
+        }
+        Ok(())
+    }
+
+    /// The fields of which a truncated row needs the final observation, unless environments reset in the next step.
+    #[must_use]
+    pub fn final_fields(&self) -> Vec<&str> {
+        self.roles.rebuilt.iter().map(|i| self.settings.fields[*i].name.as_str()).collect()
+    }
+
+    /// Ends the episodes of `envs` where they stand, as after the loss of an environment: the next row of each starts
+    /// a new episode, and rows whose window is not complete never become sampleable.
+    ///
+    /// # Errors
+    /// [`ReplayError::Env`], [`ReplayError::Closed`].
+    pub fn cut(&self, envs: &[i64]) -> Result<(), ReplayError> {
+        let mut envs = self.checked_envs(envs)?;
+        envs.sort_unstable();
+        envs.dedup();
+        let member = self.slots.enter()?;
+        let locks = self.tails.lock(&envs, &self.slots.processes, member.tag());
+        let _member = member.change();
+        self.tails.cut(&locks);
+        Ok(())
+    }
+
+    /// Rows neither wait for others nor come after others.
+    fn independent(&self) -> bool {
+        !self.roles.steps() || (self.window.rows == 1 && self.window.autoreset != Autoreset::NextStep)
+    }
+
+    fn has_final(&self, end: Option<&End>) -> bool {
+        end == Some(&End::Truncated)
+            && self.window.needs_final
+            && self.window.autoreset != Autoreset::NextStep
+    }
+
+    fn add_piece(&self, piece: &Piece<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
+        let count = piece.end - piece.start;
+        let mut locked = Vec::new();
+        if let Some(envs) = piece.envs {
+            locked.extend_from_slice(envs);
+            if !envs.is_sorted_by(|a, b| a < b) {
+                locked.sort_unstable();
+                locked.dedup();
+            }
+        }
+        let member = self.slots.enter()?;
+        let _locks = self.tails.lock(&locked, &self.slots.processes, member.tag());
+        let reservation = self.slots.reserve(member.change(), count + piece.finals.len());
+        self.write(piece, &reservation);
+        let pin = reservation.pin();
+        // In order of sequence, so that a link never leads to a row that is not published: final observations first.
+        for k in 0..piece.finals.len() {
+            reservation.publish(count + k, 0);
+        }
+        let mut finals = (0..).map(|k| reservation.row(count + k));
+        for i in 0..count {
+            let row = reservation.row(i);
+            tickets[i] = row.ticket();
+            reservation.publish(i, piece.parked.map_or(LARGEST, |parked| parked[i]));
+            match (piece.ends, piece.envs) {
+                (Some(ends), Some(envs)) => {
+                    let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
+                    let step = Step { row, end: ends[i], last };
+                    let ready = |row| self.make_ready(&pin, row);
+                    self.tails.append(&pin, envs[i], self.window, step, ready);
+                }
+                _ => self.make_ready(&pin, row),
+            }
+        }
+        drop(pin);
+        drop(reservation);
+        self.count(counter::ADDED, (count + piece.finals.len()) as u64);
+        Ok(())
+    }
+
+    fn make_ready(&self, pin: &Pin<'_, Leaves>, row: Row) {
+        pin.make_ready(row, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
+    }
+
+    fn write(&self, piece: &Piece<'_>, reservation: &Reservation<'_, Leaves>) {
+        let count = piece.end - piece.start;
+        let first = reservation.row(0).slot;
+        // The run may wrap round the end of the ring.
+        let before_end = count.min(self.layout.ring.slots - first);
+        for (column, bytes) in self.columns.iter().zip(piece.rows.columns) {
+            let bytes = &bytes[piece.start * column.row_bytes..piece.end * column.row_bytes];
+            let (head, rest) = bytes.split_at(before_end * column.row_bytes);
+            // SAFETY: slots `first..first + count`, modulo the ring, are reserved and not yet published.
+            unsafe {
+                column.write(first, head);
+                column.write(0, rest);
+            }
+        }
+        let Some(finals) = piece.rows.finals else { return };
+        for (field, bytes) in self.roles.rebuilt.iter().zip(finals.columns) {
+            let column = &self.columns[*field];
+            for (k, i) in piece.finals.iter().enumerate() {
+                let row = &bytes[i * column.row_bytes..(i + 1) * column.row_bytes];
+                // SAFETY: the slots after those of the rows are reserved for final observations, not yet published.
+                unsafe { column.write(reservation.row(count + k).slot, row) };
+            }
+        }
+    }
+
+    fn check_rows(&self, rows: &Rows<'_>, tickets: &[u64]) -> Result<(), ReplayError> {
+        let length = |what, got, expected| {
+            if got == expected { Ok(()) } else { Err(SumTreeError::Length { what, got, expected }) }
+        };
+        length("columns", rows.columns.len(), self.columns.len())?;
+        length("tickets", tickets.len(), rows.count)?;
+        if let Some(priorities) = rows.priorities {
+            length("priorities", priorities.len(), rows.count)?;
+        }
+        for (field, bytes) in self.settings.fields.iter().zip(rows.columns) {
+            self.check_bytes(&field.name, field.row_bytes, rows.count, bytes)?;
+        }
+        if let Some(finals) = rows.finals {
+            length("final observation mask", finals.present.len(), rows.count)?;
+            length("final observations", finals.columns.len(), self.roles.rebuilt.len())?;
+            for (field, bytes) in self.roles.rebuilt.iter().zip(finals.columns) {
+                let field = &self.settings.fields[*field];
+                self.check_bytes(&field.name, field.row_bytes, rows.count, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_bytes(
+        &self,
+        name: &str,
+        row_bytes: usize,
+        rows: usize,
+        bytes: &[u8],
+    ) -> Result<(), ReplayError> {
+        let expected = rows.saturating_mul(row_bytes);
+        if bytes.len() == expected {
+            return Ok(());
+        }
+        Err(ReplayError::RowBytes { name: name.to_owned(), got: bytes.len(), expected, rows })
+    }
+
+    /// How each row ended; empty if rows are independent.
+    fn ends(&self, rows: &Rows<'_>) -> Result<Vec<End>, ReplayError> {
+        let (false, Some(terminated)) = (self.independent(), self.roles.terminated) else {
+            return Ok(Vec::new());
+        };
+        let truncated = self.roles.truncated.map(|field| rows.columns[field]);
+        let ends: Vec<_> = (0..rows.count)
+            .map(|i| match (rows.columns[terminated][i] != 0, truncated.is_some_and(|t| t[i] != 0)) {
+                (true, _) => End::Terminated,
+                (_, true) => End::Truncated,
+                _ => End::None,
+            })
+            .collect();
+        for (position, end) in ends.iter().enumerate() {
+            if self.has_final(Some(end)) && rows.finals.is_none_or(|finals| finals.present[position] == 0) {
+                let env = rows.envs.map_or(position, |envs| envs[position] as usize);
+                let autoreset = self.settings.autoreset.name();
+                return Err(ReplayError::FinalObservation { position, env, autoreset });
+            }
+        }
+        Ok(ends)
+    }
+
+    /// Environment of each row; empty if rows are independent.
+    fn envs(&self, rows: &Rows<'_>) -> Result<Vec<u32>, ReplayError> {
+        if let Some(envs) = rows.envs {
+            if envs.len() != rows.count {
+                let (got, expected) = (envs.len(), rows.count);
+                return Err(SumTreeError::Length { what: "env_id", got, expected }.into());
+            }
+            let envs = self.checked_envs(envs)?;
+            return Ok(if self.independent() { Vec::new() } else { envs });
+        }
+        if self.independent() {
+            return Ok(Vec::new());
+        }
+        if rows.count > self.settings.num_envs {
+            let (env, num_envs) = (self.settings.num_envs as i64, self.settings.num_envs);
+            return Err(ReplayError::Env { env, position: num_envs, num_envs });
+        }
+        Ok((0..rows.count as u32).collect())
+    }
+
+    fn checked_envs(&self, envs: &[i64]) -> Result<Vec<u32>, ReplayError> {
+        let num_envs = self.settings.num_envs;
+        let bad = |env: &i64| !(0..num_envs as i64).contains(env);
+        if let Some(position) = envs.iter().position(bad) {
+            return Err(ReplayError::Env { env: envs[position], position, num_envs });
+        }
+        Ok(envs.iter().map(|env| *env as u32).collect())
+    }
+
+    /// `(|priority| + epsilon) ** alpha` in units of weight; returns the largest. Saturated ones are counted.
+    pub(super) fn weights_of(
+        &self,
+        priorities: Priorities<'_>,
+        weights: &mut [u32],
+    ) -> Result<u32, ReplayError> {
+        if priorities.len() != weights.len() {
+            let (got, expected) = (priorities.len(), weights.len());
+            return Err(SumTreeError::Length { what: "priorities", got, expected }.into());
+        }
+        let (alpha, epsilon) = (self.settings.alpha as f32, self.settings.epsilon as f32);
+        let max = self.scale.max_weight() as f32;
+        let units = self.scale.units() as f32;
+        let (mut largest, mut saturated) = (0, 0u64);
+        let mut convert = |position: usize, priority: f64| {
+            if !priority.is_finite() {
+                return Err(SumTreeError::Priority { priority, position });
+            }
+            let base = priority.abs() as f32 + epsilon;
+            let scaled = if alpha == 0.0 { units } else { base.powf(alpha) * units };
+            saturated += u64::from(scaled > max);
+            // Half up; a positive priority never becomes weight 0. `as` saturates, so clamp once more.
+            let weight =
+                ((scaled.min(max) + 0.5) as u32).clamp(u32::from(base > 0.0), self.scale.max_weight());
+            largest = largest.max(weight);
+            Ok(weight)
+        };
+        match priorities {
+            Priorities::F32(p) => {
+                for (i, (weight, p)) in weights.iter_mut().zip(p).enumerate() {
+                    *weight = convert(i, f64::from(*p))?;
+                }
+            }
+            Priorities::F64(p) => {
+                for (i, (weight, p)) in weights.iter_mut().zip(p).enumerate() {
+                    *weight = convert(i, *p)?;
+                }
+            }
+        }
+        self.count(counter::SATURATED, saturated);
+        Ok(largest)
+    }
+}
+
+/// A part of the rows of one call, small enough for one reservation.
+struct Piece<'a> {
+    rows: &'a Rows<'a>,
+    start: usize,
+    end: usize,
+    /// Rows (counted in the whole call) that bring a final observation.
+    finals: Vec<usize>,
+    parked: Option<&'a [u32]>,
+    ends: Option<&'a [End]>,
+    envs: Option<&'a [u32]>,
+}

@@ -1,0 +1,129 @@
+//! Where everything lies in the region: index arithmetic, no atomics.
+
+use std::ops::Range;
+
+use super::process::{ENTRY_WORDS, PROCESSES};
+use super::settings::Settings;
+use super::slots::{MEMBER_WORDS, MEMBERS, Row, word};
+use super::tails::Tails;
+use super::{ReplayError, counter};
+use crate::{LINE_BYTES, SumTree};
+
+/// The most rows: a link and a ticket name a slot with 32 bits.
+pub(super) const MAX_CAPACITY: usize = 1 << 31;
+/// Rows that are evicted at a time, at most; and a 64th of the capacity.
+const CHUNK_MAX: usize = 1024;
+const CHUNKS_MIN: usize = 64;
+/// Chunks beyond the capacity: the one being written and the one closed ahead of it.
+const SPARE_CHUNKS: usize = 2;
+/// Laps are counted modulo 2^30: two bits of the generation word are the row's state.
+const LAP_MASK: u64 = (1 << 30) - 1;
+
+/// Header of a region: words at its start, before the settings.
+pub(super) const HEADER_BYTES: usize = 128;
+
+/// The ring of slots: a whole number of chunks, at least two more than the capacity needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ring {
+    pub capacity: usize,
+    pub chunk: usize,
+    pub slots: usize,
+}
+
+impl Ring {
+    pub fn new(capacity: usize) -> Self {
+        let chunk = (capacity / CHUNKS_MIN).clamp(1, CHUNK_MAX);
+        Self { capacity, chunk, slots: (capacity.div_ceil(chunk) + SPARE_CHUNKS) * chunk }
+    }
+
+    /// Slot and lap of a sequence number; laps count from 1.
+    pub fn row(&self, sequence: u64) -> Row {
+        let slots = self.slots as u64;
+        Row { slot: (sequence % slots) as usize, lap: ((sequence / slots + 1) & LAP_MASK) as u32 }
+    }
+
+    /// Slots of chunk `chunk`, counted from the first ever written.
+    pub fn chunk_slots(&self, chunk: u64) -> Range<usize> {
+        let start = (chunk % (self.slots / self.chunk) as u64) as usize * self.chunk;
+        start..start + self.chunk
+    }
+}
+
+/// Byte offsets of the parts, each a multiple of [`LINE_BYTES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub ring: Ring,
+    pub settings: usize,
+    pub words: usize,
+    pub counters: usize,
+    pub members: usize,
+    pub processes: usize,
+    pub tails: usize,
+    pub tail_words: usize,
+    pub generations: usize,
+    pub links: usize,
+    pub parked: usize,
+    pub tree: usize,
+    pub columns: Vec<usize>,
+    pub bytes: usize,
+}
+
+impl Layout {
+    pub fn new(settings: &Settings, window_rows: usize, settings_bytes: usize) -> Result<Self, ReplayError> {
+        let ring = Ring::new(settings.capacity);
+        let tree_bytes = SumTree::bytes_needed(ring.slots as u64, settings.fan_out)?;
+        let mut end = 0usize;
+        let mut place = |bytes: usize| {
+            let start = end;
+            // Saturates far beyond any memory, which is then refused as a whole.
+            end = start.saturating_add(bytes.min(usize::MAX - LINE_BYTES).next_multiple_of(LINE_BYTES));
+            end = end.min(usize::MAX - LINE_BYTES) / LINE_BYTES * LINE_BYTES;
+            start
+        };
+        place(HEADER_BYTES);
+        let tail_words = settings.num_envs * Tails::stride(window_rows);
+        Ok(Self {
+            ring,
+            tail_words,
+            settings: place(settings_bytes),
+            words: place(8 * word::COUNT),
+            counters: place(8 * counter::COUNT),
+            members: place(8 * MEMBERS * MEMBER_WORDS),
+            processes: place(8 * PROCESSES * ENTRY_WORDS),
+            tails: place(8 * tail_words),
+            generations: place(4 * ring.slots),
+            links: place(4 * ring.slots),
+            parked: place(4 * ring.slots),
+            tree: place(tree_bytes),
+            columns: settings.fields.iter().map(|f| place(f.row_bytes.saturating_mul(ring.slots))).collect(),
+            bytes: place(0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_hold_two_chunks_more_than_the_capacity() {
+        for capacity in [1, 2, 3, 63, 64, 65, 100, 1000, 65_535, 65_536, 65_537, 100_000, 1 << 20] {
+            let ring = Ring::new(capacity);
+            assert!(ring.chunk <= 1024 && ring.chunk <= (capacity / 64).max(1), "{ring:?}");
+            assert_eq!(ring.slots % ring.chunk, 0);
+            assert!(
+                ring.slots >= capacity + 2 * ring.chunk && ring.slots < capacity + 3 * ring.chunk,
+                "{ring:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_wrap_into_laps() {
+        let ring = Ring::new(4); // 6 slots
+        assert_eq!(ring.row(0), Row { slot: 0, lap: 1 });
+        assert_eq!(ring.row(5), Row { slot: 5, lap: 1 });
+        assert_eq!(ring.row(6), Row { slot: 0, lap: 2 });
+        assert_eq!(ring.chunk_slots(7), 1..2);
+    }
+}

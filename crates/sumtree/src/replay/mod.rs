@@ -1,0 +1,269 @@
+//! The replay core: rows of bytes in a ring, drawn in proportion to their priorities.
+//!
+#![doc = include_str!("README.md")]
+
+mod add;
+mod checksum;
+mod columns;
+mod draw;
+mod error;
+mod file;
+mod layout;
+mod mend;
+mod open;
+mod process;
+mod settings;
+mod slots;
+mod tails;
+mod wait;
+
+#[cfg(all(test, loom))]
+mod loom;
+
+use std::sync::Arc;
+
+use crate::region::Cells;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{Region, Scale, SumTree};
+
+pub use add::{Finals, Priorities, Rows};
+pub use draw::{Batch, Output};
+pub use error::ReplayError;
+pub use settings::{Autoreset, Field, Settings, WeightNorm};
+
+use columns::Column;
+use layout::Layout;
+use settings::Roles;
+use slots::{Slots, Update, Weights, word};
+use tails::{Tails, Window};
+
+/// Words beside those of the protocol. Counters order nothing and are Relaxed.
+pub(crate) mod counter {
+    pub const SEED: usize = 0;
+    pub const DRAWS: usize = 1;
+    /// The largest weight given so far.
+    pub const LARGEST: usize = 2;
+    pub const ADDED: usize = 8;
+    pub const UPDATED: usize = 16;
+    pub const STALE: usize = 17;
+    pub const SATURATED: usize = 18;
+    pub const SAMPLED: usize = 24;
+    pub const REDRAWN: usize = 25;
+    /// Deaths whose odd parts in the sums have been mended.
+    pub const REPAIRED: usize = 26;
+    pub const COUNT: usize = 32;
+}
+
+/// What a replay has counted since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Rows added, those that only carry a final observation included.
+    pub added: u64,
+    /// Rows sampled.
+    pub sampled: u64,
+    /// Draws repeated because the row drawn was being overwritten.
+    pub redrawn: u64,
+    /// Priorities updated.
+    pub updated: u64,
+    /// Priority updates dropped because the row had been overwritten.
+    pub stale: u64,
+    /// Priorities too large for a weight, stored as the largest one.
+    pub saturated: u64,
+    /// Processes that died inside an operation and were cleared away.
+    pub recovered: u64,
+}
+
+/// Leaves of the tree as the weights of the slots.
+struct Leaves(SumTree);
+
+impl Weights for Leaves {
+    #[inline]
+    fn set(&self, slot: usize, weight: u32) {
+        self.0.set(slot, weight).expect("the slot is one of the ring, the weight one of the scale");
+    }
+
+    #[inline]
+    fn get(&self, slot: usize) -> u32 {
+        self.0.get(slot).expect("the slot is one of the ring")
+    }
+
+    fn set_many(&self, slots: &[u32], weights: &[u32]) {
+        self.0.set_many(slots, weights).expect("the slots are of the ring, the weights of the scale");
+    }
+}
+
+/// A replay: see the module page for what threads and processes may do at once (everything).
+pub struct Replay {
+    region: Arc<Region>,
+    settings: Settings,
+    layout: Layout,
+    roles: Roles,
+    window: Window,
+    scale: Scale,
+    slots: Slots<Leaves>,
+    tails: Tails,
+    columns: Vec<Column>,
+    counters: Cells<AtomicU64>,
+    outputs: Vec<draw::Source>,
+}
+
+impl std::fmt::Debug for Replay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replay").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Replay {
+    /// What it was made of.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Rows held, sampleable or not, at most the capacity.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.slots.words[word::RESERVED].load(Ordering::Relaxed).min(self.settings.capacity as u64)
+    }
+
+    /// Whether no row was ever added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Rows that may be sampled (their weight may still be 0).
+    #[must_use]
+    pub fn sampleable(&self) -> u64 {
+        self.slots.ready_count()
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.region.len()
+    }
+
+    /// Name of the shared memory, `None` if it is private.
+    #[must_use]
+    pub fn shared_name(&self) -> Option<&str> {
+        self.region.name()
+    }
+
+    /// Sum of all weights, in units of `priority ** alpha`.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.slots.weights.0.total() as f64 / self.scale.units()
+    }
+
+    /// The tree of weights.
+    #[must_use]
+    pub fn tree(&self) -> &SumTree {
+        &self.slots.weights.0
+    }
+
+    /// What was counted since the replay was made.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let get = |at: usize| self.counters[at].load(Ordering::Relaxed);
+        Counters {
+            added: get(counter::ADDED),
+            sampled: get(counter::SAMPLED),
+            redrawn: get(counter::REDRAWN),
+            updated: get(counter::UPDATED),
+            stale: get(counter::STALE),
+            saturated: get(counter::SATURATED),
+            recovered: self.slots.words[word::REAPED].load(Ordering::Relaxed),
+        }
+    }
+
+    /// Seed of the draws and number of sample calls so far: all that the next draws depend on besides the weights.
+    #[must_use]
+    pub fn rng_state(&self) -> [u64; 2] {
+        [counter::SEED, counter::DRAWS].map(|at| self.counters[at].load(Ordering::Relaxed))
+    }
+
+    /// Draws go on as from a replay that gave this [`Replay::rng_state`].
+    pub fn set_rng_state(&self, state: [u64; 2]) {
+        self.counters[counter::SEED].store(state[0], Ordering::Relaxed);
+        self.counters[counter::DRAWS].store(state[1], Ordering::Relaxed);
+    }
+
+    fn count(&self, at: usize, by: u64) {
+        if by != 0 {
+            self.counters[at].fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the rows of `tickets` new priorities; of equal tickets the last one wins. Tickets of rows that were
+    /// overwritten are dropped and counted. Returns how many were.
+    ///
+    /// # Errors
+    /// [`ReplayError::Tree`] for a priority that is not finite or a length that differs, [`ReplayError::Ticket`]; then
+    /// nothing was stored.
+    pub fn update(&self, tickets: &[u64], priorities: Priorities<'_>) -> Result<usize, ReplayError> {
+        let mut weights = vec![0; tickets.len()];
+        let largest = self.weights_of(priorities, &mut weights)?;
+        for (position, ticket) in tickets.iter().enumerate() {
+            let slot = slots::Row::of_ticket(*ticket).slot;
+            if slot >= self.layout.ring.slots {
+                let slots = self.layout.ring.slots;
+                return Err(ReplayError::Ticket { ticket: *ticket, position, slot, slots });
+            }
+        }
+        self.mend()?;
+        let member = self.slots.enter()?.change();
+        self.counters[counter::LARGEST].fetch_max(u64::from(largest), Ordering::Relaxed);
+        let pin = member.pin();
+        let (mut kept, mut stale) = (Vec::with_capacity(tickets.len()), 0);
+        for (i, ticket) in tickets.iter().enumerate() {
+            let row = slots::Row::of_ticket(*ticket);
+            match pin.update(row, weights[i]) {
+                Update::Store => {
+                    weights[kept.len()] = weights[i];
+                    kept.push(row.slot as u32);
+                }
+                Update::Parked => {}
+                Update::Stale => stale += 1,
+            }
+        }
+        self.slots.weights.set_many(&kept, &weights[..kept.len()]);
+        drop(pin);
+        drop(member);
+        self.count(counter::UPDATED, (tickets.len() - stale) as u64);
+        self.count(counter::STALE, stale as u64);
+        Ok(stale)
+    }
+
+    /// Checks that the tree's sums are exact and that the slots' states agree. Nothing else changes meanwhile.
+    ///
+    /// # Errors
+    /// [`ReplayError::Tree`] names the first node that is wrong.
+    pub fn verify(&self) -> Result<(), ReplayError> {
+        self.mend()?;
+        let _gate = self.slots.enter()?.shut();
+        Ok(self.tree().verify()?)
+    }
+
+    /// After a process died in the middle of a change: makes every sum of the tree again from its leaves.
+    fn mend(&self) -> Result<(), ReplayError> {
+        let reaped = &self.slots.words[word::REAPED];
+        let repaired = &self.counters[counter::REPAIRED];
+        if reaped.load(Ordering::Relaxed) == repaired.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let _gate = self.slots.enter()?.shut();
+        let seen = reaped.load(Ordering::Acquire);
+        if seen != repaired.load(Ordering::Acquire) {
+            self.tree().rebuild();
+            repaired.store(seen, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

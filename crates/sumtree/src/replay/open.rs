@@ -1,0 +1,297 @@
+//! Making a replay in private or shared memory, finding one that is there, and leaving it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::columns::Column;
+use super::draw::Source;
+use super::layout::{HEADER_BYTES, Layout};
+use super::process::{ENTRY_WORDS, PROCESSES, Processes};
+use super::slots::{MEMBER_WORDS, MEMBERS, Slots, word};
+use super::tails::{Tails, Window};
+use super::{Leaves, Replay, ReplayError, Settings, counter};
+use crate::region::Cells;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{DEFAULT_SCALE, Region, Scale, SumTree, SumTreeError};
+
+/// Words of the header.
+mod header {
+    /// [`super::MAGIC`] once everything else is in place.
+    pub const MAGIC: usize = 0;
+    pub const SETTINGS_BYTES: usize = 1;
+    pub const SETTINGS_SUM: usize = 2;
+    pub const REGION_BYTES: usize = 3;
+    /// Pid of the process that made the region, which removes its name when it closes.
+    pub const OWNER: usize = 4;
+    /// Differs between regions that had the same name one after the other.
+    pub const BIRTH: usize = 5;
+    pub const COUNT: usize = 8;
+}
+
+/// "parl" and the version of the layout.
+const MAGIC: u64 = 0x7061_726c_0000_0001;
+/// How long to wait for a replay that another process is just making.
+const MAKING: Duration = Duration::from_secs(10);
+const SETTINGS_BYTES_MAX: u64 = 1 << 20;
+
+/// FNV-1a, for short texts.
+pub(super) fn text_sum(text: &[u8]) -> u64 {
+    text.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+impl Replay {
+    /// A replay in private memory, for the threads of this process.
+    ///
+    /// # Errors
+    /// [`ReplayError::Setting`], [`ReplayError::Field`]; [`ReplayError::Tree`] when memory is not to be had.
+    pub fn heap(settings: Settings) -> Result<Self, ReplayError> {
+        let layout = Self::lay_out(&settings)?;
+        let region = Region::heap(layout.bytes)?;
+        Self::make(region, settings, layout)
+    }
+
+    /// A replay in shared memory under a new name. This process removes the name when it closes.
+    ///
+    /// # Errors
+    /// As [`Replay::heap`]; [`SumTreeError::Shared`] when the name is taken.
+    pub fn create_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
+        let layout = Self::lay_out(&settings)?;
+        let region = Region::create_shared(name, layout.bytes)?;
+        Self::make(region, settings, layout)
+    }
+
+    /// The replay that another process (or this one) made under `name`.
+    ///
+    /// # Errors
+    /// [`ReplayError::Tree`] when there is none, [`ReplayError::NotAReplay`] when it is something else.
+    pub fn attach_shared(name: &str) -> Result<Self, ReplayError> {
+        let start = Instant::now();
+        loop {
+            let patience = match Self::try_attach(name) {
+                // Its maker may still be at it: between the file and its length, or before the last word.
+                Err(ReplayError::Tree(SumTreeError::Shared { .. })) => Duration::from_millis(20),
+                Err(ReplayError::NotAReplay { .. }) => MAKING,
+                other => return other,
+            };
+            if start.elapsed() > patience {
+                return Self::try_attach(name);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The replay under `name` if a process uses one with these settings, else a new one. One that nobody uses was
+    /// left by processes that were killed, and is replaced.
+    ///
+    /// # Errors
+    /// As [`Replay::create_shared`] and [`Replay::attach_shared`]; [`ReplayError::OtherReplay`] when it has other
+    /// settings.
+    pub fn open_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
+        Self::lay_out(&settings)?;
+        for _ in 0..100 {
+            match Self::create_shared(name, settings.clone()) {
+                Err(ReplayError::Tree(SumTreeError::Shared { .. })) => {}
+                other => return other,
+            }
+            let found = match Self::attach_shared(name) {
+                Err(ReplayError::Tree(SumTreeError::Shared { .. })) => continue, // Gone again: make it.
+                other => other?,
+            };
+            let magic = &found.header()?[header::MAGIC];
+            if found.slots.processes.alive_count() == 1 {
+                // Who attaches after this waits until a new one is there; who did before sees it below.
+                magic.store(0, Ordering::Release);
+            } else if magic.load(Ordering::Acquire) == MAGIC {
+                return found.same_settings(name, &settings);
+            }
+        }
+        let reason = "it keeps appearing and vanishing".to_owned();
+        Err(SumTreeError::Shared { name: name.to_owned(), reason }.into())
+    }
+
+    fn same_settings(self, name: &str, settings: &Settings) -> Result<Self, ReplayError> {
+        let (ours, theirs) = (settings.to_text(), self.settings.to_text());
+        if ours == theirs {
+            return Ok(self);
+        }
+        let reason = match ours.lines().zip(theirs.lines()).find(|(a, b)| a != b) {
+            Some((a, b)) => format!("{b:?} there, {a:?} here"),
+            None => "one has more fields".to_owned(),
+        };
+        Err(ReplayError::OtherReplay { name: name.to_owned(), reason })
+    }
+
+    /// Leaves the replay. Its maker's close, or the last one's, removes the name of shared memory; the memory itself
+    /// goes when nobody has it mapped. Closing twice is one closing.
+    pub fn close(&self) {
+        let processes = &self.slots.processes;
+        if !processes.is_registered() {
+            return; // Closed before, or inherited by a fork that never used it.
+        }
+        let made_here = self.header().is_ok_and(|header| {
+            header[header::OWNER].load(Ordering::Relaxed) == u64::from(std::process::id())
+        });
+        self.slots.close();
+        if made_here || processes.alive_count() == 0 {
+            self.unlink();
+        }
+    }
+
+    /// Removes the name of shared memory now: nobody new can attach, who has it keeps it. Closing does so too.
+    pub fn unlink(&self) {
+        if let Some(name) = self.region.name()
+            && self.name_is_ours(name)
+        {
+            let _ = Region::unlink(name); // Somebody else may remove it in the same moment.
+        }
+    }
+
+    /// Whether `name` still leads to this region, not to a later one.
+    fn name_is_ours(&self, name: &str) -> bool {
+        let birth = |region: &Arc<Region>| {
+            Cells::<AtomicU64>::in_region(region, 0, header::COUNT)
+                .map(|header| header[header::BIRTH].load(Ordering::Relaxed))
+                .ok()
+        };
+        Region::attach_shared(name).is_ok_and(|found| {
+            found.len() == self.region.len() && birth(&Arc::new(found)) == birth(&self.region)
+        })
+    }
+
+    fn header(&self) -> Result<Cells<AtomicU64>, SumTreeError> {
+        Cells::in_region(&self.region, 0, header::COUNT)
+    }
+
+    pub(super) fn lay_out(settings: &Settings) -> Result<Layout, ReplayError> {
+        let roles = settings.roles()?;
+        let rows = settings.window_rows(&roles);
+        if settings.capacity < rows {
+            let bound = format!("{rows}.. (the rows of one n-step window)");
+            return Err(super::settings::setting("capacity", settings.capacity, bound));
+        }
+        Layout::new(settings, rows, settings.to_text().len())
+    }
+
+    fn make(region: Region, settings: Settings, layout: Layout) -> Result<Self, ReplayError> {
+        let replay = Self::make_hidden(region, settings, layout)?;
+        replay.show()?;
+        Ok(replay)
+    }
+
+    /// Lets other processes attach.
+    pub(super) fn show(&self) -> Result<(), ReplayError> {
+        // Release: pairs with the Acquire in `try_attach`; all else is in place.
+        self.header()?[header::MAGIC].store(MAGIC, Ordering::Release);
+        Ok(())
+    }
+
+    /// A replay that nobody can attach to yet.
+    pub(super) fn make_hidden(
+        region: Region,
+        settings: Settings,
+        layout: Layout,
+    ) -> Result<Self, ReplayError> {
+        let region = Arc::new(region);
+        let text = settings.to_text();
+        let header = Cells::<AtomicU64>::in_region(&region, 0, header::COUNT)?;
+        let blob = Cells::<AtomicU64>::in_region(&region, layout.settings, text.len().div_ceil(8))?;
+        for (cell, bytes) in blob.iter().zip(text.as_bytes().chunks(8)) {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        let birth = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as u64);
+        for (at, value) in [
+            (header::SETTINGS_BYTES, text.len() as u64),
+            (header::SETTINGS_SUM, text_sum(text.as_bytes())),
+            (header::REGION_BYTES, layout.bytes as u64),
+            (header::OWNER, u64::from(std::process::id())),
+            (header::BIRTH, birth ^ u64::from(std::process::id()) << 40),
+        ] {
+            header[at].store(value, Ordering::Relaxed);
+        }
+        let seed = settings.seed;
+        let replay = Self::with(region, settings, layout)?;
+        replay.counters[counter::SEED].store(seed, Ordering::Relaxed);
+        // Until somebody gives a priority, the largest is 1.
+        let mut one = [0];
+        let largest = replay.weights_of(super::Priorities::F64(&[1.0]), &mut one)?;
+        replay.counters[counter::LARGEST].store(u64::from(largest), Ordering::Relaxed);
+        Ok(replay)
+    }
+
+    fn try_attach(name: &str) -> Result<Self, ReplayError> {
+        let not = |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason };
+        let region = Arc::new(Region::attach_shared(name)?);
+        if region.len() < HEADER_BYTES {
+            return Err(not(format!("it has {} bytes", region.len())));
+        }
+        let header = Cells::<AtomicU64>::in_region(&region, 0, header::COUNT)?;
+        // Acquire: pairs with the Release in `make`.
+        let magic = header[header::MAGIC].load(Ordering::Acquire);
+        if magic != MAGIC {
+            return Err(not(format!("its first word is {magic:#x}, expected {MAGIC:#x}")));
+        }
+        let get = |at: usize| header[at].load(Ordering::Relaxed);
+        if get(header::REGION_BYTES) != region.len() as u64
+            || get(header::SETTINGS_BYTES) > SETTINGS_BYTES_MAX
+        {
+            return Err(not(format!("it has {} bytes, not {}", region.len(), get(header::REGION_BYTES))));
+        }
+        let length = get(header::SETTINGS_BYTES) as usize;
+        let blob = Cells::<AtomicU64>::in_region(&region, HEADER_BYTES, length.div_ceil(8))?;
+        let mut text: Vec<u8> =
+            blob.iter().flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes()).collect();
+        text.truncate(length);
+        if text_sum(&text) != get(header::SETTINGS_SUM) {
+            return Err(not("its settings are damaged".to_owned()));
+        }
+        let settings = String::from_utf8(text).ok().and_then(|text| Settings::of_text(&text));
+        let settings = settings.ok_or_else(|| not("its settings cannot be read".to_owned()))?;
+        let layout = Self::lay_out(&settings)?;
+        if layout.bytes != region.len() {
+            return Err(not(format!("it has {} bytes, not {}", region.len(), layout.bytes)));
+        }
+        Self::with(region, settings, layout)
+    }
+
+    fn with(region: Arc<Region>, settings: Settings, layout: Layout) -> Result<Self, ReplayError> {
+        let roles = settings.roles()?;
+        let window = Window::new(&settings, !roles.rebuilt.is_empty());
+        let slots = layout.ring.slots;
+        let private = region.name().is_none();
+        let columns = settings
+            .fields
+            .iter()
+            .zip(&layout.columns)
+            .map(|(field, offset)| Column::new(&region, *offset, slots, field.row_bytes))
+            .collect::<Result<_, _>>()?;
+        let process_cells = Cells::in_region(&region, layout.processes, PROCESSES * ENTRY_WORDS)?;
+        let outputs: Vec<Source> = Self::sources(&roles, settings.fields.len());
+        Ok(Self {
+            scale: Scale::new(DEFAULT_SCALE, settings.fan_out)?,
+            slots: Slots {
+                ring: layout.ring,
+                words: Cells::in_region(&region, layout.words, word::COUNT)?,
+                members: Cells::in_region(&region, layout.members, MEMBERS * MEMBER_WORDS)?,
+                generations: Cells::in_region(&region, layout.generations, slots)?,
+                links: Cells::in_region(&region, layout.links, slots)?,
+                parked: Cells::in_region(&region, layout.parked, slots)?,
+                weights: Leaves(SumTree::in_region(&region, layout.tree, slots as u64, settings.fan_out)?),
+                processes: Processes::new(process_cells, private)?,
+            },
+            tails: Tails::new(Cells::in_region(&region, layout.tails, layout.tail_words)?, window.rows),
+            counters: Cells::in_region(&region, layout.counters, counter::COUNT)?,
+            columns,
+            region,
+            settings,
+            layout,
+            roles,
+            window,
+            outputs,
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! Who is alive: a table of the processes that use a region, so that what a killed one held can be taken back.
+//!
+//! A *tag* names one registration of one process: its incarnation above 16 bits of table entry. An entry is used
+//! again only after its process has died or left, with the next incarnation, so an old tag is never mistaken. The
+//! first word of an entry holds all that tells one process from another: 20 bits of incarnation, 22 of start time
+//! (clock ticks since boot), 22 of pid; so an entry changes hands in one compare-and-swap.
+#![allow(unsafe_code)] // kill, getpid and the fork hook.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::ReplayError;
+use crate::region::Cells;
+
+/// How many processes may use one region at a time.
+pub(super) const PROCESSES: usize = 256;
+/// Words per entry: who, and its pid namespace.
+pub(super) const ENTRY_WORDS: usize = 2;
+
+const PID_BITS: u32 = 22; // The most that Linux gives out.
+const START_BITS: u32 = 22;
+const INCARNATION_SHIFT: u32 = PID_BITS + START_BITS;
+const PID_MASK: u64 = (1 << PID_BITS) - 1;
+const START_MASK: u64 = (1 << START_BITS) - 1;
+const INDEX_BITS: u32 = 16;
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How often this process is a fork of the one that loaded the library; a change means that the tags it knows are
+/// its parent's.
+fn forks() -> u32 {
+    static HOOK: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    HOOK.call_once(|| {
+        // SAFETY: the handler only increments an atomic, which is allowed after fork.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// The table, and this process's place in it.
+pub(super) struct Processes {
+    entries: Cells<std::sync::atomic::AtomicU64>,
+    private: bool,
+    tag: AtomicU64,
+    tag_forks: AtomicU32,
+}
+
+impl Processes {
+    /// The table in `entries`; `private` memory is never seen by another process, except as a copy after a fork.
+    pub(super) fn new(entries: Cells<AtomicU64>, private: bool) -> Result<Self, ReplayError> {
+        let table = Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(forks()) };
+        table.register()?;
+        Ok(table)
+    }
+
+    /// This process's tag, never 0. A forked child registers itself on first use.
+    pub(super) fn tag(&self) -> Result<u64, ReplayError> {
+        if forks() != self.tag_forks.load(Ordering::Acquire) {
+            return self.register();
+        }
+        match self.tag.load(Ordering::Acquire) {
+            0 => Err(ReplayError::Closed),
+            tag => Ok(tag),
+        }
+    }
+
+    /// Whether this process itself registered, and did not just inherit the table by a fork.
+    pub(super) fn is_registered(&self) -> bool {
+        forks() == self.tag_forks.load(Ordering::Acquire) && self.tag.load(Ordering::Acquire) != 0
+    }
+
+    /// Gives the tag up: no operation of this process can start any more. `None` if it has none.
+    pub(super) fn retire(&self) -> Option<u64> {
+        if !self.is_registered() {
+            return None;
+        }
+        Some(self.tag.swap(0, Ordering::AcqRel)).filter(|tag| *tag != 0)
+    }
+
+    /// Gives the entry back. Nothing may be held under the tag any more.
+    pub(super) fn leave(&self, tag: u64) {
+        let entry = &self.entries[(tag & 0xffff) as usize * ENTRY_WORDS..][..ENTRY_WORDS];
+        entry[1].store(0, Ordering::Release);
+        // Keeps the incarnation, clears the rest.
+        entry[0].fetch_and(!((1 << INCARNATION_SHIFT) - 1), Ordering::AcqRel);
+    }
+
+    /// How many registered processes are alive, this one included.
+    pub(super) fn alive_count(&self) -> usize {
+        (0..PROCESSES).filter(|&i| self.entry_alive(i)).count()
+    }
+
+    /// Whether the process behind `tag` is still there. When in doubt, it is.
+    pub(super) fn is_alive(&self, tag: u64) -> bool {
+        let index = (tag & 0xffff) as usize;
+        if index >= PROCESSES {
+            return false;
+        }
+        let word = self.entries[index * ENTRY_WORDS].load(Ordering::Acquire);
+        word >> INCARNATION_SHIFT == tag >> INDEX_BITS && self.entry_alive(index)
+    }
+
+    fn entry_alive(&self, index: usize) -> bool {
+        let entry = &self.entries[index * ENTRY_WORDS..][..ENTRY_WORDS];
+        let word = entry[0].load(Ordering::Acquire);
+        let pid = (word & PID_MASK) as u32;
+        if pid == 0 {
+            return false;
+        }
+        let own = u64::from(std::process::id()) & PID_MASK;
+        if self.private {
+            return u64::from(pid) == own;
+        }
+        let namespace = entry[1].load(Ordering::Acquire);
+        if namespace != 0 && namespace != pid_namespace() {
+            return true; // Its pid means nothing here, so nothing can be said.
+        }
+        // SAFETY: signal 0 only asks whether the process exists.
+        let missing = unsafe { libc::kill(pid as libc::pid_t, 0) } != 0
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        if missing {
+            return false;
+        }
+        let started = word >> PID_BITS & START_MASK;
+        match process_stat(&pid.to_string()) {
+            Some((state, start)) => !matches!(state, 'Z' | 'X') && start & START_MASK == started,
+            None => true,
+        }
+    }
+
+    fn register(&self) -> Result<u64, ReplayError> {
+        let now = forks();
+        let start = process_stat("self").map_or(0, |(_, start)| start);
+        let who = (start & START_MASK) << PID_BITS | u64::from(std::process::id()) & PID_MASK;
+        for index in 0..PROCESSES {
+            let entry = &self.entries[index * ENTRY_WORDS..][..ENTRY_WORDS];
+            let old = entry[0].load(Ordering::Acquire);
+            if self.entry_alive(index) {
+                continue;
+            }
+            // From 1 to 2^20 - 1 and round again, so that a tag is never 0.
+            let incarnation = (old >> INCARNATION_SHIFT) % ((1 << (64 - INCARNATION_SHIFT)) - 1) + 1;
+            let new = incarnation << INCARNATION_SHIFT | who;
+            if entry[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                entry[1].store(pid_namespace(), Ordering::Release);
+                let tag = incarnation << INDEX_BITS | index as u64;
+                self.tag.store(tag, Ordering::Release);
+                self.tag_forks.store(now, Ordering::Release);
+                return Ok(tag);
+            }
+        }
+        Err(ReplayError::TooManyProcesses { max: PROCESSES })
+    }
+}
+
+/// State letter and start time (clock ticks since boot) from `/proc/<pid>/stat`; `None` where that is not to be had.
+fn process_stat(pid: &str) -> Option<(char, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name stands in brackets and may hold anything, so count from the last one: state is field 3,
+    // start time field 22.
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// Inode of this process's pid namespace, 0 where there is none.
+fn pid_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Region;
+    use std::sync::Arc;
+
+    fn table(private: bool) -> Processes {
+        let region = Arc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
+        Processes::new(Cells::in_region(&region, 0, PROCESSES * ENTRY_WORDS).unwrap(), private).unwrap()
+    }
+
+    #[test]
+    fn own_tag_is_alive_until_left() {
+        let table = table(false);
+        let tag = table.tag().unwrap();
+        assert!(tag != 0 && table.is_alive(tag));
+        assert_eq!(table.alive_count(), 1);
+        assert_eq!(table.retire(), Some(tag));
+        assert_eq!(table.retire(), None);
+        table.leave(tag);
+        assert!(!table.is_alive(tag));
+        assert!(matches!(table.tag(), Err(ReplayError::Closed)));
+    }
+
+    #[test]
+    fn a_killed_child_is_dead_even_as_a_zombie_and_its_entry_is_used_again() {
+        let table = table(false);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let entry = &table.entries[5 * ENTRY_WORDS..][..ENTRY_WORDS];
+        let start = process_stat(&child.id().to_string()).unwrap().1 & START_MASK;
+        let who = start << PID_BITS | u64::from(child.id());
+        entry[0].store(7 << INCARNATION_SHIFT | who, Ordering::Release);
+        let tag = 7 << INDEX_BITS | 5;
+        assert!(table.is_alive(tag));
+        assert!(!table.is_alive(6 << INDEX_BITS | 5), "an earlier incarnation is dead");
+        child.kill().unwrap();
+        // Not waited for: it stays a zombie, whose pid still answers to signal 0.
+        let dead = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            !table.is_alive(tag)
+        });
+        assert!(dead);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_reused_pid_is_not_the_same_process() {
+        let table = table(false);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let entry = &table.entries[3 * ENTRY_WORDS..][..ENTRY_WORDS];
+        let start = process_stat(&child.id().to_string()).unwrap().1 + 1 & START_MASK;
+        entry[0].store(1 << INCARNATION_SHIFT | start << PID_BITS | u64::from(child.id()), Ordering::Release);
+        assert!(!table.is_alive(1 << INDEX_BITS | 3));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

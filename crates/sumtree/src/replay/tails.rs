@@ -1,0 +1,232 @@
+//! Per environment: its newest row and the rows that still wait for the end of their window.
+//!
+//! A tail is locked while rows of its environment are added, from before the reservation until after the last link,
+//! so that a link always leads to a later row. If its holder dies, the tail is emptied: the rows that waited never
+//! become sampleable, and the next row starts a new chain.
+
+use super::process::Processes;
+use super::settings::{Autoreset, Settings};
+use super::slots::{Pin, Row, Weights};
+use super::wait::Wait;
+use crate::region::Cells;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words per environment besides one per waiting row: lock, state, newest row.
+pub(super) const TAIL_WORDS: usize = 3;
+const LOCK: usize = 0;
+/// Waiting rows | index of the first one << 16 | how the last row ended << 32.
+const STATE: usize = 1;
+/// Ticket of the newest row, or 0.
+const LAST: usize = 2;
+const WAITING: usize = 3;
+
+/// How an episode ended in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    None = 0,
+    Terminated = 1,
+    Truncated = 2,
+}
+
+/// When rows become sampleable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    /// Rows of one environment from a row on, that row included, before it is complete.
+    pub rows: usize,
+    /// A truncated row waits for, or comes with, the row that holds its final observation.
+    pub needs_final: bool,
+    pub autoreset: Autoreset,
+}
+
+impl Window {
+    pub(super) fn new(settings: &Settings, rebuilds: bool) -> Self {
+        let rows = settings.n_step + usize::from(rebuilds);
+        Self { rows, needs_final: rebuilds, autoreset: settings.autoreset }
+    }
+}
+
+/// A row that is appended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub row: Row,
+    pub end: End,
+    /// The row of the final observation, where that comes beside the row.
+    pub last: Option<Row>,
+}
+
+/// The tails of all environments.
+pub(super) struct Tails {
+    words: Cells<AtomicU64>,
+    stride: usize,
+}
+
+impl Tails {
+    pub(super) fn stride(window_rows: usize) -> usize {
+        TAIL_WORDS + window_rows
+    }
+
+    pub(super) fn new(words: Cells<AtomicU64>, window_rows: usize) -> Self {
+        Self { words, stride: Self::stride(window_rows) }
+    }
+
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
+    /// Forgets who held locks, in memory that came from a file.
+    pub(super) fn unlock_all(&self) {
+        for tail in self.words.chunks(self.stride) {
+            tail[LOCK].store(0, Ordering::Release);
+        }
+    }
+
+    /// Locks the tails of `envs`, which are sorted and distinct, for an operation of the process with this tag.
+    pub(super) fn lock<'a>(&'a self, envs: &'a [u32], processes: &Processes, tag: u64) -> TailLocks<'a> {
+        let mut locks = TailLocks { tails: self, envs, locked: 0 };
+        for env in envs {
+            let tail = self.tail(*env);
+            let mut wait = Wait::default();
+            // Acquire: pairs with the Release in TailLocks::drop.
+            while let Err(holder) = tail[LOCK].compare_exchange(0, tag, Ordering::Acquire, Ordering::Relaxed)
+            {
+                if holder != 0
+                    && wait.step()
+                    && !processes.is_alive(holder)
+                    && tail[LOCK].compare_exchange(holder, tag, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    empty(tail);
+                    break;
+                }
+            }
+            locks.locked += 1;
+        }
+        locks
+    }
+
+    fn tail(&self, env: u32) -> &[AtomicU64] {
+        &self.words[env as usize * self.stride..][..self.stride]
+    }
+
+    /// Appends a published row to its environment and hands the rows whose window it completes to `ready`. The tail
+    /// is locked.
+    pub(super) fn append<W: Weights>(
+        &self,
+        pin: &Pin<'_, W>,
+        env: u32,
+        window: Window,
+        step: Step,
+        mut ready: impl FnMut(Row),
+    ) {
+        let Step { row, end, last } = step;
+        let tail = Tail { words: self.tail(env), window };
+        let newest = Some(tail.words[LAST].load(Ordering::Relaxed)).filter(|ticket| *ticket != 0);
+        let newest = newest.map(Row::of_ticket).filter(|row| pin.is_open(*row));
+        if let Some(newest) = newest {
+            pin.link(newest.slot, row.slot);
+        }
+        let ended = tail.ended();
+        if ended != End::None {
+            // This row only carries the final observation of the one before.
+            if newest.is_some() && ended == End::Truncated {
+                tail.complete(0, &mut ready);
+            }
+            return empty(tail.words);
+        }
+        if newest.is_none() {
+            empty(tail.words);
+        }
+        tail.push(row);
+        match end {
+            End::None => tail.complete(window.rows - 1, &mut ready),
+            End::Truncated if window.needs_final && window.autoreset == Autoreset::NextStep => {}
+            End::Terminated | End::Truncated => {
+                if let Some(last) = last {
+                    pin.link(row.slot, last.slot);
+                }
+                tail.complete(0, &mut ready);
+            }
+        }
+        match (end, window.autoreset) {
+            (End::None, _) => {}
+            (_, Autoreset::NextStep) => tail.set_ended(end),
+            _ => empty(tail.words),
+        }
+    }
+
+    /// Ends the chains of `envs`: the next row of each starts a new one, rows that waited never become sampleable.
+    pub(super) fn cut(&self, locks: &TailLocks<'_>) {
+        for env in locks.envs {
+            empty(self.tail(*env));
+        }
+    }
+}
+
+/// Words of one tail under its lock; all accesses are Relaxed because the lock orders them.
+struct Tail<'a> {
+    words: &'a [AtomicU64],
+    window: Window,
+}
+
+impl Tail<'_> {
+    fn state(&self) -> (usize, usize, u64) {
+        let state = self.words[STATE].load(Ordering::Relaxed);
+        ((state & 0xffff) as usize, (state >> 16 & 0xffff) as usize, state >> 32)
+    }
+
+    fn set_state(&self, waiting: usize, first: usize, ended: u64) {
+        self.words[STATE].store(waiting as u64 | (first as u64) << 16 | ended << 32, Ordering::Relaxed);
+    }
+
+    fn ended(&self) -> End {
+        match self.state().2 {
+            0 => End::None,
+            1 => End::Terminated,
+            _ => End::Truncated,
+        }
+    }
+
+    fn set_ended(&self, end: End) {
+        let (waiting, first, _) = self.state();
+        self.set_state(waiting, first, end as u64);
+    }
+
+    fn push(&self, row: Row) {
+        let (waiting, first, ended) = self.state();
+        debug_assert!(waiting < self.window.rows);
+        self.words[LAST].store(row.ticket(), Ordering::Relaxed);
+        self.words[WAITING + (first + waiting) % self.window.rows].store(row.ticket(), Ordering::Relaxed);
+        self.set_state(waiting + 1, first, ended);
+    }
+
+    /// Hands out the oldest waiting rows until `left` remain.
+    fn complete(&self, left: usize, ready: &mut impl FnMut(Row)) {
+        let (mut waiting, mut first, ended) = self.state();
+        while waiting > left {
+            ready(Row::of_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
+            waiting -= 1;
+            first = (first + 1) % self.window.rows;
+        }
+        self.set_state(waiting, first, ended);
+    }
+}
+
+fn empty(tail: &[AtomicU64]) {
+    tail[STATE].store(0, Ordering::Relaxed);
+    tail[LAST].store(0, Ordering::Relaxed);
+}
+
+/// Locked tails, unlocked on drop.
+pub(super) struct TailLocks<'a> {
+    tails: &'a Tails,
+    envs: &'a [u32],
+    locked: usize,
+}
+
+impl Drop for TailLocks<'_> {
+    fn drop(&mut self) {
+        for env in &self.envs[..self.locked] {
+            // Release: pairs with the Acquire in `lock`.
+            self.tails.tail(*env)[LOCK].store(0, Ordering::Release);
+        }
+    }
+}

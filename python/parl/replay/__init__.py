@@ -1,0 +1,7 @@
+"""Replays: rows of bytes in a ring, drawn by priority or uniformly, shared by threads and processes."""
+
+from parl.replay.batch import Batch
+from parl.replay.prioritized import PrioritizedReplay
+from parl.replay.uniform import UniformReplay
+
+__all__ = ["Batch", "PrioritizedReplay", "UniformReplay"]

@@ -1,0 +1,69 @@
+"""Uniform replay: the same rows, windows and sharing, without priorities.
+
+Source: Lin (1992), "Self-improving reactive agents based on reinforcement learning, planning and teaching".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from parl.replay.prioritized import Autoreset, PrioritizedReplay
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from parl.replay.prioritized import FieldSpec
+
+
+class UniformReplay(PrioritizedReplay):
+    """A :class:`PrioritizedReplay` in which every row that can be drawn has weight 1.
+
+    Args:
+        capacity: rows kept; the oldest are overwritten.
+        fields: name -> (shape, dtype), shape without the row.
+        n_step: steps summed into one transition.
+        gamma: discount per step.
+        fan_out: children per node of the sum tree: 4, 8, 16, 32 or 64.
+        num_envs: environments are numbered ``0..num_envs``.
+        autoreset: ``"next_step"``, ``"same_step"`` or ``"disabled"``, as in gymnasium.
+        shared: name of shared memory, to create or, if a process already uses it, attach to.
+        seed: of the draws.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, FieldSpec],
+        *,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        fan_out: int = 16,
+        num_envs: int = 1024,
+        autoreset: Autoreset = "next_step",
+        shared: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            capacity,
+            fields,
+            alpha=0.0,
+            n_step=n_step,
+            gamma=gamma,
+            epsilon=0.0,
+            fan_out=fan_out,
+            num_envs=num_envs,
+            autoreset=autoreset,
+            shared=shared,
+            seed=seed,
+        )
+
+    def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
+        """Does nothing and returns 0, so that one loop serves both kinds of replay."""
+        return 0
+
+    def add(
+        self, *, env_id: ArrayLike | None = None, priorities: ArrayLike | None = None, **columns: Any
+    ) -> Any:
+        """As :meth:`PrioritizedReplay.add`; ``priorities`` are not looked at."""
+        return super().add(env_id=env_id, priorities=None, **columns)
