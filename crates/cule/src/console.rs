@@ -469,6 +469,19 @@ impl Console {
         names::DIFFICULTIES[self.game()]
     }
 
+    /// The players' actions that go on while they stick, and how far they turn a paddle.
+    pub fn held(&self) -> [Action; 2] {
+        let env = &self.state.env;
+        [0, 1].map(|player| Action { code: env.held[player], step: env.held_step[player] })
+    }
+
+    /// Replaces what [`Console::held`] says. The reference keeps it out of saved states, so that a restored console
+    /// goes on with the action it had before.
+    pub fn set_held(&mut self, actions: [Action; 2]) {
+        self.state.env.held = actions.map(|action| action.code);
+        self.state.env.held_step = actions.map(|action| action.step);
+    }
+
     /// The mode of the following resets.
     pub fn mode(&self) -> u32 {
         self.state.rules.mode
@@ -577,6 +590,9 @@ impl Console {
         machine::check(&state.machine, &self.state.machine).map_err(bad)?;
         if state.env.game != self.state.env.game {
             return Err(bad(format!("game {}, expected {}", state.env.game, self.state.env.game)));
+        }
+        if !self.modes().contains(&state.rules.mode) {
+            return Err(bad(format!("mode {}, expected one of {:?}", state.rules.mode, self.modes())));
         }
         if generator != 0 {
             let random: Random = bytemuck::pod_read_unaligned(random);
