@@ -90,8 +90,19 @@ def _train(arguments: Sequence[str]) -> int:
         frozen=True,
     )
     chosen = _parse(kind, f"parl train {name}", rest, kind(*default))
-    train.train(name, config=chosen.run, algorithm=chosen.algorithm, command=["parl", "train", *arguments])
-    return 0
+    return _summary(
+        train.train(name, config=chosen.run, algorithm=chosen.algorithm, command=["parl", "train", *arguments])
+    )
+
+
+def _summary(run: Any) -> int:
+    """Prints how a run ended and gives its exit status."""
+    score = "" if run.evaluation_return is None else f", evaluation mean {run.evaluation_return:.1f}"
+    print(
+        f"{run.path}: {run.env_steps:,} transitions, {run.updates:,} updates, "
+        f"{run.training_s:.1f} s of training{score}, ended by {run.stopped}"
+    )
+    return _INTERRUPTED if run.stopped == "interrupted" else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +117,7 @@ def _resume(arguments: Sequence[str]) -> int:
     import tyro
 
     options = _parse(tyro.conf.PositionalRequiredArgs[_ResumeOptions], "parl resume", arguments)
-    importlib.import_module("parl.train").resume(options.run)
-    return 0
+    return _summary(importlib.import_module("parl.train").resume(options.run))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,12 +197,17 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
+def _usage() -> str:
+    algorithms = importlib.import_module("parl.train").ALGORITHMS
+    return _USAGE.format(algorithms=", ".join(sorted(algorithms)))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help", "help"):
-        print(_USAGE.format(algorithms=", ".join(("dqn",))), end="")
+        print(_usage(), end="")
         return 0 if arguments else 2
     if command == "--version":
         import parl
@@ -200,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"parl {parl.__version__}")
         return 0
     if command not in _COMMANDS:
-        print(f"parl: there is no command {command!r}\n\n{_USAGE.format(algorithms='dqn')}", end="", file=sys.stderr)
+        print(f"parl: there is no command {command!r}\n\n{_usage()}", end="", file=sys.stderr)
         return 2
     try:
         return _COMMANDS[command](arguments[1:])
