@@ -59,14 +59,15 @@ impl Default for Options {
 /// A loaded ROM with everything it needs.
 #[derive(Clone)]
 pub struct Console {
-    state: State,
-    board: Box<Board>,
-    image: Arc<[u8]>,
-    options: Options,
+    // A batch lends one console to many environments, for the time of a reset or a step.
+    pub(crate) state: State,
+    pub(crate) board: Box<Board>,
+    pub(crate) image: Arc<[u8]>,
+    pub(crate) options: Options,
     /// Follows `Machine::draws`, when somebody draws.
     core_random: Random,
     core_draws: u32,
-    env_random: Random,
+    pub(crate) env_random: Random,
     /// Pixels are made for every frame.
     drawing: bool,
 }

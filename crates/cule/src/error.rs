@@ -119,6 +119,54 @@ pub enum CuleError {
         /// What does not fit, with the values.
         reason: String,
     },
+    /// A batch was given another number of something than it has environments.
+    #[error("{found} {what} for {expected} environments")]
+    Count {
+        /// What was counted.
+        what: &'static str,
+        /// How many were given.
+        found: usize,
+        /// How many are needed.
+        expected: usize,
+    },
+    /// An environment was asked for something that it cannot do now.
+    #[error("environment {env} {reason}")]
+    EnvState {
+        /// Number of the environment.
+        env: usize,
+        /// Why not, and what to do.
+        reason: &'static str,
+    },
+    /// Waiting would never end.
+    #[error("recv would wait for ever: {pending} results are on their way, a batch has {batch_size}; call send first")]
+    NothingPending {
+        /// Results that will come.
+        pending: usize,
+        /// Results in a batch.
+        batch_size: usize,
+    },
+    /// The system gives no more threads.
+    #[error("cannot start {threads} threads: {reason}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system says.
+        reason: String,
+    },
+    /// The process was forked: its threads are in the other one.
+    #[error("this batch was made in process {made_in} and its threads live there, not in process {here}: make it anew")]
+    Forked {
+        /// Process that made the batch.
+        made_in: u32,
+        /// Process that asks.
+        here: u32,
+    },
+    /// A bug: an environment fell over. The others are unharmed.
+    #[error("an environment panicked: {message}")]
+    Panicked {
+        /// What the panic said.
+        message: String,
+    },
     /// A mode selection did not come to its end.
     #[error("mode {mode} of {game} was not reached within {frames} frames: does the ROM belong to the game?")]
     ModeSelection {

@@ -1,5 +1,6 @@
 //! The Atari 2600: one machine, exact against the reference, and the games that run on it.
 
+pub mod batch;
 pub mod console;
 pub mod env;
 mod error;
@@ -8,6 +9,7 @@ pub mod machine;
 pub mod observe;
 pub mod random;
 pub mod rom;
+pub mod step;
 
 pub use console::{Console, Options};
 pub use error::CuleError;

@@ -1,0 +1,502 @@
+//! The batch on CPU threads.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::game::Game;
+use super::pool::{Pool, lock, thread_count};
+use super::queue::{Outcome, Queue};
+use super::slot::{Slot, Work};
+use super::{Autoreset, Batch, Report, Settings, states};
+use crate::CuleError;
+use crate::env::Action;
+use crate::games::names;
+use crate::rom::Rom;
+
+/// Where a batch writes: one row per environment in each.
+pub struct Outputs<'a> {
+    /// Observations.
+    pub obs: &'a mut [u8],
+    /// The last observation of episodes that ended in this step; other rows are left alone.
+    pub final_obs: Option<&'a mut [u8]>,
+    /// Console RAM, 128 bytes each.
+    pub ram: Option<&'a mut [u8]>,
+    /// Rewards, ends and figures.
+    pub reports: &'a mut [Report],
+}
+
+/// What one environment has to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Command {
+    /// A step, or the reset that is due.
+    Step(Action),
+    /// A reset, with a new seed if there is one.
+    Reset(Option<u64>),
+    /// Nothing: only show what there is.
+    Show,
+}
+
+/// What all threads see.
+pub(super) struct Shared {
+    settings: Settings,
+    games: Vec<Game>,
+    slots: Vec<Mutex<Slot>>,
+    wants_ram: bool,
+}
+
+/// Environments on CPU threads.
+pub struct CpuBatch {
+    shared: Arc<Shared>,
+    pool: Pool<Work>,
+    queue: Option<Queue>,
+    batch_size: usize,
+    /// Environments of the last batch that was received, which the next `send` is for.
+    turn: Vec<usize>,
+    /// Environments whose result is on its way.
+    busy: Vec<bool>,
+}
+
+/// How many environments, of what, and who works on them.
+pub struct Layout<'a> {
+    /// ROMs and their rows in the table of games.
+    pub games: &'a [(Rom, usize)],
+    /// Which of them each environment plays.
+    pub assignment: &'a [usize],
+    /// Threads, 0 for one per core.
+    pub threads: usize,
+    /// Results per `recv`; fewer than environments means that `send` does not wait.
+    pub batch_size: usize,
+    /// `recv` gives results in the order of `send`.
+    pub lockstep: bool,
+    /// Results carry console RAM.
+    pub wants_ram: bool,
+    /// Seed of environments that are never seeded.
+    pub entropy: u64,
+}
+
+impl Shared {
+    pub(super) fn work(&self) -> Result<Work, CuleError> {
+        Ok(Work::new(self.games[0].boot_console(0)?))
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        let obs = self.obs_bytes();
+        let final_obs = if self.settings.autoreset == Autoreset::SameStep { obs } else { 0 };
+        Outcome::new(obs, final_obs, if self.wants_ram { 128 } else { 0 })
+    }
+
+    fn obs_bytes(&self) -> usize {
+        self.settings.stack * self.games[0].screen.size_bytes()
+    }
+
+    /// Does what is due in environment `id` and writes its rows.
+    pub(super) fn execute(
+        &self,
+        work: &mut Work,
+        id: usize,
+        command: Command,
+        obs: &mut [u8],
+        final_obs: Option<&mut [u8]>,
+        ram: Option<&mut [u8]>,
+    ) -> Result<Report, CuleError> {
+        let settings = &self.settings;
+        let mut slot = lock(&self.slots[id]);
+        let game = &self.games[slot.game];
+        let mut report;
+        match command {
+            Command::Step(_) if slot.has_ended() && settings.autoreset == Autoreset::NextStep => {
+                slot.reset(work, game, settings, None)?;
+                report = slot.figures(id);
+            }
+            Command::Step(action) => {
+                slot.step(work, game, settings, action);
+                report = slot.report(id, settings);
+                if report.ended && settings.autoreset == Autoreset::SameStep {
+                    if let Some(final_obs) = final_obs {
+                        slot.observe(settings, final_obs);
+                    }
+                    slot.reset(work, game, settings, None)?;
+                    let now = slot.figures(id);
+                    report.lives = now.lives;
+                    report.frame_number = now.frame_number;
+                    report.episode_frame_number = now.episode_frame_number;
+                }
+            }
+            Command::Reset(seed) => {
+                slot.reset(work, game, settings, seed)?;
+                report = slot.figures(id);
+            }
+            Command::Show => report = slot.figures(id),
+        }
+        slot.observe(settings, obs);
+        if let Some(ram) = ram {
+            ram.copy_from_slice(&slot.head.state.machine.riot.ram);
+        }
+        report.env_id = id as u32;
+        Ok(report)
+    }
+}
+
+struct Job<'a> {
+    id: usize,
+    command: Command,
+    obs: &'a mut [u8],
+    final_obs: Option<&'a mut [u8]>,
+    ram: Option<&'a mut [u8]>,
+    report: &'a mut Report,
+}
+
+fn rows(array: Option<&mut [u8]>, size: usize) -> impl Iterator<Item = Option<&mut [u8]>> {
+    let mut rest = array;
+    std::iter::from_fn(move || {
+        Some(match rest.take() {
+            Some(all) if all.len() >= size => {
+                let (row, left) = all.split_at_mut(size);
+                rest = Some(left);
+                Some(row)
+            }
+            _ => None,
+        })
+    })
+}
+
+impl CpuBatch {
+    /// Loads the games and makes the environments; none has been reset yet.
+    ///
+    /// # Errors
+    /// A setting is out of its bounds, games do not fit together, or a ROM is not its game's.
+    pub fn new(layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
+        check(layout, &settings)?;
+        let mixed = layout.games.len() > 1;
+        let games = layout
+            .games
+            .iter()
+            .map(|(rom, row)| Game::new(rom, *row, &settings, mixed))
+            .collect::<Result<Vec<_>, _>>()?;
+        let shape = games[0].screen.shape();
+        if let Some(other) = games.iter().find(|game| game.screen.shape() != shape) {
+            return Err(CuleError::Setting {
+                name: "the size of an observation",
+                value: format!(
+                    "{shape:?} for {} and {:?} for {}",
+                    games[0].name(),
+                    other.screen.shape(),
+                    other.name()
+                ),
+                bound: "one size for all games: set img_height and img_width",
+            });
+        }
+        let slots = layout.assignment.iter().enumerate().map(|(i, &game)| {
+            let entropy = layout.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(i as u64));
+            Mutex::new(Slot::new(game, &games[game], &settings, entropy))
+        });
+        let shared =
+            Arc::new(Shared { slots: slots.collect(), wants_ram: layout.wants_ram, settings, games });
+        let console = shared.games[0].boot_console(0)?;
+        let envs = shared.slots.len();
+        let asynchronous = layout.batch_size < envs;
+        let threads = if asynchronous { 1 } else { layout.threads };
+        let pool = Pool::new(threads, envs, || Work::new(console.clone()))?;
+        let queue = asynchronous
+            .then(|| Queue::new(&shared, thread_count(layout.threads, envs), layout.lockstep))
+            .transpose()?;
+        Ok(Self { shared, pool, queue, batch_size: layout.batch_size, turn: vec![], busy: vec![false; envs] })
+    }
+
+    /// Dimensions of one observation: planes first, except that channels-first colour planes are joined to them.
+    pub fn obs_shape(&self) -> Vec<usize> {
+        let mut shape = self.shared.games[0].screen.shape();
+        let settings = &self.shared.settings;
+        if settings.obs_type == super::ObsType::Rgb && settings.channel_order == super::ChannelOrder::First {
+            shape[0] *= settings.stack;
+        } else {
+            shape.insert(0, settings.stack);
+        }
+        shape
+    }
+
+    /// Bytes of one observation.
+    pub fn obs_bytes(&self) -> usize {
+        self.shared.obs_bytes()
+    }
+
+    /// Codes that can be chosen, ascending; the same for all environments.
+    pub fn actions(&self) -> Vec<u8> {
+        let all = self.shared.games.iter().fold(0, |all, game| all | game.actions);
+        (0..18).filter(|&code| all >> code & 1 != 0).collect()
+    }
+
+    /// Threads at work.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Name of the game of an environment.
+    pub fn game(&self, env: usize) -> &'static str {
+        names::NAMES[self.shared.games[lock(&self.shared.slots[env]).game].row]
+    }
+
+    /// The native picture of an environment: palette indices, rows, and whether the television is PAL.
+    ///
+    /// # Errors
+    /// The environment has not been reset.
+    pub fn picture(&self, env: usize) -> Result<(Vec<u8>, usize, bool), CuleError> {
+        let mut picture = None;
+        self.pool.run(vec![&mut picture], |work, picture| {
+            let slot = lock(&self.shared.slots[env]);
+            if slot.head.ready == 0 {
+                return Err(NOT_RESET(env));
+            }
+            let game = &self.shared.games[slot.game];
+            let (pixels, pal) = slot.picture(work, game);
+            *picture = Some((pixels, game.height, pal));
+            Ok(())
+        })?;
+        picture.ok_or(NOT_RESET(env))
+    }
+
+    fn run(&self, commands: &[Command], out: Outputs<'_>) -> Result<(), CuleError> {
+        let envs = self.shared.slots.len();
+        let size = self.obs_bytes();
+        check_length("observations", out.obs.len(), envs * size)?;
+        if out.reports.len() != envs {
+            return Err(CuleError::Count { what: "reports", found: out.reports.len(), expected: envs });
+        }
+        let jobs: Vec<Job<'_>> = commands
+            .iter()
+            .zip(out.obs.chunks_exact_mut(size))
+            .zip(rows(out.final_obs, size))
+            .zip(rows(out.ram, 128))
+            .zip(out.reports)
+            .enumerate()
+            .map(|(id, ((((&command, obs), final_obs), ram), report))| Job {
+                id,
+                command,
+                obs,
+                final_obs,
+                ram,
+                report,
+            })
+            .collect();
+        self.pool.run(jobs, |work, job| {
+            *job.report = self.shared.execute(work, job.id, job.command, job.obs, job.final_obs, job.ram)?;
+            Ok(())
+        })
+    }
+
+    fn check_ready(&self, envs: impl Iterator<Item = usize>) -> Result<(), CuleError> {
+        for env in envs {
+            let slot = lock(&self.shared.slots[env]);
+            if slot.head.ready == 0 {
+                return Err(NOT_RESET(env));
+            }
+            if slot.has_ended() && self.shared.settings.autoreset == Autoreset::Disabled {
+                let reason =
+                    "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}";
+                return Err(CuleError::EnvState { env, reason });
+            }
+        }
+        Ok(())
+    }
+
+    // ------------------------------------------------------------ halves
+
+    /// Environments that the next [`CpuBatch::send`] is for, in its order.
+    pub fn turn(&self) -> &[usize] {
+        &self.turn
+    }
+
+    /// Queues one step for each of `envs` and returns at once.
+    ///
+    /// # Errors
+    /// An environment has not been reset or is still at work.
+    pub fn send(&mut self, envs: &[usize], actions: &[Action]) -> Result<(), CuleError> {
+        if envs.len() != actions.len() {
+            return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs.len() });
+        }
+        for (i, &env) in envs.iter().enumerate() {
+            if env >= self.busy.len() {
+                return Err(CuleError::EnvState { env, reason: "does not exist" });
+            }
+            if self.busy[env] || envs[..i].contains(&env) {
+                return Err(CuleError::EnvState {
+                    env,
+                    reason: "is still at work: call recv before the next send",
+                });
+            }
+        }
+        self.check_ready(envs.iter().copied())?;
+        let tasks = envs.iter().zip(actions).map(|(&env, &action)| (env, Command::Step(action)));
+        self.queue.as_mut().ok_or(SYNCHRONOUS)?.send(tasks)?;
+        for &env in envs {
+            self.busy[env] = true;
+        }
+        self.turn.clear();
+        Ok(())
+    }
+
+    /// Queues a reset of every environment; results of steps that are still on their way are thrown away.
+    ///
+    /// # Errors
+    /// `seeds` has another length, or the batch is not one with halves.
+    pub fn send_reset(&mut self, seeds: Option<&[Option<i64>]>) -> Result<(), CuleError> {
+        let commands = self.resets(seeds, None)?;
+        let queue = self.queue.as_mut().ok_or(SYNCHRONOUS)?;
+        while queue.pending() > 0 {
+            if let Some(old) = queue.receive(queue.pending(), Duration::from_secs(1))? {
+                queue.recycle(old);
+            }
+        }
+        queue.send(commands.into_iter().enumerate())?;
+        self.busy.fill(true);
+        self.turn.clear();
+        Ok(())
+    }
+
+    /// Takes the next `batch_size` results; false when they are not there within `timeout`.
+    ///
+    /// # Errors
+    /// Nothing is on its way, or an environment failed.
+    pub fn receive(&mut self, timeout: Duration, out: &mut Outputs<'_>) -> Result<bool, CuleError> {
+        let size = self.obs_bytes();
+        check_length("observations", out.obs.len(), self.batch_size * size)?;
+        let queue = self.queue.as_mut().ok_or(SYNCHRONOUS)?;
+        let Some(outcomes) = queue.receive(self.batch_size, timeout)? else { return Ok(false) };
+        for (i, outcome) in outcomes.iter().enumerate() {
+            let id = outcome.report.env_id as usize;
+            out.reports[i] = outcome.report;
+            out.obs[i * size..(i + 1) * size].copy_from_slice(&outcome.obs);
+            if let Some(final_obs) = &mut out.final_obs {
+                final_obs[i * size..(i + 1) * size].copy_from_slice(&outcome.final_obs);
+            }
+            if let Some(ram) = &mut out.ram {
+                ram[i * 128..(i + 1) * 128].copy_from_slice(&outcome.ram);
+            }
+            self.turn.push(id);
+            self.busy[id] = false;
+        }
+        queue.recycle(outcomes);
+        Ok(true)
+    }
+
+    fn resets(
+        &self,
+        seeds: Option<&[Option<i64>]>,
+        mask: Option<&[bool]>,
+    ) -> Result<Vec<Command>, CuleError> {
+        let envs = self.num_envs();
+        if let Some(found) = seeds.map(<[_]>::len).filter(|&found| found != envs) {
+            return Err(CuleError::Count { what: "seeds", found, expected: envs });
+        }
+        if let Some(found) = mask.map(<[_]>::len).filter(|&found| found != envs) {
+            return Err(CuleError::Count { what: "mask entries", found, expected: envs });
+        }
+        Ok((0..envs)
+            .map(|env| {
+                // A negative seed leaves the generators as they are.
+                let seed = seeds.and_then(|seeds| seeds[env]).and_then(|seed| u64::try_from(seed).ok());
+                if mask.is_none_or(|mask| mask[env]) { Command::Reset(seed) } else { Command::Show }
+            })
+            .collect())
+    }
+}
+
+#[allow(non_snake_case, reason = "an error that is the same everywhere")]
+fn NOT_RESET(env: usize) -> CuleError {
+    CuleError::EnvState { env, reason: "has not been reset: call reset first" }
+}
+
+const SYNCHRONOUS: CuleError =
+    CuleError::EnvState { env: 0, reason: "belongs to a synchronous batch, which has no halves" };
+
+impl Batch for CpuBatch {
+    fn num_envs(&self) -> usize {
+        self.shared.slots.len()
+    }
+
+    fn reset(
+        &mut self,
+        seeds: Option<&[Option<i64>]>,
+        mask: Option<&[bool]>,
+        out: Outputs<'_>,
+    ) -> Result<(), CuleError> {
+        let commands = self.resets(seeds, mask)?;
+        let shown = commands.iter().enumerate().filter(|(_, command)| matches!(command, Command::Show));
+        for (env, _) in shown {
+            if lock(&self.shared.slots[env]).head.ready == 0 {
+                return Err(NOT_RESET(env));
+            }
+        }
+        self.run(&commands, out)
+    }
+
+    fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError> {
+        let envs = self.num_envs();
+        if actions.len() != envs {
+            return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs });
+        }
+        self.check_ready(0..envs)?;
+        let commands: Vec<Command> = actions.iter().map(|&action| Command::Step(action)).collect();
+        self.run(&commands, out)
+    }
+
+    fn state_bytes(&self, envs: &[usize]) -> usize {
+        envs.iter().map(|&env| states::row_bytes(&lock(&self.shared.slots[env]))).max().unwrap_or(0)
+    }
+
+    fn save(&self, envs: &[usize], out: &mut [u8]) -> Result<(), CuleError> {
+        let size = self.state_bytes(envs);
+        check_length("states", out.len(), envs.len() * size)?;
+        for (row, &env) in out.chunks_exact_mut(size.max(1)).zip(envs) {
+            let slot = lock(&self.shared.slots[env]);
+            states::save(&slot, &self.shared.games[slot.game], row);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, envs: &[usize], rows: &[u8]) -> Result<(), CuleError> {
+        if envs.is_empty() {
+            return Ok(());
+        }
+        let size = rows.len() / envs.len();
+        let mut loaded = Vec::with_capacity(envs.len());
+        for (i, &env) in envs.iter().enumerate() {
+            if self.busy[env] {
+                return Err(CuleError::EnvState { env, reason: "is still at work: call recv first" });
+            }
+            let slot = lock(&self.shared.slots[env]);
+            let game = &self.shared.games[slot.game];
+            loaded.push(states::load(&rows[i * size..(i + 1) * size], &slot, game, &self.shared.settings)?);
+        }
+        for (slot, &env) in loaded.into_iter().zip(envs) {
+            *lock(&self.shared.slots[env]) = slot;
+        }
+        Ok(())
+    }
+}
+
+fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(), CuleError> {
+    if found == expected { Ok(()) } else { Err(CuleError::BufferLength { what, expected, found }) }
+}
+
+fn check(layout: &Layout<'_>, settings: &Settings) -> Result<(), CuleError> {
+    let setting = |name, value: String, bound| Err(CuleError::Setting { name, value, bound });
+    let envs = layout.assignment.len();
+    if envs == 0 || layout.games.is_empty() {
+        return setting("num_envs", envs.to_string(), "at least 1");
+    }
+    if layout.batch_size == 0 || layout.batch_size > envs {
+        return setting("batch_size", layout.batch_size.to_string(), "1 to num_envs");
+    }
+    if settings.stack == 0 || settings.stack > 1024 {
+        return setting("stack_num", settings.stack.to_string(), "1 to 1024");
+    }
+    let (low, high) = settings.frame_skip;
+    if low == 0 || high < low || high > 10_000 {
+        return setting("frameskip", format!("{low}..{high}"), "1 to 10000 frames");
+    }
+    if settings.noop_max > 100_000 {
+        return setting("noop_max", settings.noop_max.to_string(), "at most 100000");
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Environments that run behind the caller's back: `send` queues, threads work, `recv` takes what is ready.
+
+use std::collections::VecDeque;
+use std::process;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::cpu::{Command, Shared};
+use super::pool::{check_process, guarded, lock};
+use super::slot::Work;
+use super::{CuleError, Report};
+
+/// What one environment has to do.
+struct Task {
+    id: usize,
+    command: Command,
+    number: u64,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub report: Report,
+    pub obs: Vec<u8>,
+    pub final_obs: Vec<u8>,
+    pub ram: Vec<u8>,
+    error: Option<CuleError>,
+    number: u64,
+}
+
+#[derive(Default)]
+struct Line {
+    tasks: VecDeque<Task>,
+    results: VecDeque<Outcome>,
+    /// Buffers of results that have been read.
+    spare: Vec<Outcome>,
+    stop: bool,
+}
+
+struct Inner {
+    line: Mutex<Line>,
+    work: Condvar,
+    done: Condvar,
+}
+
+/// Threads and the two queues between them and the caller.
+pub(super) struct Queue {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+    /// Tasks sent whose results have not been received.
+    pending: usize,
+    sent: u64,
+    received: u64,
+    /// Results come in the order of the tasks.
+    lockstep: bool,
+    process: u32,
+}
+
+impl Queue {
+    pub(super) fn new(shared: &Arc<Shared>, threads: usize, lockstep: bool) -> Result<Self, CuleError> {
+        let inner = Arc::new(Inner { line: Mutex::default(), work: Condvar::new(), done: Condvar::new() });
+        let mut queue = Self {
+            inner: inner.clone(),
+            threads: vec![],
+            pending: 0,
+            sent: 0,
+            received: 0,
+            lockstep,
+            process: process::id(),
+        };
+        for i in 0..threads {
+            let (inner, shared) = (inner.clone(), shared.clone());
+            let mut work = shared.work()?;
+            let handle = thread::Builder::new()
+                .name(format!("parl-env-{i}"))
+                .spawn(move || serve(&inner, &shared, &mut work))
+                .map_err(|error| CuleError::Threads { threads, reason: error.to_string() })?;
+            queue.threads.push(handle);
+        }
+        Ok(queue)
+    }
+
+    pub(super) fn send(&mut self, tasks: impl Iterator<Item = (usize, Command)>) -> Result<(), CuleError> {
+        check_process(self.process)?;
+        let mut line = lock(&self.inner.line);
+        for (id, command) in tasks {
+            line.tasks.push_back(Task { id, command, number: self.sent });
+            self.sent += 1;
+            self.pending += 1;
+        }
+        drop(line);
+        self.inner.work.notify_all();
+        Ok(())
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// The next `count` results, or `None` if they are not there within `timeout`.
+    pub(super) fn receive(
+        &mut self,
+        count: usize,
+        timeout: Duration,
+    ) -> Result<Option<Vec<Outcome>>, CuleError> {
+        check_process(self.process)?;
+        if self.pending < count {
+            return Err(CuleError::NothingPending { pending: self.pending, batch_size: count });
+        }
+        let deadline = Instant::now() + timeout;
+        let last = self.received + count as u64;
+        let is_next = |outcome: &Outcome| !self.lockstep || outcome.number < last;
+        let mut line = lock(&self.inner.line);
+        while line.results.iter().filter(|outcome| is_next(outcome)).count() < count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            line = match self.inner.done.wait_timeout(line, left) {
+                Ok((line, _)) => line,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        let mut taken = Vec::with_capacity(count);
+        let mut rest = VecDeque::new();
+        for outcome in line.results.drain(..) {
+            if taken.len() < count && is_next(&outcome) {
+                taken.push(outcome);
+            } else {
+                rest.push_back(outcome);
+            }
+        }
+        line.results = rest;
+        drop(line);
+        if self.lockstep {
+            taken.sort_by_key(|outcome| outcome.number);
+        }
+        self.received += count as u64;
+        self.pending -= count;
+        match taken.iter_mut().find_map(|outcome| outcome.error.take()) {
+            Some(error) => Err(error),
+            None => Ok(Some(taken)),
+        }
+    }
+
+    /// Gives buffers back.
+    pub(super) fn recycle(&self, outcomes: Vec<Outcome>) {
+        lock(&self.inner.line).spare.extend(outcomes);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let mut line = lock(&self.inner.line);
+        line.stop = true;
+        line.tasks.clear();
+        drop(line);
+        self.inner.work.notify_all();
+        // After a fork the threads are not here: there is nobody to wait for.
+        if self.process == process::id() {
+            for thread in self.threads.drain(..) {
+                // A panic in a thread has been reported with its result.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
+    loop {
+        let mut line = lock(&inner.line);
+        let task = loop {
+            if line.stop {
+                return;
+            }
+            if let Some(task) = line.tasks.pop_front() {
+                break task;
+            }
+            line = inner.work.wait(line).unwrap_or_else(std::sync::PoisonError::into_inner);
+        };
+        let mut outcome = line.spare.pop().unwrap_or_else(|| shared.outcome());
+        drop(line);
+        outcome.number = task.number;
+        outcome.error = guarded(|| {
+            let final_obs = (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]);
+            let ram = (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]);
+            outcome.report = shared.execute(work, task.id, task.command, &mut outcome.obs, final_obs, ram)?;
+            Ok(())
+        })
+        .err();
+        lock(&inner.line).results.push_back(outcome);
+        inner.done.notify_all();
+    }
+}
+
+impl Outcome {
+    pub(super) fn new(obs: usize, final_obs: usize, ram: usize) -> Self {
+        let report = Report::default();
+        Self {
+            report,
+            obs: vec![0; obs],
+            final_obs: vec![0; final_obs],
+            ram: vec![0; ram],
+            error: None,
+            number: 0,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! From two native pictures to one plane set of an observation. Host only; the arithmetic is in `observe`.
+
+use crate::CuleError;
+use crate::observe::reduce::{Plane, Reducer, Work};
+use crate::observe::{self, WIDTH, palette};
+
+/// What an observation shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObsType {
+    /// Brightness, reduced.
+    Gray,
+    /// Red, green, blue, each reduced.
+    Rgb,
+    /// Palette indices of the last frame at the native size.
+    Index,
+    /// The 128 bytes of console RAM.
+    Ram,
+}
+
+/// Where the three channels of [`ObsType::Rgb`] stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelOrder {
+    /// (rows, columns, 3).
+    Last,
+    /// (3, rows, columns).
+    First,
+}
+
+/// How pictures of one height and television become observations.
+#[derive(Clone, Debug)]
+pub struct Screen {
+    obs_type: ObsType,
+    order: ChannelOrder,
+    reducer: Reducer,
+    /// One brightness or colour table per plane.
+    tables: Vec<[u8; 256]>,
+}
+
+/// Memory that observations are made in; one per thread.
+#[derive(Clone, Debug, Default)]
+pub struct Canvas {
+    pooled: Vec<u8>,
+    rows: Vec<u32>,
+    plane: Vec<u8>,
+    work: Work,
+}
+
+impl Screen {
+    /// Observations of `size` (rows, columns), native where it is `None`, of pictures with `height` rows.
+    ///
+    /// # Errors
+    /// A side is out of bounds, or palette indices are asked for at another than their native size.
+    pub fn new(
+        obs_type: ObsType,
+        order: ChannelOrder,
+        pal: bool,
+        height: usize,
+        size: Option<(usize, usize)>,
+    ) -> Result<Self, CuleError> {
+        let (rows, columns) = size.unwrap_or((height, WIDTH));
+        if obs_type == ObsType::Index && (rows, columns) != (height, WIDTH) {
+            let value = format!("{rows} x {columns}");
+            return Err(CuleError::Setting {
+                name: "the size of obs_type \"index\"",
+                value,
+                bound: "the native size: indices cannot be averaged",
+            });
+        }
+        let television = if pal { palette::PAL } else { palette::NTSC };
+        let tables = match obs_type {
+            ObsType::Gray => vec![palette::GRAY[television]],
+            ObsType::Rgb => [16, 8, 0]
+                .map(|shift| std::array::from_fn(|i| (palette::RGB[television][i] >> shift) as u8))
+                .to_vec(),
+            ObsType::Index => vec![std::array::from_fn(|i| i as u8)],
+            ObsType::Ram => vec![],
+        };
+        Ok(Self { obs_type, order, reducer: Reducer::new(height, rows, columns)?, tables })
+    }
+
+    /// Dimensions of one observation.
+    pub fn shape(&self) -> Vec<usize> {
+        let (rows, columns) = self.reducer.target();
+        match (self.obs_type, self.order) {
+            (ObsType::Ram, _) => vec![128],
+            (ObsType::Rgb, ChannelOrder::Last) => vec![rows, columns, 3],
+            (ObsType::Rgb, ChannelOrder::First) => vec![3, rows, columns],
+            _ => vec![rows, columns],
+        }
+    }
+
+    /// Bytes of one observation.
+    pub fn size_bytes(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// Shows the brighter, plane by plane, of two pictures of palette indices, or only the last one.
+    pub fn draw(&self, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas, out: &mut [u8]) {
+        let before = if self.obs_type == ObsType::Index { None } else { before };
+        for channel in 0..self.tables.len() {
+            self.pool(channel, last, before, canvas);
+            self.put(channel, canvas, out);
+        }
+    }
+
+    /// The pooled planes at native size, one after the other.
+    pub fn pooled(&self, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas) -> Vec<u8> {
+        let mut planes = vec![];
+        for channel in 0..self.tables.len() {
+            self.pool(channel, last, before, canvas);
+            for &at in &canvas.rows {
+                planes.extend_from_slice(&canvas.pooled[at as usize..at as usize + WIDTH]);
+            }
+        }
+        planes
+    }
+
+    /// Shows the brighter of a picture of palette indices and of planes that [`Screen::pooled`] gave.
+    pub fn draw_over(&self, picture: &[u8], planes: &[u8], canvas: &mut Canvas, out: &mut [u8]) {
+        let size = self.reducer.source_rows() * WIDTH;
+        for (channel, earlier) in planes.chunks_exact(size).enumerate() {
+            self.pool(channel, picture, None, canvas);
+            for y in 0..self.reducer.source_rows() {
+                let from = canvas.rows[y] as usize;
+                canvas.pooled.copy_within(from..from + WIDTH, y * WIDTH);
+            }
+            canvas.rows = (0..size as u32).step_by(WIDTH).collect();
+            for (pixel, &other) in canvas.pooled.iter_mut().zip(earlier) {
+                *pixel = (*pixel).max(other);
+            }
+            self.put(channel, canvas, out);
+        }
+    }
+
+    /// Translates and pools; rows that equal the one above in both pictures are not made twice.
+    fn pool(&self, channel: usize, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas) {
+        let table = &self.tables[channel];
+        let height = self.reducer.source_rows();
+        canvas.pooled.resize(height * WIDTH, 0);
+        canvas.rows.resize(height, 0);
+        for y in 0..height {
+            let row = y * WIDTH..(y + 1) * WIDTH;
+            let above =
+                |picture: &[u8]| y > 0 && picture[row.clone()] == picture[row.start - WIDTH..row.start];
+            if above(last) && before.is_none_or(above) {
+                canvas.rows[y] = canvas.rows[y - 1];
+                continue;
+            }
+            canvas.rows[y] = row.start as u32;
+            let target = &mut canvas.pooled[row.clone()];
+            match before {
+                Some(before) if before[row.clone()] != last[row.clone()] => {
+                    observe::pooled_row(&last[row.clone()], &before[row], table, target);
+                }
+                _ => observe::gray_row(&last[row], table, target),
+            }
+        }
+    }
+
+    fn put(&self, channel: usize, canvas: &mut Canvas, out: &mut [u8]) {
+        let plane = Plane { pixels: &canvas.pooled, rows: &canvas.rows };
+        let size = self.reducer.size_bytes();
+        if self.tables.len() == 1 {
+            self.reducer.reduce(plane, &mut canvas.work, out);
+        } else if self.order == ChannelOrder::First {
+            self.reducer.reduce(plane, &mut canvas.work, &mut out[channel * size..(channel + 1) * size]);
+        } else {
+            canvas.plane.resize(size, 0);
+            self.reducer.reduce(plane, &mut canvas.work, &mut canvas.plane);
+            for (pixel, &value) in out[channel..].iter_mut().step_by(3).zip(&canvas.plane) {
+                *pixel = value;
+            }
+        }
+    }
+}

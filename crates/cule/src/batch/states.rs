@@ -1,0 +1,130 @@
+//! An environment as bytes: everything that makes its future, portable between processes and runs. Host only.
+//!
+//! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack, and the two pictures
+//! of the few environments that must keep them. All numbers are little-endian.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::game::{Game, Pictures};
+use super::slot::{Head, Slot};
+use super::{Settings, slot};
+use crate::CuleError;
+use crate::random::Random;
+
+const MAGIC: [u8; 8] = *b"parl-env";
+/// Changes with every change of what follows the header.
+const VERSION: u32 = 1;
+const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01B3;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+struct Header {
+    magic: [u8; 8],
+    version: u32,
+    game: u32,
+    /// Bytes of the planes.
+    planes: u32,
+    /// Bytes of the pictures, 0 without them.
+    pictures: u32,
+    /// Of everything behind the header, and of the header with this field zero.
+    checksum: u64,
+}
+
+/// Eight bytes at a time, FNV-1a style with a rotation; any flipped bit changes it.
+fn checksum(parts: [&[u8]; 2]) -> u64 {
+    let mut hash = OFFSET;
+    for part in parts {
+        for chunk in part.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(PRIME).rotate_left(23);
+        }
+    }
+    hash
+}
+
+fn picture_bytes(slot: &Slot) -> usize {
+    slot.pictures.as_ref().map_or(0, |pictures| pictures.bytes().len())
+}
+
+/// Bytes of a row for this environment, without unused space.
+pub(super) fn row_bytes(slot: &Slot) -> usize {
+    size_of::<Header>() + size_of::<Head>() + size_of::<Random>() + slot.planes.len() + picture_bytes(slot)
+}
+
+/// Writes a row; what is left of it becomes zero.
+pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
+    let mut header = Header {
+        magic: MAGIC,
+        version: VERSION,
+        game: game.row as u32,
+        planes: slot.planes.len() as u32,
+        pictures: picture_bytes(slot) as u32,
+        checksum: 0,
+    };
+    let (head, body) = row.split_at_mut(size_of::<Header>());
+    let none: &[u8] = &[];
+    let mut rest = &mut body[..];
+    for part in [
+        bytemuck::bytes_of(&slot.head),
+        bytemuck::bytes_of(&*slot.random),
+        &slot.planes,
+        slot.pictures.as_ref().map_or(none, |pictures| pictures.bytes()),
+    ] {
+        let (target, left) = rest.split_at_mut(part.len());
+        target.copy_from_slice(part);
+        rest = left;
+    }
+    rest.fill(0);
+    header.checksum = checksum([bytemuck::bytes_of(&header), body]);
+    head.copy_from_slice(bytemuck::bytes_of(&header));
+}
+
+/// Takes a row apart into a slot like `like`.
+pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) -> Result<Slot, CuleError> {
+    let bad = |reason: String| CuleError::State { reason };
+    let (head, body) = row
+        .split_at_checked(size_of::<Header>())
+        .ok_or_else(|| bad(format!("{} bytes are less than a header", row.len())))?;
+    let header: Header = bytemuck::pod_read_unaligned(head);
+    if header.magic != MAGIC {
+        return Err(bad("it does not begin as the state of an environment does".into()));
+    }
+    if header.version != VERSION {
+        return Err(bad(format!("version {}, expected {VERSION}", header.version)));
+    }
+    if header.game != game.row as u32 {
+        let name = crate::games::names::NAMES.get(header.game as usize).unwrap_or(&"an unknown game");
+        return Err(bad(format!("it is of {name}, expected {}", game.name())));
+    }
+    if header.planes as usize != like.planes.len() {
+        let (found, expected) = (header.planes, like.planes.len());
+        return Err(bad(format!("its observation has {found} bytes, expected {expected}: other settings")));
+    }
+    let pictures = header.pictures as usize;
+    if pictures != 0 && pictures != game.boot_pictures.bytes().len() {
+        return Err(bad(format!("pictures of {pictures} bytes")));
+    }
+    let fixed = size_of::<slot::Head>() + size_of::<Random>();
+    let length = fixed + like.planes.len() + pictures;
+    if body.len() < length {
+        return Err(bad(format!("{} bytes follow the header, expected {length}", body.len())));
+    }
+    let found = checksum([bytemuck::bytes_of(&Header { checksum: 0, ..header }), body]);
+    if found != header.checksum {
+        return Err(bad(format!("its checksum is {found:016x}, expected {:016x}: damaged", header.checksum)));
+    }
+    let (head, rest) = body.split_at(size_of::<slot::Head>());
+    let (random, rest) = rest.split_at(size_of::<Random>());
+    let (planes, rest) = rest.split_at(like.planes.len());
+    let slot = Slot {
+        game: like.game,
+        head: bytemuck::pod_read_unaligned(head),
+        random: Box::new(bytemuck::pod_read_unaligned(random)),
+        planes: planes.into(),
+        pictures: (pictures != 0).then(|| Box::new(Pictures::from_bytes(&rest[..pictures]))),
+    };
+    slot.check(game, settings).map_err(bad)?;
+    Ok(slot)
+}
