@@ -152,19 +152,21 @@ pub fn rows_84(d: usize) -> (usize, [u16; 3]) {
 ///
 /// `even` and `odd` are work space: pixels 2 i at `even[i]`, pixels 2 i + 1 at `odd[i + 1]`.
 pub fn shrink_84(
-    rows: [&[u8; WIDTH]; 3],
+    first: &[u8; WIDTH],
+    second: &[u8; WIDTH],
+    third: &[u8; WIDTH],
     weights: [u16; 3],
     even: &mut [u16; 104],
     odd: &mut [u16; 104],
     sums: &mut [u16; ROW_84],
 ) {
     for i in 0..80 {
-        even[i] = rows[0][2 * i] as u16 * weights[0]
-            + rows[1][2 * i] as u16 * weights[1]
-            + rows[2][2 * i] as u16 * weights[2];
-        odd[i + 1] = rows[0][2 * i + 1] as u16 * weights[0]
-            + rows[1][2 * i + 1] as u16 * weights[1]
-            + rows[2][2 * i + 1] as u16 * weights[2];
+        even[i] = first[2 * i] as u16 * weights[0]
+            + second[2 * i] as u16 * weights[1]
+            + third[2 * i] as u16 * weights[2];
+        odd[i + 1] = first[2 * i + 1] as u16 * weights[0]
+            + second[2 * i + 1] as u16 * weights[1]
+            + third[2 * i + 1] as u16 * weights[2];
     }
     for group in 0..4 {
         let source: usize = 20 * group;

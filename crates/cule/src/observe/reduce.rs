@@ -200,7 +200,9 @@ fn small(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
         }
         shown = alike;
         shrink_84(
-            [plane.row(first), plane.row(first + 1), plane.row(first + 2)],
+            plane.row(first),
+            plane.row(first + 1),
+            plane.row(first + 2),
             weights,
             &mut even,
             &mut odd,
