@@ -46,6 +46,8 @@ const ITEMS: &[(&str, &str, &str)] = &[
     ("2:9", "a trait as type", "fn f(a: impl Copy) {}"),
     ("2:9", "with parameters", "fn f(a: Option<u8>) {}"),
     ("2:9", "`String` is not known", "fn f(a: String) {}"),
+    ("2:10", "an array of references", "fn f(a: [&u8; 2]) {}"),
+    ("2:9", "a tuple with a reference", "fn f(a: (u8, &u8)) {}"),
     ("2:9", "a reference to a reference", "fn f(a: &&u8) {}"),
     ("2:19", "a reference as result", "fn f(a: &u32) ->  &u32 { a }"),
     ("2:14", "array length 0", "fn f(a: [u8; 0]) {}"),

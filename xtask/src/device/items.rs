@@ -455,6 +455,9 @@ impl Crate {
             Type::Paren(inner) => self.ty(module, &inner.elem),
             Type::Array(array) => {
                 let of: Ty = self.ty(module, &array.elem)?;
+                if matches!(of, Ty::Ref { .. }) {
+                    return refuse(array.elem.span(), "an array of references: pass them one by one");
+                }
                 let length: i128 = constants::number(self, module, &array.len, Some(Int::Usize))?;
                 match u64::try_from(length) {
                     Ok(0) | Err(_) => refuse(array.len.span(), format!("array length {length}")),
@@ -464,6 +467,9 @@ impl Crate {
             Type::Tuple(tuple) if tuple.elems.is_empty() => Ok(Ty::Unit),
             Type::Tuple(tuple) => {
                 let of: Vec<Ty> = tuple.elems.iter().map(|t| self.ty(module, t)).collect::<Result<_>>()?;
+                if of.iter().any(|ty| matches!(ty, Ty::Ref { .. })) {
+                    return refuse(ty.span(), "a tuple with a reference: pass it beside the tuple");
+                }
                 if !(2..=4).contains(&of.len()) {
                     return refuse(ty.span(), format!("tuple of {}: 2 to 4 are known", of.len()));
                 }
