@@ -116,11 +116,8 @@ impl Rom {
         written.unwrap_or_else(|| format!("{:?}", self.rom.scheme))
     }
 
-    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Py<PyBytes>, String))> {
-        let py = slf.py();
-        let rom = slf.get();
-        let image = PyBytes::new(py, &rom.rom.bytes).unbind();
-        Ok((slf.get_type().into_any().unbind(), (image, rom.path.clone())))
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, &str) {
+        (PyBytes::new(py, &self.rom.bytes), &self.path)
     }
 }
 
@@ -296,8 +293,17 @@ impl Console {
         PyBytes::new(py, &state)
     }
 
-    fn load(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        free(py, || self.lock().load(state))
+    /// Goes back to a saved state; with `keep_held` the actions that stick stay those of this console.
+    fn load(&self, py: Python<'_>, state: &[u8], keep_held: bool) -> PyResult<()> {
+        free(py, || {
+            let mut console = self.lock();
+            let held = console.held();
+            console.load(state)?;
+            if keep_held {
+                console.set_held(held);
+            }
+            Ok(())
+        })
     }
 
     #[getter]

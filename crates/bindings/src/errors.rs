@@ -1,6 +1,7 @@
 //! Rust errors as Python exceptions: one match per enum.
 
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyValueError};
+use cule::CuleError;
+use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use sumtree::SumTreeError;
@@ -66,5 +67,30 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
         // As above.
         _ => PyValueError::new_err(message),
+    }
+}
+
+pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        CuleError::RomNotFound { .. } => PyFileNotFoundError::new_err(message),
+        // As above.
+        CuleError::RomUnreadable { path, source } => match source.raw_os_error() {
+            Some(code) => PyOSError::new_err((code, source.to_string(), path)),
+            None => PyOSError::new_err(message),
+        },
+        CuleError::RamIndex { .. } => PyIndexError::new_err(message),
+        CuleError::RomWrongMd5 { .. }
+        | CuleError::RomSize { .. }
+        | CuleError::SchemeUnsupported { .. }
+        | CuleError::GameUnknown { .. }
+        | CuleError::Mode { .. }
+        | CuleError::Difficulty { .. }
+        | CuleError::Setting { .. }
+        | CuleError::BufferLength { .. }
+        | CuleError::State { .. }
+        | CuleError::ModeSelection { .. } => ours!(py, "AtariError", message),
+        // As above.
+        _ => ours!(py, "AtariError", message),
     }
 }

@@ -1,6 +1,7 @@
 //! The extension module `parl._native`: the list of exports, nothing else.
 
 mod arrays;
+mod atari;
 mod errors;
 mod replay;
 mod sumtree;
@@ -11,6 +12,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::atari::{Console, GameRow, Rom, game_rows};
     #[pymodule_export]
     use crate::replay::Replay;
     #[pymodule_export]

@@ -1,7 +1,5 @@
 //! One console for a program to play: loading, resets, mode selection, frames, pictures, saved states. Host only.
 
-use std::sync::Arc;
-
 use bytemuck::Zeroable;
 
 use crate::CuleError;
@@ -10,15 +8,18 @@ use crate::games::{self, names, rows, select};
 use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
 use crate::machine::{self, Board, cart, tia};
 use crate::random::{self, Random};
-use crate::rom::{self, Rom};
+use crate::rom::{self, Rom, Scheme};
+use crate::threaded::{self, Code};
 
 /// Seed of the core generator: power-on RAM, timer at reset, cartridge RAM.
 pub const SYSTEM_SEED: u32 = 4_753_849;
 
 const BOOT_FRAMES: u32 = 60;
 const RESET_FRAMES: u32 = 4;
-/// Frames after which a mode selection is given up. The longest one of a known game takes some thousands.
-const SELECTION_FRAMES: u32 = 200_000;
+/// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
+const SELECTION_FRAMES: u32 = 50_000;
+/// Mean frames of a try of Adventure's.
+const ADVENTURE_FRAMES: u32 = 130;
 /// Lines above which a frame of the first 60 counts as PAL.
 const LONG_LINES: i32 = 285;
 /// Begins every saved state.
@@ -115,7 +116,19 @@ impl Console {
                 bound: "a row of the games",
             });
         }
-        let image: Arc<[u8]> = rom::image(rom).into();
+        let code = Code::new(&rom::image(rom), rom.scheme as u8);
+        Self::with_code(code, rom.scheme, game, options)
+    }
+
+    /// [`Console::new`] with a ROM that has been prepared before; many consoles can share it.
+    ///
+    /// # Errors
+    /// As [`Console::new`].
+    pub fn with_code(code: Code, scheme: Scheme, game: usize, options: Options) -> Result<Self, CuleError> {
+        check(&options)?;
+        if game >= rows::ROW_COUNT {
+            return Err(CuleError::Setting { name: "game", value: game.to_string(), bound: "a row of the games" });
+        }
         let mut core_random = random::seeded(options.system_seed);
         let mut ram = [0; 128];
         for byte in &mut ram {
@@ -129,7 +142,7 @@ impl Console {
         if forced_pal {
             layout = env::layout(game as u32, true);
         }
-        state.machine = machine::new(rom.scheme as u8, image.len() as u32, &ram, layout);
+        state.machine = machine::new(scheme as u8, code.rom_bytes(), &ram, layout);
         state.machine.draws = 129;
         state.machine.input = env::first_inputs(game as u32);
         state.rules = games::new(row.default_mode);
@@ -138,7 +151,7 @@ impl Console {
         let mut console = Self {
             state,
             board: bytemuck::zeroed_box(),
-            image,
+            code,
             options,
             core_random,
             core_draws: 129,
@@ -164,7 +177,7 @@ impl Console {
     /// One STEP of the machine, nothing evaluated.
     fn step(&mut self) {
         self.state.machine.draw = self.drawing as u8;
-        machine::step(&mut self.state.machine, &mut self.board, &self.image);
+        threaded::step(&mut self.state.machine, &mut self.board, &self.code);
     }
 
     /// `count` frames with an action and console switches, rules evaluated.
@@ -213,7 +226,7 @@ impl Console {
             let byte = self.core_draw() as u8;
             cart::fill(&mut self.state.machine.cart, &mut self.board, i, byte);
         }
-        machine::reset(&mut self.state.machine, &mut self.board, &self.image, timer_draw);
+        machine::reset(&mut self.state.machine, &mut self.board, self.code.image(), timer_draw);
     }
 
     /// True when most of 60 idle frames are longer than NTSC frames.
@@ -280,14 +293,15 @@ impl Console {
         games::byte(&self.state.machine.riot.ram, address)
     }
 
-    /// Repeats `press` until `reached`.
+    /// Repeats `press`, which takes about so many frames, until `reached`.
     fn until(
         &mut self,
+        frames: u32,
         mut reached: impl FnMut(&Self) -> bool,
         mut press: impl FnMut(&mut Self),
     ) -> Result<bool, CuleError> {
         let mut pressed = false;
-        let mut left = SELECTION_FRAMES;
+        let mut left = SELECTION_FRAMES / frames;
         while !reached(self) {
             if left == 0 {
                 return Err(CuleError::ModeSelection {
@@ -329,13 +343,14 @@ impl Console {
         if first > 0 {
             self.press_select(first);
         }
-        let pressed = self.until(Self::mode_reached, |console| console.press_select(frames))?;
+        let pressed = self.until(frames + 1, Self::mode_reached, |console| console.press_select(frames))?;
         select::on_reached(&mut self.state.rules, game, pressed, &self.state.machine.riot.ram);
         self.soft_reset();
         if game == rows::VIDEO_CUBE {
             let mode = self.state.rules.mode as i32;
             let cube = if mode >= 100 { mode / 100 } else { 1 };
             self.until(
+                self.options.frame_skip,
                 |console| games::digits(console.peek(0x9F) as u8) == cube,
                 |console| {
                     console.act(3);
@@ -349,6 +364,7 @@ impl Console {
     fn select_adventure(&mut self) -> Result<(), CuleError> {
         let mode = self.state.rules.mode as i32;
         self.until(
+            ADVENTURE_FRAMES,
             |console| (console.peek(0xDD) >> 1) & 3 == mode,
             |console| {
                 let frames = 2 + random::draw(&mut console.env_random) % 256;
@@ -369,6 +385,7 @@ impl Console {
             self.double_dunk_down()?;
             let on = self.state.rules.mode & wanted != 0;
             self.until(
+                2 * self.options.frame_skip,
                 |console| (console.peek(0x80) & shown != 0) == on,
                 |console| {
                     console.act(if on { 3 } else { 4 });
@@ -385,6 +402,7 @@ impl Console {
     fn double_dunk_down(&mut self) -> Result<(), CuleError> {
         let line = self.peek(0xB0);
         self.until(
+            2 * self.options.frame_skip,
             |console| console.peek(0xB0) != line,
             |console| {
                 console.act(5);
@@ -559,7 +577,7 @@ impl Console {
         Header {
             magic: MAGIC,
             version: STATE_VERSION,
-            image: fingerprint(&self.image),
+            image: fingerprint(self.code.image()),
             large_ram: cart::large_ram_bytes(&self.state.machine.cart),
             has_generator: u32::from(generator),
         }
