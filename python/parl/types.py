@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = np.ndarray[Any, Any]
+Autoreset = Literal["next_step", "same_step"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class EnvSpec:
     action_shape: tuple[int, ...]
     action_dtype: str
     num_actions: int | None
-    autoreset: str
+    autoreset: Autoreset
 
 
 class Batch(Protocol):
@@ -75,7 +76,7 @@ class Batch(Protocol):
 
     @property
     def tickets(self) -> Any:
-        """Name the rows for :meth:`Replay.update_priorities`."""
+        """Name the rows when their priorities are updated."""
         ...
 
 
@@ -137,20 +138,15 @@ class Learner(Protocol):
         ...
 
 
-class Replay(Protocol):
-    """Where actors write and learners sample."""
+class Sink(Protocol):
+    """Where actors write."""
 
-    def __len__(self) -> int: ...
     def add(self, **columns: Any) -> Any:
         """Adds one row per environment: the schema's columns and ``env_id``."""
         ...
 
-    def sample(self, batch_size: int, *, beta: float = ..., as_torch: bool = ...) -> Any:
-        """Draws ``batch_size`` transitions as a :class:`Batch`."""
-        ...
-
-    def update_priorities(self, tickets: Any, td_errors: Any) -> Any:
-        """Sets the priorities of sampled rows; rows overwritten meanwhile are left alone."""
+    def end_episodes(self, env_id: Any) -> None:
+        """Ends the episodes of these environments where they stand; their next rows start new ones."""
         ...
 
 

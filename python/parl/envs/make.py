@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parl.errors import ConfigError
-from parl.types import EnvSpec
+from parl.types import Autoreset, EnvSpec
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-AUTORESETS = ("next_step", "same_step")
+AUTORESETS: dict[str, Autoreset] = {"next_step": "next_step", "same_step": "same_step"}
 
 
 class EnvMaker:
@@ -102,5 +102,5 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         action_shape=action_shape,
         action_dtype=action_dtype,
         num_actions=num_actions,
-        autoreset=autoreset,
+        autoreset=AUTORESETS[autoreset],
     )

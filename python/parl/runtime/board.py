@@ -1,0 +1,90 @@
+"""What the processes of a run tell each other: a few integers in shared memory, each with one writer.
+
+No locks: a process that is killed can leave none behind. Each row is one cache line, written by its owner
+alone; readers may see a value that is a moment old.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+# Commands of the driver.
+RUN, PARK, STOP = 0, 1, 2
+# Columns of an actor's row.
+STEPS, EPISODES, LAG_SUM, VECTOR_STEPS, ACTOR_WAIT_NS, PARKED = range(6)
+# Columns of a learner's row.
+UPDATES, LEARNER_WAIT_NS = range(2)
+_WORDS = 8
+# Finished episodes of an actor that the driver has not read yet; older ones are overwritten.
+EPISODE_SLOTS = 512
+
+
+class Board:
+    """Counters of ``actors`` actors and ``learners`` learners, and the driver's command.
+
+    Args:
+        context: a ``multiprocessing`` context; the memory has no name, so that none can be left behind.
+    """
+
+    def __init__(self, context: Any, actors: int, learners: int) -> None:
+        self.actors, self.learners = actors, learners
+        rows = 1 + actors + learners
+        self._memory = context.RawArray(ctypes.c_int64, rows * _WORDS + actors * EPISODE_SLOTS * 2)
+        self._map()
+
+    def _map(self) -> None:
+        words = np.frombuffer(self._memory, np.int64)
+        end = (1 + self.actors + self.learners) * _WORDS
+        rows = words[:end].reshape(-1, _WORDS)
+        self._control = rows[0]
+        self.actor = rows[1 : 1 + self.actors]
+        """(A, 8) int64, see the column names."""
+        self.learner = rows[1 + self.actors :]
+        """(L, 8) int64, see the column names."""
+        self._steps = self.actor[:, STEPS]
+        self._episodes = words[end:].view(np.float64).reshape(self.actors, EPISODE_SLOTS, 2)
+        self._read = np.zeros(self.actors, np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"actors": self.actors, "learners": self.learners, "memory": self._memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.actors, self.learners, self._memory = state["actors"], state["learners"], state["memory"]
+        self._map()
+
+    @property
+    def command(self) -> int:
+        """What the driver wants: RUN, PARK or STOP."""
+        return int(self._control[0])
+
+    @command.setter
+    def command(self, value: int) -> None:
+        self._control[0] = value
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected by all actors."""
+        return int(self._steps.sum())
+
+    def add_episodes(self, actor: int, finished: list[tuple[float, int]]) -> None:
+        """Return and length of each episode that ``actor`` finished."""
+        row = self.actor[actor]
+        count = int(row[EPISODES])
+        for item in finished:
+            self._episodes[actor, count % EPISODE_SLOTS] = item
+            count += 1
+        row[EPISODES] = count
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call (the driver's)."""
+        taken: list[tuple[float, int]] = []
+        for actor in range(self.actors):
+            count = int(self.actor[actor, EPISODES])
+            for number in range(max(int(self._read[actor]), count - EPISODE_SLOTS), count):
+                value, length = self._episodes[actor, number % EPISODE_SLOTS].tolist()
+                taken.append((value, int(length)))
+            self._read[actor] = count
+        return taken

@@ -1,0 +1,59 @@
+"""Greedy evaluation: episodes played in environments of their own, on seeds of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from parl.envs import EnvMaker
+from parl.types import Policy
+
+# Environments stepped at a time; more episodes are played in rounds.
+_ENVS_MAX = 128
+
+
+class Evaluator:
+    """Plays greedy episodes, every one in a freshly seeded environment, so that short ones are not favoured.
+
+    Args:
+        maker: makes the environments.
+        policy: acts; put the weights to evaluate into ``policy.weights``.
+        dtype: numpy name of the observations that the policy takes.
+    """
+
+    def __init__(self, maker: EnvMaker, policy: Policy, dtype: str) -> None:
+        self._maker = maker
+        self.policy = policy
+        self._dtype = np.dtype(dtype)
+        self._envs: dict[int, Any] = {}
+
+    def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Returns of ``episodes`` episodes, (episodes,); episode i starts from ``seed + i``."""
+        returns: list[np.ndarray[Any, Any]] = []
+        done = 0
+        while done < episodes:
+            count = min(_ENVS_MAX, episodes - done)
+            returns.append(self._round(count, seed + done))
+            done += count
+        return np.concatenate(returns) if returns else np.zeros(0)
+
+    def _round(self, count: int, seed: int) -> np.ndarray[Any, Any]:
+        if count not in self._envs:
+            self._envs[count] = self._maker(count)
+        env = self._envs[count]
+        obs, _ = env.reset(seed=seed)
+        returns = np.zeros(count)
+        playing = np.ones(count, bool)
+        while playing.any():
+            action = self.policy.act_greedily(np.asarray(obs, self._dtype))
+            obs, reward, terminated, truncated, _ = env.step(action)
+            returns += np.where(playing, reward, 0.0)
+            playing &= ~(terminated | truncated)
+        return returns
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for env in self._envs.values():
+            env.close()
+        self._envs.clear()

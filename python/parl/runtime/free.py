@@ -1,0 +1,344 @@
+"""The schedule in which everything overlaps: actors in processes or threads, learners in processes.
+
+The driver is learner 0. The others and the actors are workers; all share the replay, the counters and the
+weights by memory, and talk to the driver by a pipe only while they are parked::
+
+    actor      look at the command | newest weights | pace | step the environments, write rows
+    learner    look at the command | pace | draw, compute, average with peers, step, set priorities
+    driver     learner 0, publishes the weights after each update, watches the workers
+
+Learners leave a border together: one that cannot take part in an update says so in the all-reduce, and all
+leave that update out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+import uuid
+import warnings
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parl.replay import PrioritizedReplay
+from parl.runtime import board as b
+from parl.runtime import checkpoint
+from parl.runtime.board import Board
+from parl.runtime.learning import Part
+from parl.runtime.pacer import PAUSE_S
+from parl.runtime.peers import Alone, GlooPeers
+from parl.runtime.setup import Saved, Setup
+from parl.runtime.weights import Snapshot
+from parl.runtime.workers import Team, choose_context
+
+# How long a parked actor may take to finish its step and to pickle its environment.
+_ANSWER_S = 120.0
+_CHECK_EVERY_S = 0.05
+_IDLE_S = 0.002
+
+
+def _run_actor(
+    connection: Connection,
+    setup: Setup,
+    index: int,
+    board: Board,
+    snapshot: Snapshot,
+    replay: Any,
+    generation: int,
+    state: bytes | None,
+) -> None:
+    """An actor's loop, in a process or thread; ``replay`` is a name to attach to, or the replay itself."""
+    if isinstance(replay, str):
+        replay = PrioritizedReplay.attach(replay)
+    actor = setup.make_actor(index, replay, generation)
+    if state is not None:
+        actor.load(state)
+    elif generation:
+        actor.end_episodes()
+    connection.send(("ready", None))
+    row = board.actor[index]
+    updates = board.learner[0]
+    weights, version = actor.policy.weights, -1
+    while True:
+        command = board.command
+        if command == b.STOP:
+            break
+        if command == b.PARK:
+            _park_actor(connection, actor)
+            continue
+        env_steps = board.env_steps
+        if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
+            started = time.perf_counter_ns()
+            time.sleep(PAUSE_S)
+            row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
+            continue
+        version = snapshot.read(weights, version)
+        transitions, finished = actor.step(env_steps)
+        row[b.LAG_SUM] += snapshot.version - version
+        row[b.VECTOR_STEPS] += 1
+        row[b.STEPS] += transitions
+        if finished:
+            board.add_episodes(index, finished)
+    actor.close()
+
+
+def _park_actor(connection: Connection, actor: Any) -> None:
+    """Answers the driver's question for the actor's state, if one comes soon."""
+    if not connection.poll(_IDLE_S):
+        return
+    connection.recv()
+    try:
+        answer = actor.save()
+    except Exception as error:  # what an environment raises when it cannot be pickled is its own
+        answer = error.__class__.__name__ + ": " + str(error)
+    connection.send(("state", answer))
+
+
+def _run_learner(
+    connection: Connection,
+    setup: Setup,
+    rank: int,
+    board: Board,
+    replay_name: str,
+    folder: Path,
+    saved: Saved | None,
+) -> None:
+    """The loop of learner ``rank >= 1``."""
+    replay = PrioritizedReplay.attach(replay_name)
+    learner = setup.make_learner()
+    updates = 0
+    if saved is not None:
+        checkpoint.load_learner(saved, learner)
+        updates = int(saved.counters["updates"])
+    connection.send(("ready", None))
+    peers = GlooPeers(folder, rank, setup.learners)
+    part = Part(setup.algorithm, learner, replay, peers, setup.part, rank, setup.learners)
+    row = board.learner[rank]
+    row[b.UPDATES] = updates
+    while True:
+        if board.command != b.RUN:
+            part.skip()
+            while board.command == b.PARK:
+                time.sleep(_IDLE_S)
+            if board.command == b.STOP:
+                break
+            continue
+        env_steps = board.env_steps
+        if not setup.pacer.may_learn(env_steps, updates):
+            started = time.perf_counter_ns()
+            time.sleep(PAUSE_S)
+            row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
+        elif part.update(env_steps):
+            updates += 1
+            row[b.UPDATES] = updates
+        else:
+            while board.command == b.PARK:
+                time.sleep(_IDLE_S)
+            if board.command == b.STOP:
+                break
+    peers.close()
+
+
+class FreeLoop:
+    """See the module and :class:`parl.runtime.setup.Loop`.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to go on from, or None.
+    """
+
+    def __init__(self, setup: Setup, saved: Saved | None = None) -> None:
+        torch.set_num_threads(1)
+        self._setup = setup
+        self._interrupted = False
+        self._team: Team | None = None
+        self._replay: Any = None
+        self._folder = Path(tempfile.mkdtemp(prefix="parl-"))
+        self._updates = 0
+        self._resumes = 0
+        try:
+            self._start(setup, saved)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, setup: Setup, saved: Saved | None) -> None:
+        shares = setup.processes or setup.learners > 1
+        context = choose_context(shares)
+        name = f"parl-{os.getpid()}-{uuid.uuid4().hex[:12]}" if shares else None
+        if saved is None:
+            self._replay = setup.make_replay(name)
+        else:
+            self._replay = PrioritizedReplay.load(saved.folder / "replay.bin", shared=name)
+        self.learner = setup.make_learner()
+        self._board = board = Board(context, setup.actors, setup.learners)
+        self._snapshot = Snapshot(context, len(self.learner.weights))
+        if saved is not None:
+            checkpoint.load_learner(saved, self.learner)
+            self._updates = int(saved.counters["updates"])
+            self._resumes = int(saved.counters["resumes"]) + 1
+            board.actor[0, b.STEPS] = saved.counters["env_steps"]
+            board.learner[:, b.UPDATES] = self._updates
+        self._snapshot.publish(self.learner.weights)
+        self._team = team = Team(context)
+        for rank in range(1, setup.learners):
+            args = (setup, rank, board, name, self._folder, saved)
+            team.start(f"learner {rank}", _run_learner, args, process=True)
+        self._actors = [
+            team.start(
+                f"actor {index}",
+                _run_actor,
+                (
+                    setup,
+                    index,
+                    board,
+                    self._snapshot,
+                    name if setup.processes else self._replay,
+                    self._resumes,
+                    checkpoint.actor_state(saved, index),
+                ),
+                process=setup.processes,
+            )
+            for index in range(setup.actors)
+        ]
+        peers = GlooPeers(self._folder, 0, setup.learners) if setup.learners > 1 else Alone()
+        self._part = Part(setup.algorithm, self.learner, self._replay, peers, setup.part, 0, setup.learners)
+        if name is not None:
+            for worker in team.workers:
+                worker.answer(_ANSWER_S)  # ready: it has attached to the replay
+            self._replay.unlink()  # from here on nothing of the name can be left behind
+        self._next_check = 0.0
+        self._mark = self._figures()
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected."""
+        return self._board.env_steps
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps taken."""
+        return self._updates
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """Learns until ``until_env_steps`` are collected, ``seconds`` passed or an interrupt came."""
+        board, pacer = self._board, self._setup.pacer
+        row = board.learner[0]
+        until_env_steps = min(until_env_steps, pacer.total_frames)
+        end = time.monotonic() + seconds
+        while not self._interrupted:
+            now = time.monotonic()
+            if now >= self._next_check:
+                self._next_check = now + _CHECK_EVERY_S
+                assert self._team is not None
+                self._team.check()
+            env_steps = board.env_steps
+            if env_steps >= until_env_steps or now >= end:
+                return
+            if not pacer.may_learn(env_steps, self._updates):
+                started = time.perf_counter_ns()
+                time.sleep(PAUSE_S)
+                row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
+            elif self._together(lambda steps=env_steps: self._part.update(steps)):
+                self._updates += 1
+                row[b.UPDATES] = self._updates
+                self._snapshot.publish(self.learner.weights)
+            else:
+                # Only the driver asks for a border, and it does so between updates.
+                self._fail_of_peers(RuntimeError("a learner left an update out unasked"))
+
+    def _together(self, work: Any) -> Any:
+        try:
+            return work()
+        except RuntimeError as error:
+            # The connection to a peer broke: the peer's own error says why.
+            self._fail_of_peers(error)
+
+    def _fail_of_peers(self, error: RuntimeError) -> None:
+        assert self._team is not None
+        if self._setup.learners > 1:
+            self._team.failure(within_s=3.0)
+        raise error
+
+    def interrupt(self) -> None:
+        """Makes :meth:`advance` return soon."""
+        self._interrupted = True
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call."""
+        return self._board.take_episodes()
+
+    def _figures(self) -> dict[str, float]:
+        actors, learners = self._board.actor, self._board.learner
+        return {
+            "time": time.monotonic(),
+            "env_steps": self.env_steps,
+            "updates": self._updates,
+            "lag": int(actors[:, b.LAG_SUM].sum()),
+            "vector_steps": int(actors[:, b.VECTOR_STEPS].sum()),
+            "actor_wait": float(actors[:, b.ACTOR_WAIT_NS].mean()) * 1e-9,
+            "learner_wait": float(learners[:, b.LEARNER_WAIT_NS].mean()) * 1e-9,
+        }
+
+    def report(self) -> dict[str, float]:
+        """Figures of the time since the last call."""
+        old, self._mark = self._mark, self._figures()
+        change = {key: value - old[key] for key, value in self._mark.items()}
+        elapsed = max(change["time"], 1e-9)
+        steps = change["vector_steps"]
+        return {
+            "env_steps_per_s": change["env_steps"] / elapsed,
+            "updates_per_s": change["updates"] / elapsed,
+            "replay_ratio": self._setup.pacer.measured(self.env_steps, self._updates),
+            "replay_size": len(self._replay),
+            "policy_lag": change["lag"] / steps if steps else math.nan,
+            "actors_wait": min(1.0, change["actor_wait"] / elapsed),
+            "learners_wait": min(1.0, change["learner_wait"] / elapsed),
+            **self.learner.metrics(),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint's parts into ``folder``."""
+        board = self._board
+        board.command = b.PARK
+        try:
+            if self._setup.learners > 1:
+                self._together(self._part.skip)
+            states: list[bytes | None] = []
+            for worker in self._actors:
+                state = worker.ask("state", _ANSWER_S)
+                if isinstance(state, str):
+                    warnings.warn(
+                        f"{worker.name}'s environment cannot be pickled ({state}): "
+                        "a resumed run starts new episodes",
+                        stacklevel=2,
+                    )
+                    state = None
+                states.append(state)
+            counters = {"env_steps": self.env_steps, "updates": self._updates, "resumes": self._resumes}
+            checkpoint.write(folder, self.learner, self._replay, states, counters)
+        finally:
+            board.command = b.RUN
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        team, self._team = self._team, None
+        if team is not None:
+            self._board.command = b.STOP
+            if self._setup.learners > 1:
+                try:
+                    team.check()
+                    self._part.skip()
+                except Exception:  # a peer is gone: the others are ended below
+                    team.end(within_s=0.5)
+            team.end(within_s=5.0)
+        if self._replay is not None:
+            self._replay.unlink()
+            self._replay = None
+        shutil.rmtree(self._folder, ignore_errors=True)

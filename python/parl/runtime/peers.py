@@ -1,0 +1,92 @@
+"""Gradients averaged over learners, so that L learners on parts step like one on the whole batch.
+
+The parts have equal sizes, so the mean of their mean gradients is that of the concatenated batch. One
+all-reduce does it, and tells every learner whether one of them could not take part.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Peers(Protocol):
+    """The learners of a run, seen from one of them."""
+
+    def average(self, gradients: Tensor, present: bool) -> bool:
+        """Replaces ``gradients`` (P,) by the mean over all learners.
+
+        Args:
+            gradients: of this learner's part; ignored unless ``present``.
+            present: this learner has gradients; False asks all to leave this update out.
+
+        Returns:
+            whether all were present, the same for every learner; if not, ``gradients`` are undefined.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends the connection."""
+        ...
+
+
+class Alone:
+    """One learner: its gradients are the mean."""
+
+    def average(self, gradients: Tensor, present: bool) -> bool:
+        """See :class:`Peers`."""
+        return present
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        pass
+
+
+class GlooPeers:
+    """Learners in processes of one machine, connected by ``torch.distributed``'s gloo over loopback.
+
+    Args:
+        folder: an empty folder where the processes find each other.
+        rank: number of this learner, ``0 <= rank < learners``.
+        learners: L.
+        timeout_s: how long a peer may keep the others waiting.
+    """
+
+    def __init__(self, folder: Path, rank: int, learners: int, timeout_s: float = 600.0) -> None:
+        import torch.distributed as dist
+
+        # A group of its own: the process-wide default one, and its network settings, are the user's.
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()
+        options._devices = [gloo.create_device(hostname="127.0.0.1")]
+        options._timeout = timedelta(seconds=timeout_s)
+        store: Any = getattr(dist, "FileStore")(str(folder / "store"), learners)  # noqa: B009 - not exported
+        self._group: Any = gloo(store, rank, learners, options)
+        self._learners = learners
+        self._buffer = torch.empty(0)
+
+    def average(self, gradients: Tensor, present: bool) -> bool:
+        """See :class:`Peers`."""
+        size = len(gradients)
+        if len(self._buffer) != size + 1:
+            self._buffer = torch.zeros(size + 1)
+        # [gradients | learners that are absent]
+        if present:
+            self._buffer[:size] = gradients
+            self._buffer[size] = 0.0
+        else:
+            self._buffer.zero_()
+            self._buffer[size] = 1.0
+        self._group.allreduce([self._buffer]).wait()
+        if self._buffer[size].item() != 0.0:
+            return False
+        torch.div(self._buffer[:size], self._learners, out=gradients)
+        return True
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        self._group = None

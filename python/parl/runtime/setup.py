@@ -1,0 +1,153 @@
+"""What a loop needs to know of a run, and the parts that every schedule makes in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from parl.envs import EnvMaker
+from parl.replay import PrioritizedReplay
+from parl.runtime.actor import Actor, make_actor
+from parl.runtime.pacer import Pacer
+from parl.types import Algorithm, EnvSpec, Learner
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One run. Travels to worker processes.
+
+    Attributes:
+        algorithm: makes policies and learners.
+        maker: makes environments.
+        spec: describes them.
+        seed: everything random follows from it.
+        actors: number of actors.
+        processes: actors are processes; else threads.
+        learners: number of learners.
+        num_envs: environments of all actors together.
+        batch_size: transitions of all learners together in one update.
+        replay_capacity: rows kept.
+        pacer: holds the replay ratio.
+        device: torch device of the learners.
+    """
+
+    algorithm: Algorithm
+    maker: EnvMaker
+    spec: EnvSpec
+    seed: int
+    actors: int
+    processes: bool
+    learners: int
+    num_envs: int
+    batch_size: int
+    replay_capacity: int
+    pacer: Pacer
+    device: str
+
+    @property
+    def part(self) -> int:
+        """Transitions of one learner in an update."""
+        return self.batch_size // self.learners
+
+    def make_replay(self, shared: str | None) -> PrioritizedReplay:
+        """An empty replay; named shared memory if ``shared``.
+
+        Importance weights are divided by the largest of the batch or, where learners each see a part of it
+        only, of all rows: either way the learners' mean gradient is that of the whole batch.
+        """
+        spec = self.spec
+        columns = {
+            "obs": (spec.observation_shape, spec.observation_dtype),
+            "action": (spec.action_shape, spec.action_dtype),
+            "reward": ((), "float32"),
+            "terminated": ((), "bool"),
+            "truncated": ((), "bool"),
+        }
+        return PrioritizedReplay(
+            self.replay_capacity,
+            columns,
+            autoreset=spec.autoreset,
+            num_envs=self.num_envs,
+            shared=shared,
+            seed=self.seed,
+            weight_norm="batch" if self.learners == 1 else "global",
+            **self.algorithm.replay_options(),
+        )
+
+    def make_actor(self, index: int, replay: Any, generation: int) -> Actor:
+        """Actor ``index``; ``generation`` counts resumes, so that a resumed run draws fresh seeds."""
+        return make_actor(
+            self.maker,
+            self.spec,
+            self.algorithm,
+            replay,
+            index,
+            self.actors,
+            self.num_envs,
+            self.seed + 1_000_003 * generation,
+        )
+
+    def make_learner(self) -> Learner:
+        """A learner with the run's first weights."""
+        return self.algorithm.make_learner(self.seed, self.device)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint as loops read it.
+
+    Attributes:
+        folder: where it lies.
+        counters: ``env_steps``, ``updates`` and so on.
+    """
+
+    folder: Path
+    counters: Mapping[str, Any]
+
+
+class Loop(Protocol):
+    """A running topology, driven by ``parl.train``."""
+
+    learner: Learner
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected."""
+        ...
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps taken."""
+        ...
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """Runs until ``until_env_steps`` are collected or :meth:`interrupt` was called.
+
+        Where the schedule may depend on time it also returns when ``seconds`` have passed.
+
+        Raises:
+            WorkerError: an actor or learner failed.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Makes :meth:`advance` return at the next border of an update; safe in a signal handler."""
+        ...
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call."""
+        ...
+
+    def report(self) -> dict[str, float]:
+        """Figures of the time since the last call."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes everything a resumed run needs into ``folder``; goes on afterwards."""
+        ...
+
+    def close(self) -> None:
+        """Ends all workers and frees all memory; safe to call twice."""
+        ...

@@ -1,0 +1,85 @@
+"""The policy's weights on their way from learner to actors: two buffers in shared memory and a version.
+
+The writer fills the idle buffer and then raises the version; a reader takes the buffer of the version it saw
+and, should the writer have come round to that buffer meanwhile, reads again. Nobody waits for anybody.
+
+The version is written after the buffer and read before it. x86-64 keeps that order by itself; the lock taken
+and freed in between is the fence that other processors need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_HEADER_WORDS = 8
+
+
+class Snapshot:
+    """Versioned weights of ``size`` float32.
+
+    Args:
+        context: a ``multiprocessing`` context.
+        size: P, the length of the policy's ``weights``.
+    """
+
+    def __init__(self, context: Any, size: int) -> None:
+        self.size = size
+        self._memory = context.RawArray(ctypes.c_int64, _HEADER_WORDS + size)  # 2 P words of 4 bytes
+        self._map()
+
+    def _map(self) -> None:
+        words = np.frombuffer(self._memory, np.int64)
+        # header[0]: the version that readers take; header[1]: the version being written.
+        self._header = words[:_HEADER_WORDS]
+        values = words[_HEADER_WORDS:].view(np.float32)
+        self._buffers = (torch.from_numpy(values[: self.size]), torch.from_numpy(values[self.size :]))
+        self._fence = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"size": self.size, "memory": self._memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.size, self._memory = state["size"], state["memory"]
+        self._map()
+
+    @property
+    def version(self) -> int:
+        """Number of the newest published weights; 0 before the first."""
+        return int(self._header[0])
+
+    def publish(self, weights: Tensor) -> int:
+        """Makes ``weights`` (P,), on any device, the newest version; returns its number. One writer only."""
+        version = int(self._header[0]) + 1
+        self._header[1] = version
+        with self._fence:
+            pass
+        self._buffers[version & 1].copy_(weights.detach())
+        with self._fence:
+            pass
+        self._header[0] = version
+        return version
+
+    def read(self, weights: Tensor, have: int) -> int:
+        """Copies the newest weights into ``weights`` (P,) unless version ``have`` is the newest.
+
+        Returns:
+            the version that ``weights`` now holds.
+        """
+        while True:
+            version = int(self._header[0])
+            if version == have:
+                return have
+            with self._fence:
+                pass
+            weights.copy_(self._buffers[version & 1])
+            with self._fence:
+                pass
+            # The writer enters this buffer again when it starts version + 2.
+            if int(self._header[1]) < version + 2:
+                return version

@@ -1,0 +1,206 @@
+"""Worker processes and threads: started, watched, ended; none outlives the run.
+
+A worker that fails sends its traceback and ends; the driver raises it as :class:`WorkerError`. A worker that
+is killed is noticed by its exit. Workers die with the driver: the kernel kills them when it goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from parl.errors import WorkerError
+
+_PR_SET_PDEATHSIG = 1
+_PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.free"]
+
+
+def _backward_works_in_a_fork() -> bool:
+    """Whether a forked child may differentiate; it may not once this process has, on some builds of torch."""
+    import torch
+
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.zeros(1, requires_grad=True).sum().backward()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
+
+
+def choose_context(processes: bool) -> Any:
+    """The fastest safe way to start processes: ``fork`` from a quiet process, else a ``forkserver``.
+
+    Where no ``processes`` are wanted any context does; it then only makes memory.
+
+    Forking copies torch as it is loaded, in milliseconds; a forkserver first loads its own, in seconds. A
+    fork is safe while nobody else runs in this process: no Python thread, no CUDA, no autograd.
+    """
+    import torch
+
+    if not processes:
+        return multiprocessing.get_context()
+    quiet = sys.platform == "linux" and threading.active_count() == 1 and not torch.cuda.is_initialized()
+    if quiet and _backward_works_in_a_fork():
+        return multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOAD)
+    return context
+
+
+def _die_with_parent(parent: int) -> None:
+    # A forkserver ends with the driver, and so the workers it forked do.
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent and os.getppid() != parent:
+        os._exit(1)  # it died before the kernel was told
+
+
+def _main(target: Callable[..., None], connection: Connection, parent: int | None, args: Any) -> None:
+    """Runs ``target(connection, *args)`` in a worker and reports how it failed.
+
+    ``parent`` is None in a thread, the process that forked this one, or 0 where a forkserver did.
+    """
+    if parent is not None:
+        import torch
+
+        _die_with_parent(parent)
+        # Ctrl-C goes to the whole terminal group; the driver decides what it means.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        torch.set_num_threads(1)
+    try:
+        target(connection, *args)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            connection.send(("error", traceback.format_exc()))
+        if parent is not None:
+            raise SystemExit(1) from None  # the driver shows the traceback, once
+    finally:
+        connection.close()
+
+
+class Worker:
+    """One worker and the driver's end of the pipe to it."""
+
+    def __init__(self, name: str, runner: Any, connection: Connection) -> None:
+        self.name = name
+        self.runner = runner
+        self.connection = connection
+        self.finished = False
+
+    def ask(self, question: str, timeout_s: float) -> Any:
+        """Sends ``question`` and returns the answer, see :meth:`answer`."""
+        try:
+            self.connection.send(question)
+        except (BrokenPipeError, ConnectionResetError):
+            self.check()
+        return self.answer(timeout_s)
+
+    def answer(self, timeout_s: float) -> Any:
+        """What the worker sends next.
+
+        Raises:
+            WorkerError: the worker failed, died or sent nothing within ``timeout_s``.
+        """
+        try:
+            if self.connection.poll(timeout_s):
+                kind, value = self.connection.recv()
+                if kind == "error":
+                    self._fail(value)
+                return value
+        except (EOFError, ConnectionResetError):
+            self._fail(None)
+        raise WorkerError(f"{self.name} did not answer within {timeout_s:g} s")
+
+    def check(self) -> None:
+        """Raises WorkerError if the worker failed or died."""
+        if self.finished:
+            return
+        try:
+            if self.connection.poll():
+                kind, value = self.connection.recv()
+                if kind == "error":
+                    self._fail(value)
+        except (EOFError, ConnectionResetError):
+            self._fail(None)
+
+    def _fail(self, trace: str | None) -> None:
+        self.finished = True
+        if trace is not None:
+            raise WorkerError(f"{self.name} failed:\n{trace.rstrip()}")
+        self.runner.join(1.0)
+        code = getattr(self.runner, "exitcode", None)
+        if code is not None and code < 0:
+            raise WorkerError(f"{self.name} was killed by signal {-code} ({signal.Signals(-code).name})")
+        raise WorkerError(f"{self.name} ended by itself, exit status {code}")
+
+
+class Team:
+    """All workers of a run."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.workers: list[Worker] = []
+
+    def start(self, name: str, target: Callable[..., None], args: tuple[Any, ...], process: bool) -> Worker:
+        """Starts ``target(connection, *args)`` in a process (``args`` must pickle) or in a thread."""
+        ours, theirs = multiprocessing.Pipe()
+        if process:
+            parent = os.getpid() if self._context.get_start_method() == "fork" else 0
+            runner = self._context.Process(
+                target=_main, args=(target, theirs, parent, args), name=name, daemon=True
+            )
+            runner.start()
+            theirs.close()
+        else:
+            runner = threading.Thread(target=_main, args=(target, theirs, None, args), name=name, daemon=True)
+            runner.start()
+        worker = Worker(name, runner, ours)
+        self.workers.append(worker)
+        return worker
+
+    def check(self) -> None:
+        """Raises WorkerError for the first worker that failed or died."""
+        for worker in self.workers:
+            worker.check()
+
+    def failure(self, within_s: float) -> None:
+        """Raises WorkerError if a worker turns out to have failed within ``within_s``."""
+        end = time.monotonic() + within_s
+        while time.monotonic() < end:
+            self.check()
+            time.sleep(0.01)
+
+    def end(self, within_s: float) -> None:
+        """Waits for workers that were told to stop, then ends the processes that have not.
+
+        Threads cannot be ended; one that hangs in its environment goes when the process does.
+        """
+        deadline = time.monotonic() + within_s
+        for worker in self.workers:
+            worker.runner.join(max(0.0, deadline - time.monotonic()))
+        for worker in self.workers:
+            if worker.runner.is_alive() and hasattr(worker.runner, "kill"):
+                worker.runner.kill()
+                worker.runner.join(5.0)
+            worker.connection.close()
+        self.workers.clear()

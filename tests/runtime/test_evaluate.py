@@ -1,0 +1,43 @@
+"""Greedy evaluation plays the episodes it says, each once."""
+
+import gymnasium
+import numpy as np
+
+from parl.algos.dqn import DQN, Config
+from parl.envs import EnvMaker, spec_of
+from parl.runtime.evaluate import Evaluator
+
+
+def play_one(policy, seed):
+    env = gymnasium.make("CartPole-v1")
+    obs, _ = env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        obs, reward, terminated, truncated, _ = env.step(
+            int(policy.act_greedily(obs[None].astype(np.float32))[0])
+        )
+        total, over = total + float(reward), terminated or truncated
+    return total
+
+
+def test_returns_equal_those_of_single_environments():
+    maker = EnvMaker(lambda: gymnasium.make("CartPole-v1"))
+    spec = spec_of(maker(1))
+    algorithm = DQN(Config(hidden=(16,)), spec)
+    policy = algorithm.make_policy(0, 1, 1, 0)
+    policy.weights.copy_(algorithm.make_learner(5, "cpu").weights)
+    evaluator = Evaluator(maker, policy, spec.observation_dtype)
+    # Two rounds: 128 environments and 2 more.
+    returns = evaluator.play(130, seed=40)
+    assert returns.shape == (130,)
+    for index in (0, 1, 77, 128, 129):
+        assert returns[index] == play_one(policy, 40 + index)
+    assert len(set(returns.tolist())) > 3
+    np.testing.assert_array_equal(evaluator.play(130, seed=40), returns)
+    evaluator.close()
+
+
+def test_no_episodes():
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    assert Evaluator(maker, DQN(Config(), spec).make_policy(0, 1, 1, 0), "float32").play(0, 0).shape == (0,)

@@ -1,0 +1,106 @@
+"""L learners on parts of a batch equal one learner on the whole."""
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parl.algos.dqn import Config, DQNLearner
+from parl.runtime.peers import Alone, GlooPeers
+from parl.types import EnvSpec
+
+SPEC = EnvSpec((5,), "float32", (), "int64", 3, "next_step")
+
+
+def together(folder, learners, work):
+    """Runs ``work(rank, peers)`` in one thread per learner and returns the results."""
+    results, errors = [None] * learners, []
+
+    def run(rank):
+        peers = GlooPeers(folder, rank, learners, timeout_s=60.0)
+        try:
+            results[rank] = work(rank, peers)
+        except Exception as error:
+            errors.append(error)
+        finally:
+            peers.close()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(learners)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    return results
+
+
+def make_batch(seed, size=48):
+    rng = np.random.default_rng(seed)
+    columns = {
+        "obs": rng.normal(size=(size, 5)),
+        "next_obs": rng.normal(size=(size, 5)),
+        "reward": rng.normal(size=size),
+        "discount": rng.uniform(0, 1, size),
+        "weights": rng.uniform(0.01, 1, size),
+    }
+    tensors = {name: torch.from_numpy(column.astype(np.float32)) for name, column in columns.items()}
+    return tensors | {"action": torch.from_numpy(rng.integers(0, 3, size))}
+
+
+@pytest.mark.parametrize("learners", [2, 3])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_learners_on_parts_equal_one_on_the_whole(tmp_path, learners, dueling):
+    config = Config(hidden=(16, 16), dueling=dueling, target_period=4, max_gradient_norm=0.5)
+    whole = DQNLearner(config, SPEC, 0, "cpu")
+    for seed in range(20):
+        whole.compute(SimpleNamespace(**make_batch(seed), tickets=None))
+        whole.step()
+
+    # Seeding is process-wide: made before the threads start.
+    members = [DQNLearner(config, SPEC, 0, "cpu") for _ in range(learners)]
+
+    def work(rank, peers):
+        learner = members[rank]
+        for seed in range(20):
+            part = {name: tensor.chunk(learners)[rank] for name, tensor in make_batch(seed).items()}
+            learner.compute(SimpleNamespace(**part, tickets=None))
+            assert peers.average(learner.gradients, True)
+            learner.step()
+        return learner.weights
+
+    torch.set_num_threads(1)
+    parts = together(tmp_path, learners, work)
+    first = DQNLearner(config, SPEC, 0, "cpu").weights
+    assert (whole.weights - first).abs().max() > 0.01
+    for weights in parts:
+        assert torch.equal(weights, parts[0]), "learners drifted apart"
+        # Float32 sums in another order, 20 Adam steps of 2e-3.
+        torch.testing.assert_close(weights, whole.weights, rtol=1e-3, atol=1e-4)
+
+
+def test_one_absent_learner_makes_all_leave_the_update_out(tmp_path):
+    def work(rank, peers):
+        gradients = torch.full((7,), float(rank + 1))
+        answers = [peers.average(gradients, present) for present in (True, rank != 1, True)]
+        return answers
+
+    assert together(tmp_path, 3, work) == [[True, False, True]] * 3
+
+
+def test_average_is_the_mean(tmp_path):
+    def work(rank, peers):
+        gradients = torch.arange(4.0) * (rank + 1)
+        peers.average(gradients, True)
+        return gradients
+
+    for gradients in together(tmp_path, 2, work):
+        assert gradients.tolist() == [0.0, 1.5, 3.0, 4.5]
+
+
+def test_alone_leaves_gradients_as_they_are():
+    gradients = torch.ones(3)
+    assert Alone().average(gradients, True)
+    assert not Alone().average(gradients, False)
+    assert gradients.tolist() == [1.0, 1.0, 1.0]
