@@ -5,6 +5,7 @@ mod atari;
 mod errors;
 mod replay;
 mod sumtree;
+mod vector;
 
 use pyo3::prelude::*;
 
@@ -18,6 +19,8 @@ mod _native {
     use crate::replay::Replay;
     #[pymodule_export]
     use crate::sumtree::SumTree;
+    #[pymodule_export]
+    use crate::vector::AtariBatch;
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {

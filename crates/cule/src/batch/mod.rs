@@ -12,7 +12,7 @@ mod screen;
 mod slot;
 mod states;
 
-pub use cpu::{CpuBatch, Outputs};
+pub use cpu::{CpuBatch, Layout, Outputs};
 pub use screen::{ChannelOrder, ObsType};
 
 use crate::CuleError;

@@ -1,0 +1,470 @@
+//! `parl._native.AtariBatch`: many Atari environments at once, on CPU threads.
+//!
+//! Every call releases the interpreter, then takes the batch's lock; it never asks for the interpreter while it holds
+//! the lock.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use cule::batch::{
+    Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
+    Settings,
+};
+use cule::env::{Action, full};
+use cule::observe::palette;
+use cule::step::{self, StepRules};
+use cule::{CuleError, console, rom};
+use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::arrays::{bytes, bytes_mut, disjoint, exactly};
+use crate::errors::cule_error;
+
+/// How long a wait for results lasts before signals are looked at.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Rows of whole numbers that `step` gives, one column per environment; their names are in `_native.pyi`.
+const NUMBERS: usize = 11;
+/// Rows of flags: terminated, truncated, ended.
+const FLAGS: usize = 3;
+
+/// What `AtariBatch` is made from: a mapping with these keys.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Config {
+    games: Vec<String>,
+    folders: Vec<PathBuf>,
+    assignment: Vec<usize>,
+    num_threads: usize,
+    batch_size: usize,
+    lockstep: bool,
+    ram_info: bool,
+    entropy: u64,
+    repeat_action_probability: f64,
+    max_num_frames_per_episode: i64,
+    max_num_steps_per_episode: i64,
+    console_frame_limit: u32,
+    life: String,
+    reward_clip: String,
+    frameskip: (u32, u32),
+    maxpool: bool,
+    stack_num: usize,
+    padding: String,
+    noops: String,
+    noop_max: u32,
+    use_fire_reset: bool,
+    show_last_frame: bool,
+    both_ends: bool,
+    boot: String,
+    autoreset: String,
+    obs_type: String,
+    channels_first: bool,
+    size: Option<(usize, usize)>,
+    full_action_space: bool,
+    continuous: bool,
+    continuous_action_threshold: f32,
+    mode: Option<u32>,
+    difficulty: Option<u32>,
+}
+
+/// The entry of `table` called `value`, or a ValueError that lists them.
+fn choose<T: Copy>(name: &str, value: &str, table: &[(&str, T)]) -> PyResult<T> {
+    table.iter().find(|(key, _)| *key == value).map(|(_, entry)| *entry).ok_or_else(|| {
+        let known: Vec<&str> = table.iter().map(|(key, _)| *key).collect();
+        PyValueError::new_err(format!("{name} is {value:?}, expected one of {known:?}"))
+    })
+}
+
+impl Config {
+    fn settings(&self) -> PyResult<Settings> {
+        let life = [
+            ("plain", step::LIFE_PLAIN),
+            ("reports", step::LIFE_REPORTS),
+            ("ends", step::LIFE_ENDS),
+            ("continues", step::LIFE_ENDS),
+            ("any", step::ANY_LIFE_ENDS),
+        ];
+        let clip = [("none", step::CLIP_NONE), ("clamp", step::CLIP_CLAMP), ("sign", step::CLIP_SIGN)];
+        let probability = self.repeat_action_probability;
+        if probability.is_nan() {
+            return Err(PyValueError::new_err("repeat_action_probability is nan, expected 0 to 1"));
+        }
+        Ok(Settings {
+            rules: StepRules {
+                // The model keeps it in single precision.
+                keep: f64::from(probability as f32),
+                frame_limit: self.max_num_frames_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
+                step_limit: self.max_num_steps_per_episode.clamp(0, i64::from(i32::MAX)) as i32,
+                life: choose("life", &self.life, &life)?,
+                clip: choose("reward_clip", &self.reward_clip, &clip)?,
+            },
+            frame_skip: self.frameskip,
+            maxpool: self.maxpool,
+            stack: self.stack_num,
+            padding: choose(
+                "padding",
+                &self.padding,
+                &[("zero", Padding::Zeros), ("reset", Padding::First)],
+            )?,
+            noops: choose(
+                "noops",
+                &self.noops,
+                &[
+                    ("after_fire", Noops::AfterFire),
+                    ("before_fire", Noops::BeforeFire),
+                    ("numpy", Noops::Numpy),
+                ],
+            )?,
+            noop_max: self.noop_max,
+            fire_reset: self.use_fire_reset,
+            life_continues: self.life == "continues",
+            show_last_frame: self.show_last_frame,
+            both_ends: self.both_ends,
+            boot: choose("boot", &self.boot, &[("exact", Boot::Exact), ("snapshot", Boot::Snapshot)])?,
+            autoreset: choose(
+                "autoreset_mode",
+                &self.autoreset,
+                &[
+                    ("NextStep", Autoreset::NextStep),
+                    ("SameStep", Autoreset::SameStep),
+                    ("Disabled", Autoreset::Disabled),
+                ],
+            )?,
+            obs_type: choose(
+                "obs_type",
+                &self.obs_type,
+                &[
+                    ("gray", ObsType::Gray),
+                    ("rgb", ObsType::Rgb),
+                    ("index", ObsType::Index),
+                    ("ram", ObsType::Ram),
+                ],
+            )?,
+            channel_order: if self.channels_first { ChannelOrder::First } else { ChannelOrder::Last },
+            size: self.size,
+            full_actions: self.full_action_space || self.continuous,
+            mode: self.mode,
+            difficulty: self.difficulty,
+            console_frame_limit: self.console_frame_limit,
+        })
+    }
+}
+
+type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>);
+
+/// Environments that are stepped together. Arrays given for output are C-contiguous uint8 with one row per result.
+#[pyclass(frozen, module = "parl._native")]
+pub struct AtariBatch {
+    batch: Mutex<Option<CpuBatch>>,
+    #[pyo3(get)]
+    num_envs: usize,
+    #[pyo3(get)]
+    batch_size: usize,
+    /// Dimensions of one observation.
+    #[pyo3(get)]
+    obs_shape: Vec<usize>,
+    /// Codes that can be chosen, ascending.
+    #[pyo3(get)]
+    actions: Vec<u8>,
+    #[pyo3(get)]
+    num_threads: usize,
+    threshold: Option<f32>,
+}
+
+impl AtariBatch {
+    /// Runs `work` on the batch, without the interpreter.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut CpuBatch) -> Result<T, CuleError> + Send,
+    ) -> PyResult<T> {
+        let result = py.detach(|| {
+            let mut guard = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+            guard.as_mut().map(work)
+        });
+        match result {
+            Some(result) => result.map_err(|error| cule_error(py, error)),
+            None => Err(PyValueError::new_err("the environments are closed")),
+        }
+    }
+
+    /// Actions of `count` environments, checked.
+    fn commands(&self, actions: &Bound<'_, PyUntypedArray>, count: usize) -> PyResult<Vec<Action>> {
+        if let Some(threshold) = self.threshold {
+            let values = exactly::<f32>(actions).ok_or_else(|| {
+                PyTypeError::new_err(format!("actions have dtype {}, expected float32", actions.dtype()))
+            })?;
+            if actions.shape() != [count, 3] {
+                let message = format!("actions have shape {:?}, expected [{count}, 3]", actions.shape());
+                return Err(PyValueError::new_err(message));
+            }
+            return values
+                .chunks_exact(3)
+                .enumerate()
+                .map(|(env, action)| {
+                    let [r, angle, fire] = [action[0], action[1], action[2]];
+                    if !(r.is_finite() && angle.is_finite() && fire.is_finite()) {
+                        return Err(PyValueError::new_err(format!(
+                            "action {action:?} of row {env} is not finite"
+                        )));
+                    }
+                    Ok(step::continuous_action(r * angle.cos(), r * angle.sin(), fire, r, threshold))
+                })
+                .collect();
+        }
+        let values = exactly::<i64>(actions).ok_or_else(|| {
+            PyTypeError::new_err(format!("actions have dtype {}, expected int64", actions.dtype()))
+        })?;
+        if actions.shape() != [count] {
+            let message = format!("actions have shape {:?}, expected [{count}]", actions.shape());
+            return Err(PyValueError::new_err(message));
+        }
+        values
+            .iter()
+            .enumerate()
+            .map(|(row, &index)| {
+                let code = usize::try_from(index).ok().and_then(|index| self.actions.get(index));
+                code.map(|&code| full(u32::from(code))).ok_or_else(|| {
+                    let count = self.actions.len();
+                    PyValueError::new_err(format!("action {index} of row {row} is outside 0..{count}"))
+                })
+            })
+            .collect()
+    }
+
+    fn check_env(&self, env: usize) -> PyResult<()> {
+        if env < self.num_envs {
+            return Ok(());
+        }
+        Err(PyIndexError::new_err(format!("environment {env} is outside 0..{}", self.num_envs)))
+    }
+}
+
+/// The arrays that results are written to.
+struct Targets<'a> {
+    obs: &'a mut [u8],
+    final_obs: Option<&'a mut [u8]>,
+    ram: Option<&'a mut [u8]>,
+    reports: Vec<Report>,
+}
+
+impl<'a> Targets<'a> {
+    fn new(
+        rows: usize,
+        obs: &'a Bound<'_, PyUntypedArray>,
+        final_obs: Option<&'a Bound<'_, PyUntypedArray>>,
+        ram: Option<&'a Bound<'_, PyUntypedArray>>,
+    ) -> PyResult<Self> {
+        let all: Vec<_> = [Some(obs), final_obs, ram].into_iter().flatten().cloned().collect();
+        disjoint(&all)?;
+        Ok(Self {
+            obs: bytes_mut(obs, "out")?,
+            final_obs: final_obs.map(|array| bytes_mut(array, "final_obs")).transpose()?,
+            ram: ram.map(|array| bytes_mut(array, "ram")).transpose()?,
+            reports: vec![Report::default(); rows],
+        })
+    }
+
+    fn outputs(&mut self) -> Outputs<'_> {
+        Outputs {
+            obs: self.obs,
+            final_obs: self.final_obs.as_deref_mut(),
+            ram: self.ram.as_deref_mut(),
+            reports: &mut self.reports,
+        }
+    }
+
+    fn results<'py>(&self, py: Python<'py>) -> PyResult<Results<'py>> {
+        let reports = &self.reports;
+        let columns: [fn(&Report) -> i32; NUMBERS] = [
+            |r| r.reward,
+            |r| r.raw_reward,
+            |r| r.lives,
+            |r| r.frame_number,
+            |r| r.episode_frame_number,
+            |r| r.env_id as i32,
+            |r| r.final_lives,
+            |r| r.final_frame_number,
+            |r| r.final_episode_frame_number,
+            |r| r.episode_return,
+            |r| r.episode_length,
+        ];
+        let flags: [fn(&Report) -> bool; FLAGS] = [|r| r.terminated, |r| r.truncated, |r| r.ended];
+        let numbers: Vec<i32> = columns.iter().flat_map(|column| reports.iter().map(column)).collect();
+        let flags: Vec<bool> = flags.iter().flat_map(|column| reports.iter().map(column)).collect();
+        let numbers = numpy::PyArray1::from_vec(py, numbers).reshape([NUMBERS, reports.len()])?;
+        let flags = numpy::PyArray1::from_vec(py, flags).reshape([FLAGS, reports.len()])?;
+        Ok((numbers, flags))
+    }
+}
+
+#[pymethods]
+impl AtariBatch {
+    #[new]
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn new(py: Python<'_>, config: Config) -> PyResult<Self> {
+        let settings = config.settings()?;
+        if config.assignment.iter().any(|&game| game >= config.games.len()) {
+            return Err(PyIndexError::new_err(format!(
+                "an environment's game is outside 0..{}",
+                config.games.len()
+            )));
+        }
+        let batch = py.detach(|| {
+            let games = config
+                .games
+                .iter()
+                .map(|game| Ok((rom::load(game, &config.folders, false)?, console::game_row(game)?)))
+                .collect::<Result<Vec<_>, CuleError>>()?;
+            let layout = Layout {
+                games: &games,
+                assignment: &config.assignment,
+                threads: config.num_threads,
+                batch_size: config.batch_size,
+                lockstep: config.lockstep,
+                wants_ram: config.ram_info,
+                entropy: config.entropy,
+            };
+            CpuBatch::new(&layout, settings)
+        });
+        let batch = batch.map_err(|error| cule_error(py, error))?;
+        Ok(Self {
+            num_envs: batch.num_envs(),
+            batch_size: config.batch_size,
+            obs_shape: batch.obs_shape(),
+            actions: batch.actions(),
+            num_threads: batch.threads(),
+            threshold: config.continuous.then_some(config.continuous_action_threshold),
+            batch: Mutex::new(Some(batch)),
+        })
+    }
+
+    /// Resets all environments, or those of `mask`; `seeds` has one entry per environment, negative for none.
+    #[pyo3(signature = (seeds, mask, obs, ram=None))]
+    fn reset<'py>(
+        &self,
+        py: Python<'py>,
+        seeds: Option<Vec<i64>>,
+        mask: Option<Vec<bool>>,
+        obs: &Bound<'py, PyUntypedArray>,
+        ram: Option<&Bound<'py, PyUntypedArray>>,
+    ) -> PyResult<Results<'py>> {
+        let seeds: Option<Vec<Option<i64>>> = seeds.map(|seeds| seeds.into_iter().map(Some).collect());
+        let mut targets = Targets::new(self.num_envs, obs, None, ram)?;
+        self.with(py, |batch| batch.reset(seeds.as_deref(), mask.as_deref(), targets.outputs()))?;
+        targets.results(py)
+    }
+
+    /// One step of every environment.
+    #[pyo3(signature = (actions, obs, final_obs=None, ram=None))]
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        actions: &Bound<'py, PyUntypedArray>,
+        obs: &Bound<'py, PyUntypedArray>,
+        final_obs: Option<&Bound<'py, PyUntypedArray>>,
+        ram: Option<&Bound<'py, PyUntypedArray>>,
+    ) -> PyResult<Results<'py>> {
+        let actions = self.commands(actions, self.num_envs)?;
+        let mut targets = Targets::new(self.num_envs, obs, final_obs, ram)?;
+        self.with(py, |batch| batch.step(&actions, targets.outputs()))?;
+        targets.results(py)
+    }
+
+    /// Environments that the next `send` is for when it names none.
+    fn turn(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        self.with(py, |batch| Ok(batch.turn().to_vec()))
+    }
+
+    /// Queues one step for each of `envs`.
+    fn send(&self, py: Python<'_>, actions: &Bound<'_, PyUntypedArray>, envs: Vec<usize>) -> PyResult<()> {
+        let actions = self.commands(actions, envs.len())?;
+        self.with(py, |batch| batch.send(&envs, &actions))
+    }
+
+    /// Queues a reset of every environment.
+    fn send_reset(&self, py: Python<'_>, seeds: Option<Vec<i64>>) -> PyResult<()> {
+        let seeds: Option<Vec<Option<i64>>> = seeds.map(|seeds| seeds.into_iter().map(Some).collect());
+        self.with(py, |batch| batch.send_reset(seeds.as_deref()))
+    }
+
+    /// Waits for the next results; Ctrl-C works.
+    #[pyo3(signature = (obs, final_obs=None, ram=None))]
+    fn recv<'py>(
+        &self,
+        py: Python<'py>,
+        obs: &Bound<'py, PyUntypedArray>,
+        final_obs: Option<&Bound<'py, PyUntypedArray>>,
+        ram: Option<&Bound<'py, PyUntypedArray>>,
+    ) -> PyResult<Results<'py>> {
+        let mut targets = Targets::new(self.batch_size, obs, final_obs, ram)?;
+        while !self.with(py, |batch| batch.receive(PATIENCE, &mut targets.outputs()))? {
+            py.check_signals()?;
+        }
+        targets.results(py)
+    }
+
+    /// One row of bytes per environment of `envs`: everything that makes its future.
+    fn get_state<'py>(&self, py: Python<'py>, envs: Vec<usize>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        envs.iter().try_for_each(|&env| self.check_env(env))?;
+        let count = envs.len();
+        let rows = self.with(py, move |batch| {
+            let mut rows = vec![0; batch.state_bytes(&envs) * envs.len()];
+            batch.save(&envs, &mut rows)?;
+            Ok(rows)
+        })?;
+        let size = rows.len() / count.max(1);
+        numpy::PyArray1::from_vec(py, rows).reshape([count, size])
+    }
+
+    /// Puts row i of `states` into environment `envs[i]`.
+    fn set_state(
+        &self,
+        py: Python<'_>,
+        states: &Bound<'_, PyUntypedArray>,
+        envs: Vec<usize>,
+    ) -> PyResult<()> {
+        envs.iter().try_for_each(|&env| self.check_env(env))?;
+        let rows = bytes(states, "states")?;
+        if states.dtype().itemsize() != 1 || states.shape().first() != Some(&envs.len()) || states.ndim() != 2
+        {
+            let message = format!(
+                "states are {} of shape {:?}, expected uint8 of shape [{}, bytes]",
+                states.dtype(),
+                states.shape(),
+                envs.len()
+            );
+            return Err(PyValueError::new_err(message));
+        }
+        self.with(py, |batch| batch.load(&envs, rows))
+    }
+
+    /// The native picture of an environment, (rows, 160, 3).
+    fn picture<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Bound<'py, PyArray3<u8>>> {
+        self.check_env(env)?;
+        let (pixels, rows, pal) = self.with(py, |batch| batch.picture(env))?;
+        let table = &palette::RGB[if pal { palette::PAL } else { palette::NTSC }];
+        let colors: Vec<u8> = pixels
+            .iter()
+            .flat_map(|&index| {
+                let [_, red, green, blue] = table[index as usize].to_be_bytes();
+                [red, green, blue]
+            })
+            .collect();
+        let columns = pixels.len() / rows;
+        numpy::PyArray1::from_vec(py, colors).reshape([rows, columns, 3])
+    }
+
+    /// Name of the game of an environment.
+    fn game(&self, py: Python<'_>, env: usize) -> PyResult<&'static str> {
+        self.check_env(env)?;
+        self.with(py, |batch| Ok(batch.game(env)))
+    }
+
+    /// Ends the threads and frees the environments; nothing more can be asked of them.
+    fn close(&self, py: Python<'_>) {
+        let batch = py.detach(|| self.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
+        py.detach(|| drop(batch));
+    }
+}
