@@ -1,5 +1,6 @@
 //! A game as a batch needs it: its ROM, the state of a fresh load, and how it is shown. Host only.
 
+use std::sync::Arc;
 
 use super::screen::Screen;
 use super::{ObsType, Settings};
@@ -9,7 +10,6 @@ use crate::games::rows::{self, ROWS};
 use crate::machine::{cart, tia};
 use crate::random::{self, Random};
 use crate::rom::Rom;
-use crate::threaded::Code;
 use crate::{CuleError, games};
 
 /// Draws of the environment's generator after which a boot counts as too long to be known in advance.
@@ -45,7 +45,7 @@ impl Pictures {
 pub(super) struct Game {
     pub row: usize,
     pub rom: Rom,
-    pub code: Code,
+    pub image: Arc<[u8]>,
     /// After loading, choosing mode and difficulty, and one reset.
     pub boot: State,
     pub boot_pictures: Pictures,
@@ -78,7 +78,7 @@ impl Game {
         let mut game = Self {
             row,
             rom: rom.clone(),
-            code: Code::plain(&[]),
+            image: [].into(),
             boot: bytemuck::Zeroable::zeroed(),
             boot_pictures: Pictures(vec![]),
             boot_draws: None,
@@ -94,7 +94,7 @@ impl Game {
         if cart::large_ram_bytes(&console.state().machine.cart) > 0 {
             return Err(CuleError::SchemeUnsupported { scheme: rom.scheme, size: rom.bytes.len() });
         }
-        game.code = console.code.clone();
+        game.image = console.image.clone();
         game.boot = *console.state();
         game.boot_pictures = Pictures::take(&console.board.picture, console.height());
         game.height = console.height();
