@@ -1,0 +1,100 @@
+"""The command ``parl`` from outside: settings, files, exit statuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+QUICK = [
+    "--total-frames", "3k", "--num-envs", "8", "--learning-starts", "500", "--evaluation-episodes", "5",
+]  # fmt: skip
+
+
+def parl(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "parl", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A short run with two actors and two learners: its folder and what it printed."""
+    folder = tmp_path_factory.mktemp("cli")
+    done = parl("train", "dqn", "--actors", 2, "--learners", 2, *QUICK, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "runs" / "dqn-CartPole-v1-0", done
+
+
+def test_train_leaves_a_run(trained):
+    run, done = trained
+    assert "ended by total_frames" in done.stdout
+    assert "3,0" in done.stderr  # plain progress lines: standard error is no terminal here
+    about = json.loads((run / "run.json").read_text())
+    assert about["command"][:3] == ["parl", "train", "dqn"]
+    assert (run / "metrics.jsonl").read_text().count("\n") >= 2
+    assert list((run / "tensorboard").iterdir())
+
+
+def test_resolved_settings_train_again(trained, tmp_path):
+    run, _ = trained
+    done = parl("train", "dqn", "--config", run / "config.toml", "--seed", 7, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    again = (tmp_path / "runs" / "dqn-CartPole-v1-7" / "config.toml").read_text()
+    assert again == (run / "config.toml").read_text().replace("seed = 0", "seed = 7")
+
+
+def test_eval_plot_and_resume_use_the_run(trained):
+    run, _ = trained
+    scores = parl("eval", run, "--episodes", 7, "--seed", 5)
+    assert scores.returncode == 0, scores.stderr
+    assert scores.stdout.startswith("7 greedy episodes, best checkpoint, seed 5: mean ")
+    picture = parl("plot", run)
+    assert picture.returncode == 0, picture.stderr
+    assert (run / "plots" / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
+    finished = parl("resume", run)
+    assert finished.returncode == 0, finished.stderr
+    assert "ended by total_frames" in finished.stdout
+
+
+def test_help_shows_units_and_defaults():
+    text = parl("train", "dqn", "--help").stdout
+    assert "--replay-ratio" in text and "--learning-rate" in text and "default: 0.99" in text
+    assert parl("--help").returncode == 0
+    assert "dqn" in parl("train", "--help").stdout
+    assert parl("--version").stdout.startswith("parl 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, ""),
+        (["trian"], 2, "no command 'trian'"),
+        (["train", "dqm"], 1, "no algorithm 'dqm'; there are: dqn"),
+        (["train", "dqn", "--gama", "0.9"], 2, "--gamma"),
+        (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0..1"),
+        (["train", "dqn", "--total-frames", "ten"], 2, "ten"),
+        (["train", "dqn", "--config", "missing.toml"], 1, "missing.toml"),
+        (["train", "dqn", "--env", "CartPole-v99"], 1, "CartPole-v99"),
+        (["eval", "nowhere"], 1, "no run directory at nowhere"),
+        (["resume", "nowhere"], 1, "no run directory at nowhere"),
+        (["plot", "nowhere"], 1, "nowhere"),
+        (["doctor", "who"], 1, "'who'"),
+    ],
+)
+def test_wrong_usage_is_answered_in_words(arguments, status, message, tmp_path):
+    done = parl(*arguments, cwd=tmp_path)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
+    (tmp_path / "run.toml").write_text('algorithm = "dqn"\n[dqn]\nlearning_rat = 0.1\n')
+    done = parl("train", "dqn", "--config", "run.toml", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "learning_rat" in done.stderr and "did you mean 'learning_rate'?" in done.stderr
