@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from parl.replay import Batch as Batch
     from parl.replay import PrioritizedReplay as PrioritizedReplay
     from parl.replay import UniformReplay as UniformReplay
+    from parl.train import evaluate as evaluate
+    from parl.train import resume as resume
+    from parl.train import train as train
 
 # Public name -> module that defines it; a module by its own name is the module itself.
 _LAZY = {
@@ -26,6 +29,8 @@ _LAZY = {
     "AtariVectorEnv": "parl.envs",
     "make_vec": "parl.envs",
     "train": "parl.train",
+    "resume": "parl.train",
+    "evaluate": "parl.train",
     "atari": "parl.atari",
     "errors": "parl.errors",
     "replay": "parl.replay",
@@ -40,7 +45,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'parl' has no attribute {name!r}")
     module = importlib.import_module(home)
-    value = module if home == f"parl.{name}" and name != "train" else getattr(module, name)
+    value = module if home == f"parl.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -86,12 +86,17 @@ def _train(arguments: Sequence[str]) -> int:
         default = train.settings_from(name, load_toml(path), where=path)
     kind = dataclasses.make_dataclass(
         "Settings",
-        [("run", type(default[0]), dataclasses.field()), ("algorithm", type(default[1]), dataclasses.field())],
+        [
+            ("run", type(default[0]), dataclasses.field()),
+            ("algorithm", type(default[1]), dataclasses.field()),
+        ],
         frozen=True,
     )
     chosen = _parse(kind, f"parl train {name}", rest, kind(*default))
     return _summary(
-        train.train(name, config=chosen.run, algorithm=chosen.algorithm, command=["parl", "train", *arguments])
+        train.train(
+            name, config=chosen.run, algorithm=chosen.algorithm, command=["parl", "train", *arguments]
+        )
     )
 
 
@@ -169,9 +174,9 @@ def _plot(arguments: Sequence[str]) -> int:
     from parl.run.plot import plot_runs
 
     options = _parse(tyro.conf.PositionalRequiredArgs[_PlotOptions], "parl plot", arguments)
-    out = options.out
-    if out is None and options.runs:
-        out = options.runs[0] / "plots" / "learning-curve.png"
+    if not options.runs:
+        raise ParlError("parl plot needs at least one run directory")
+    out = options.out or options.runs[0] / "plots" / "learning-curve.png"
     print(plot_runs(options.runs, out, y=options.y))
     return 0
 

@@ -16,8 +16,10 @@ import json
 import math
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -594,3 +596,13 @@ class _signals:  # noqa: N801 - a context manager, used like a function
     def __exit__(self, *_: object) -> None:
         for number, old in self._old.items():
             signal.signal(number, old)
+
+
+class _Callable(types.ModuleType):
+    """Lets ``parl.train(...)`` train whether or not ``parl.train`` was imported as a module before."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Run:
+        return train(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,23 @@
+"""``parl.train`` is a function to who calls it and a module to who imports from it, in either order."""
+
+import subprocess
+import sys
+
+import pytest
+
+CALL = """
+assert parl.train.TrainConfig and callable(parl.train) and callable(parl.resume) and callable(parl.evaluate)
+try:
+    parl.train("dqm")
+except parl.errors.ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "first", ["import parl", "import parl.train, parl", "from parl.train import train; import parl"]
+)
+def test_both_uses_in_either_order(first):
+    done = subprocess.run([sys.executable, "-c", first + CALL], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "no algorithm 'dqm'" in done.stdout
