@@ -5,4 +5,3 @@
 pub mod device;
 pub mod interpreter;
 pub mod kernels;
-pub mod threaded;
