@@ -1,4 +1,4 @@
-"""The command ``parl``: train, resume, eval, plot, doctor. Every option is a field of a dataclass, with its help."""
+"""The command ``parl``. Every option is a field of a dataclass, with its help."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def _eval(arguments: Sequence[str]) -> int:
     )
     print(
         f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}: "
-        f"mean {returns.mean():.2f}, standard deviation {returns.std():.2f}, median {np.median(returns):.2f}, "
-        f"lowest {returns.min():.2f}, highest {returns.max():.2f}"
+        f"mean {returns.mean():.2f}, standard deviation {returns.std():.2f}, "
+        f"median {np.median(returns):.2f}, lowest {returns.min():.2f}, highest {returns.max():.2f}"
     )
     return 0
 
@@ -208,7 +208,7 @@ def _usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status: 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C."""
+    """Runs one command; returns 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C (the run is saved)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help", "help"):
