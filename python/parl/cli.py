@@ -208,7 +208,7 @@ def _usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C (the run is saved)."""
+    """Runs one command; returns 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C (run saved)."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help", "help"):
