@@ -67,10 +67,15 @@ def choose_context(processes: bool) -> Any:
 
 
 def _die_with_parent(parent: int) -> None:
-    # A forkserver ends with the driver, and so the workers it forked do.
+    if not parent:
+        # The forkserver, whose child this is, lives as long as its children do: watch the driver itself.
+        driver = multiprocessing.parent_process()
+        assert driver is not None
+        threading.Thread(target=lambda: (driver.join(), os._exit(1)), daemon=True).start()
+        return
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent and os.getppid() != parent:
+    if os.getppid() != parent:
         os._exit(1)  # it died before the kernel was told
 
 

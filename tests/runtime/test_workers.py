@@ -1,0 +1,152 @@
+"""Workers fail loudly, die with their driver and leave nothing behind."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from parl.errors import WorkerError
+from parl.runtime.workers import Team, choose_context
+
+
+def _fail(connection, text):
+    raise ValueError(text)
+
+
+def _sleep(connection):
+    time.sleep(600)
+
+
+def _leave(connection):
+    os._exit(7)
+
+
+def _echo(connection):
+    while (question := connection.recv()) != "end":
+        connection.send(("answer", question))
+
+
+def wait_for_failure(team):
+    with pytest.raises(WorkerError) as raised:
+        team.failure(within_s=20.0)
+    return str(raised.value)
+
+
+@pytest.fixture(params=["fork", "forkserver"])
+def team(request):
+    context = multiprocessing.get_context(request.param)
+    if request.param == "forkserver":
+        context.set_forkserver_preload(["torch", "parl.runtime.workers"])
+    team = Team(context)
+    yield team
+    team.end(within_s=0.0)
+
+
+@pytest.mark.parametrize("process", [True, False])
+def test_a_failure_arrives_with_its_own_traceback(team, process):
+    team.start("actor 3", _fail, ("the pole fell",), process)
+    message = wait_for_failure(team)
+    assert message.startswith("actor 3 failed:\nTraceback")
+    assert "ValueError: the pole fell" in message
+    assert "in _fail" in message
+
+
+def test_a_killed_worker_is_noticed(team):
+    worker = team.start("learner 1", _sleep, (), True)
+    team.check()
+    os.kill(worker.runner.pid, signal.SIGKILL)
+    assert wait_for_failure(team) == "learner 1 was killed by signal 9 (SIGKILL)"
+
+
+def test_a_worker_that_leaves_is_noticed(team):
+    team.start("actor 0", _leave, (), True)
+    assert wait_for_failure(team) == "actor 0 ended by itself, exit status 7"
+
+
+@pytest.mark.parametrize("process", [True, False])
+def test_questions_are_answered(team, process):
+    worker = team.start("actor 0", _echo, (), process)
+    assert [worker.ask(n, 20.0) for n in ("a", "b")] == ["a", "b"]
+    worker.connection.send("end")
+    worker.runner.join(20.0)
+    assert not worker.runner.is_alive()
+
+
+def test_a_silent_worker_is_named(team):
+    worker = team.start("actor 0", _sleep, (), True)
+    with pytest.raises(WorkerError, match=r"actor 0 did not answer within 0\.1 s"):
+        worker.ask("state", 0.1)
+
+
+def test_end_kills_what_does_not_stop(team):
+    worker = team.start("actor 0", _sleep, (), True)
+    pid = worker.runner.pid
+    team.end(within_s=0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_workers_die_with_the_driver(tmp_path):
+    """The driver is killed outright; its two workers follow, though nobody tells them."""
+    script = tmp_path / "driver.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing, sys, time
+            from parl.runtime.workers import Team
+
+            def work(connection):
+                connection.send(("ready", None))
+                time.sleep(600)
+
+            if __name__ == "__main__":
+                team = Team(multiprocessing.get_context(sys.argv[1]))
+                workers = [team.start(f"w{i}", work, (), True) for i in range(2)]
+                for worker in workers:
+                    worker.answer(60)
+                print(*(worker.runner.pid for worker in workers), flush=True)
+                time.sleep(600)
+            """
+        )
+    )
+    for method in ("fork", "forkserver"):
+        driver = subprocess.Popen([sys.executable, script, method], stdout=subprocess.PIPE, text=True)
+        pids = [int(word) for word in driver.stdout.readline().split()]
+        assert len(pids) == 2
+        driver.kill()
+        driver.wait()
+        driver.stdout.close()
+        deadline = time.monotonic() + 20
+        while any(_runs(pid) for pid in pids):
+            assert time.monotonic() < deadline, f"{method}: workers outlive their driver"
+            time.sleep(0.02)
+
+
+def _runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_context_that_is_chosen_can_differentiate():
+    import torch
+
+    torch.ones(1, requires_grad=True).sum().backward()
+    context = choose_context(True)
+    process = context.Process(target=_differentiate)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def _differentiate():
+    import torch
+
+    torch.ones(1, requires_grad=True).sum().backward()
