@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,9 @@ usage: parl COMMAND [OPTIONS]
   resume RUN         go on with a run from its last checkpoint
   eval RUN           play episodes greedily on fresh seeds and print the scores
   plot RUN...        draw learning curves against steps and wall time
+  games [GAME...]    list the Atari games and whether their ROMs are here
+  play GAME          play an Atari game in a window or the terminal
+  record GAME -o F   play at random or from a script into an .mp4, .gif or .png file
   doctor             say what this machine has
 
 parl COMMAND --help lists a command's options.
@@ -193,12 +197,21 @@ def _doctor(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _atari(command: str, arguments: Sequence[str]) -> int:
+    from parl.atari import commands
+
+    return commands.run(command, arguments)
+
+
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "resume": _resume,
     "eval": _eval,
     "plot": _plot,
     "doctor": _doctor,
+    "games": functools.partial(_atari, "games"),
+    "play": functools.partial(_atari, "play"),
+    "record": functools.partial(_atari, "record"),
 }
 
 

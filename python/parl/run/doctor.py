@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes.util
-import importlib.util
 import os
 import platform
 from importlib import metadata
 from pathlib import Path
+
+from parl.atari.roms import rom_folder
 
 _PACKAGES = {
     "numpy": "required",
@@ -21,7 +22,6 @@ _PACKAGES = {
     "ray": "several machines: pip install 'parl-rl[dist]'",
 }
 _VECTOR_FLAGS = ("avx2", "avx512f", "asimd")
-_ROM_VARIABLES = ("PARL_ROMS_DIR", "ALE_ROMS_DIR", "ALE_ROM_DIR")
 
 
 def _processor() -> str:
@@ -39,20 +39,6 @@ def _processor() -> str:
     return (
         f"{name}, {usable} of {os.cpu_count()} cores usable, {' '.join(vectors) or 'no vector units known'}"
     )
-
-
-def rom_folder() -> tuple[Path | None, str]:
-    """The folder where ROM files are looked up first, and the reason: a variable, or an installed ale-py."""
-    for variable in _ROM_VARIABLES:
-        if os.environ.get(variable):
-            return Path(os.environ[variable]), variable
-    # ale-py is located, never imported.
-    spec = importlib.util.find_spec("ale_py")
-    if spec is not None and spec.origin is not None:
-        folder = Path(spec.origin).parent / "roms"
-        if folder.is_dir():
-            return folder, "the installed ale-py"
-    return None, f"none of {', '.join(_ROM_VARIABLES)} is set and ale-py is not installed"
 
 
 def _roms() -> str:

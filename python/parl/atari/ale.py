@@ -1,0 +1,455 @@
+"""ALE's own names over :class:`parl.atari.Console`: a script written for ale-py changes one import.
+
+``from parl.atari.ale import ALEInterface`` in place of ``from ale_py import ALEInterface``. Settings,
+defaults (sticky actions 0.25 among them), what takes effect when, and return values are those of ale-py
+0.12.1. What differs is listed in ``docs/ale-names.md``: what ends or hangs the process there raises an
+exception here.
+"""
+
+# ruff: noqa: N802 - the names are ALE's
+from __future__ import annotations
+
+import enum
+import operator
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, SupportsFloat, SupportsIndex, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parl import _native
+from parl.atari.actions import Action
+from parl.atari.console import SYSTEM_SEED, Console
+from parl.atari.pictures import png_bytes
+
+__all__ = ["ALEInterface", "ALEState", "Action", "LoggerMode"]
+
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_UINT_MAX = 2**32 - 1
+_STATE_MAGIC = b"parl-ale"
+_DEFAULTS: Mapping[str, int | float | bool | str] = {
+    "random_seed": -1,
+    "system_random_seed": SYSTEM_SEED,
+    "frame_skip": 1,
+    "max_num_frames_per_episode": 0,
+    "reward_min": _INT_MIN,
+    "reward_max": _INT_MAX,
+    "paddle_min": -1,
+    "paddle_max": -1,
+    "repeat_action_probability": 0.25,
+    "truncate_on_loss_of_life": False,
+    "color_averaging": False,
+    "sound_obs": False,
+    "display_screen": False,
+    "sound": False,
+    "send_rgb": False,
+    "restricted_action_set": False,
+    "cpu": "low",
+    "rom_file": "",
+    "record_screen_dir": "",
+    "record_sound_filename": "",
+}
+_NO_SOUND = "parl makes no sound"
+_UNSUPPORTED = {
+    "sound_obs": _NO_SOUND,
+    "sound": _NO_SOUND,
+    "record_sound_filename": _NO_SOUND,
+    "display_screen": "parl opens no window here; `parl play` does",
+    "record_screen_dir": "parl writes no files here; `parl record` does",
+    "color_averaging": "parl shows every frame as it is",
+    "paddle_min": "the limits of the paddles are the game's own",
+    "paddle_max": "the limits of the paddles are the game's own",
+}
+
+
+class LoggerMode(enum.Enum):
+    """How much ALE prints. parl prints nothing, whatever is set."""
+
+    Info = 0
+    Warning = 1
+    Error = 2
+
+
+def _whole(name: str, value: SupportsIndex, low: int, high: int) -> int:
+    """A whole number within the range of its C type; anything else is the TypeError that ale-py raises."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, expected a whole number") from None
+    if not low <= number <= high:
+        raise TypeError(f"{name} is {number}, expected {low}..{high}")
+    return number
+
+
+def _expect(name: str, value: object, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}, expected a {getattr(kind, '__name__', kind)}")
+
+
+class ALEState:
+    """A saved state of an :class:`ALEInterface`: comparable, picklable, convertible to bytes and back."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        header = (0, 0, 0, 0)
+        content = b""
+        if data is not None:
+            size = len(_STATE_MAGIC) + 16
+            if len(data) < size or not data.startswith(_STATE_MAGIC):
+                raise ValueError(f"{len(data)} bytes that are no serialized ALEState of parl")
+            numbers = np.frombuffer(data, "<i4", 4, len(_STATE_MAGIC))
+            header = (int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3]))
+            content = data[size:]
+        self._header = header
+        self._content = content
+
+    @classmethod
+    def _of(cls, console: Console, include_rng: bool) -> ALEState:
+        state = cls()
+        state._header = (
+            console.mode,
+            console.difficulty,
+            console.frame_number,
+            console.episode_frame_number,
+        )
+        state._content = console.save(generator=include_rng)
+        return state
+
+    def serialize(self) -> bytes:
+        """The state as bytes; ``ALEState(data)`` reads them. Their layout is parl's, not ALE's."""
+        return _STATE_MAGIC + np.array(self._header, "<i4").tobytes() + self._content
+
+    def equals(self, other: ALEState) -> bool:
+        """True when all saved values are equal."""
+        return self == other
+
+    def getCurrentMode(self) -> int:
+        """The mode at the time of saving, with one that only the next reset would reach."""
+        return self._header[0]
+
+    def getDifficulty(self) -> int:
+        """The difficulty at the time of saving."""
+        return self._header[1]
+
+    def getFrameNumber(self) -> int:
+        """Frames since the ROM was loaded."""
+        return self._header[2]
+
+    def getEpisodeFrameNumber(self) -> int:
+        """Frames since the last reset."""
+        return self._header[3]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ALEState):
+            return NotImplemented
+        return self._header == other._header and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash((self._header, self._content))
+
+    def __getstate__(self) -> bytes:
+        return self.serialize()
+
+    def __setstate__(self, data: bytes) -> None:
+        self.__init__(data)
+
+
+class ALEInterface:
+    """The Arcade Learning Environment's interface, with its method names, on parl's console.
+
+    Settings are read when a ROM is loaded, as there. Not offered: sound, colour averaging, windows, paddle
+    limits; asking for them raises ``NotImplementedError``.
+    """
+
+    def __init__(self) -> None:
+        self._settings: dict[str, int | float | bool | str] = dict(_DEFAULTS)
+        self._loaded: Console | None = None
+        self._rewards = (_INT_MIN, _INT_MAX)
+
+    # ------------------------------------------------------------ settings
+
+    def _set(self, key: str, value: int | float | bool | str, kinds: tuple[type, ...]) -> None:
+        if type(_DEFAULTS.get(key)) not in kinds:
+            raise RuntimeError(
+                f"The key {key} you are trying to set does not exist or has incorrect value type."
+            )
+        if key in _UNSUPPORTED and value != _DEFAULTS[key]:
+            raise NotImplementedError(f"{key} is {value}: {_UNSUPPORTED[key]}")
+        self._settings[key] = value
+
+    def setInt(self, key: str, value: SupportsIndex, /) -> None:
+        """Sets a whole-number setting for the next load."""
+        number = _whole(key, value, _INT_MIN, _INT_MAX)
+        if isinstance(_DEFAULTS.get(key), bool):
+            self._set(key, bool(number), (bool,))
+        else:
+            self._set(key, number, (int,))
+
+    def setFloat(self, key: str, value: SupportsFloat, /) -> None:
+        """Sets a floating-point setting, kept in single precision, for the next load."""
+        if not hasattr(value, "__float__"):
+            raise TypeError(f"{key} is {value!r}, expected a number")
+        self._set(key, float(np.float32(float(value))), (float,))
+
+    def setBool(self, key: str, value: bool, /) -> None:
+        """Sets a setting that is true or false for the next load."""
+        _expect(key, value, bool | np.bool_)
+        self._set(key, bool(value), (bool,))
+
+    def setString(self, key: str, value: str, /) -> None:
+        """Sets a textual setting for the next load; none of them changes anything here."""
+        self._set(key, value, (str,))
+
+    def _number(self, key: str) -> float | None:
+        value = self._settings.get(key)
+        if value is None or isinstance(value, str):
+            return None if value is None else 0.0
+        return float(value)
+
+    def getInt(self, key: str, /) -> int:
+        """A setting as a whole number, -1 if there is none of this name."""
+        number = self._number(key)
+        return -1 if number is None else int(number)
+
+    def getFloat(self, key: str, /) -> float:
+        """A setting as a floating-point number, -1.0 if there is none of this name."""
+        number = self._number(key)
+        return -1.0 if number is None else number
+
+    def getBool(self, key: str, /) -> bool:
+        """A setting as a truth value, False if there is none of this name; a number is true when it is 1."""
+        return self._number(key) == 1
+
+    def getString(self, key: str, /) -> str:
+        """A setting as text, empty if there is none of this name."""
+        value = self._settings.get(key, "")
+        if isinstance(value, bool):
+            return str(int(value))
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    # ------------------------------------------------------------ loading
+
+    @staticmethod
+    def setLoggerMode(mode: LoggerMode, /) -> None:
+        """Accepted for the sake of scripts: parl prints nothing."""
+        _expect("mode", mode, LoggerMode)
+
+    @staticmethod
+    def isSupportedROM(path: str | os.PathLike[str], /) -> str | None:
+        """The id of the game whose ROM a file is by its hash, or None."""
+        if not Path(path).is_file():
+            raise RuntimeError("ROM file doesn't exist")
+        try:
+            rom = _native.Rom.find(os.fspath(path), [], True)
+        except ValueError:
+            return None
+        return rom.game
+
+    def loadROM(self, path: str | os.PathLike[str], /) -> None:
+        """Loads a ROM, by path or by the id of a game, with the present settings, and resets it.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: no game, another one than its name says, or a setting is out of its bounds.
+        """
+        seed = self.getInt("random_seed")
+        # A NaN never lets an action through, as in ale-py.
+        sticky = self.getFloat("repeat_action_probability")
+        self._loaded = Console(
+            path,
+            seed=int(time.time()) % 2**32 if seed == -1 else seed % 2**32,
+            system_seed=self.getInt("system_random_seed") % 2**32,
+            frame_skip=self.getInt("frame_skip") or 1,
+            repeat_action_probability=max(0.0, sticky) if sticky < 1 else 1.0,
+            max_num_frames_per_episode=max(0, self.getInt("max_num_frames_per_episode")),
+            truncate_on_life_loss=self.getBool("truncate_on_loss_of_life"),
+        )
+        self._rewards = (self.getInt("reward_min"), self.getInt("reward_max"))
+        self._settings["rom_file"] = os.fspath(path)
+
+    @property
+    def _console(self) -> Console:
+        if self._loaded is None:
+            raise RuntimeError("ROM not set")
+        return self._loaded
+
+    # ------------------------------------------------------------ playing
+
+    def act(self, action: int | Action, paddle_strength: float = 1.0) -> int:
+        """Plays ``frame_skip`` frames; numbers above 17 are NOOP.
+
+        Returns:
+            The sum of their rewards within ``reward_min`` and ``reward_max``.
+        """
+        number = _whole("action", action, 0, _UINT_MAX)
+        reward = self._console.act(number if number < len(Action) else 0, strength=paddle_strength)
+        low, high = self._rewards
+        return max(low, min(high, reward))
+
+    def reset_game(self) -> None:
+        """Starts a new episode; takes over a mode that was set."""
+        self._console.reset()
+
+    def game_over(self, with_truncation: bool = True) -> bool:
+        """True when the game has ended, or the episode was truncated unless that shall not count."""
+        console = self._console
+        return console.game_over if with_truncation else console.terminated
+
+    def game_truncated(self) -> bool:
+        """True when the episode was truncated by a limit of frames or a lost life."""
+        return self._console.truncated
+
+    def lives(self) -> int:
+        """Lives left, 0 in games without."""
+        return self._console.lives
+
+    def getFrameNumber(self) -> int:
+        """Frames since the ROM was loaded."""
+        return self._console.frame_number
+
+    def getEpisodeFrameNumber(self) -> int:
+        """Frames since the last reset."""
+        return self._console.episode_frame_number
+
+    def getLegalActionSet(self) -> list[Action]:
+        """The actions that are passed on to the game."""
+        return list(self._console.legal_actions)
+
+    def getMinimalActionSet(self) -> list[Action]:
+        """The actions that do something in the game."""
+        return list(self._console.minimal_actions)
+
+    def getAvailableModes(self) -> list[int]:
+        """The game's modes, the default first."""
+        return list(self._console.modes)
+
+    def getAvailableDifficulties(self) -> list[int]:
+        """The game's difficulties."""
+        return list(self._console.difficulties)
+
+    def setMode(self, mode: int, /) -> None:
+        """Sets the mode that the next reset selects."""
+        number = _whole("mode", mode, 0, _UINT_MAX)
+        if number not in self._console.modes:
+            raise RuntimeError("Invalid game mode requested")
+        self._console.set_mode(number)
+
+    def setDifficulty(self, difficulty: int, /) -> None:
+        """Sets the difficulty from the next frame on."""
+        number = _whole("difficulty", difficulty, 0, _UINT_MAX)
+        if number not in self._console.difficulties:
+            raise RuntimeError("Invalid difficulty requested")
+        self._console.set_difficulty(number)
+
+    # ------------------------------------------------------------ looking
+
+    def getRAMSize(self) -> int:
+        """128."""
+        return len(self._console.ram)
+
+    @overload
+    def getRAM(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getRAM(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getRAM(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """The 128 bytes of RAM, (128,) uint8; or nothing, and they are in ``buffer``."""
+        console = self._console
+        if buffer is None:
+            return console.read_ram()
+        _check_buffer(buffer, (128,), TypeError)
+        console.read_ram(out=buffer)
+        return None
+
+    def setRAM(self, index: int, value: int, /) -> None:
+        """Writes one byte of RAM."""
+        if _whole("index", index, 0, _UINT_MAX) > 127:
+            raise RuntimeError("setRAM index out of bounds.")
+        self._console.write_ram(index, _whole("value", value, 0, 255))
+
+    def getScreenDims(self) -> tuple[int, int]:
+        """Height and width."""
+        return self._console.screen_shape
+
+    @overload
+    def getScreen(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getScreen(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getScreen(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """Palette indices, (H, 160) uint8; or nothing, and they are in ``buffer``."""
+        console = self._console
+        if buffer is None:
+            return console.screen
+        _check_buffer(buffer, console.screen_shape, RuntimeError)
+        console.read_screen(out=buffer)
+        return None
+
+    @overload
+    def getScreenGrayscale(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getScreenGrayscale(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getScreenGrayscale(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """Gray values, (H, 160) uint8; or nothing, and they are in ``buffer``."""
+        console = self._console
+        if buffer is None:
+            return console.screen_gray
+        _check_buffer(buffer, console.screen_shape, RuntimeError)
+        console.read_screen_gray(out=buffer)
+        return None
+
+    @overload
+    def getScreenRGB(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getScreenRGB(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getScreenRGB(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """Colours, (H, 160, 3) uint8; or nothing, and they are in ``buffer``."""
+        console = self._console
+        if buffer is None:
+            return console.screen_rgb
+        _check_buffer(buffer, (*console.screen_shape, 3), RuntimeError)
+        console.read_screen_rgb(out=buffer)
+        return None
+
+    def saveScreenPNG(self, path: str, /) -> None:
+        """Writes the screen as a PNG file, one pixel for each of the console's.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        Path(path).write_bytes(png_bytes(self._console.screen_rgb))
+
+    def getAudioSize(self) -> int:
+        """Raises NotImplementedError: parl makes no sound."""
+        raise NotImplementedError(_NO_SOUND)
+
+    def getAudio(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """Raises NotImplementedError: parl makes no sound."""
+        raise NotImplementedError(_NO_SOUND)
+
+    # ------------------------------------------------------------ states
+
+    def cloneState(self, include_rng: bool = False) -> ALEState:
+        """Saves the console; with the generator of the sticky actions if ``include_rng``."""
+        return ALEState._of(self._console, include_rng)
+
+    def restoreState(self, state: ALEState, /) -> None:
+        """Puts a saved state back. The screen shows the old picture until the next frame, as in ale-py."""
+        _expect("state", state, ALEState)
+        self._console.load(state._content, keep_held=True)
+
+    def cloneSystemState(self) -> ALEState:
+        """``cloneState(include_rng=True)``."""
+        return self.cloneState(include_rng=True)
+
+    def restoreSystemState(self, state: ALEState, /) -> None:
+        """The same as :meth:`restoreState`."""
+        self.restoreState(state)
+
+
+def _check_buffer(buffer: Any, shape: tuple[int, ...], wrong_shape: type[Exception]) -> None:
+    if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8 or not buffer.flags.c_contiguous:
+        raise TypeError("the buffer is no C-contiguous array of uint8")
+    if buffer.shape != shape:
+        raise wrong_shape(f"Invalid shape, {buffer.shape}, expecting shape {shape}")

@@ -1,0 +1,198 @@
+"""One person at the console: keys to actions, a picture sixty times a second, in a window or a terminal."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parl.atari.actions import Action
+from parl.atari.console import Console
+from parl.atari.terminal import Keys, TerminalScreen, raw_terminal
+from parl.errors import ConfigError
+
+HELP = "arrows move, space fires, p pauses, r resets, q quits"
+HELP_TWO = HELP + "; player two: w a s d, f fires"
+_PLAYER_ONE = {"up": "UP", "down": "DOWN", "left": "LEFT", "right": "RIGHT", " ": "FIRE"}
+_PLAYER_TWO = {"w": "UP", "s": "DOWN", "a": "LEFT", "d": "RIGHT", "f": "FIRE"}
+_QUIT = frozenset({"q", "escape", "ctrl+c"})
+_WINDOW_HEIGHT = 630
+_WINDOW_WIDTH = 840
+# A terminal takes every second frame; more is more text than most of them draw.
+_TERMINAL_FRAMES = 2
+
+
+def action_of(held: Iterable[str], keys: dict[str, str]) -> Action:
+    """The action of the held keys; opposite directions cancel out.
+
+    Args:
+        held: names of keys.
+        keys: name of a key -> UP, DOWN, LEFT, RIGHT or FIRE.
+    """
+    parts = {keys[key] for key in held if key in keys}
+    vertical = parts & {"UP", "DOWN"}
+    horizontal = parts & {"LEFT", "RIGHT"}
+    name = (vertical.pop() if len(vertical) == 1 else "") + (horizontal.pop() if len(horizontal) == 1 else "")
+    return Action[name + ("FIRE" if "FIRE" in parts else "") or "NOOP"]
+
+
+class Display(Protocol):
+    """Where a game is shown and where its keys come from."""
+
+    def poll(self) -> tuple[frozenset[str], list[str]]:
+        """The keys that are held, and those that went down since the last call."""
+        ...
+
+    def show(self, rgb: NDArray[np.uint8], status: str) -> None:
+        """Draws a picture (H, W, 3) uint8 and a line of text."""
+        ...
+
+
+class _TerminalDisplay:
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        size = shutil.get_terminal_size()
+        colours = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
+        self._screen = TerminalScreen(sys.stdout, size.columns, size.lines, true_colour=colours)
+        self._keys = Keys()
+        self._read = read
+        self._skipped = 0
+
+    def poll(self) -> tuple[frozenset[str], list[str]]:
+        self._keys.feed(self._read())
+        return self._keys.held(), self._keys.pressed()
+
+    def show(self, rgb: NDArray[np.uint8], status: str) -> None:
+        self._skipped = (self._skipped + 1) % _TERMINAL_FRAMES
+        if self._skipped == 0:
+            self._screen.draw(rgb, status)
+
+
+class _WindowDisplay:
+    def __init__(self, title: str) -> None:
+        self._pygame: Any = importlib.import_module("pygame")
+        self._pygame.display.init()
+        self._window = self._pygame.display.set_mode((_WINDOW_WIDTH, _WINDOW_HEIGHT), self._pygame.RESIZABLE)
+        self._pygame.display.set_caption(title)
+        self._held: set[str] = set()
+
+    def poll(self) -> tuple[frozenset[str], list[str]]:
+        pygame = self._pygame
+        names = {pygame.K_UP: "up", pygame.K_DOWN: "down", pygame.K_LEFT: "left", pygame.K_RIGHT: "right"}
+        names |= {pygame.K_SPACE: " ", pygame.K_ESCAPE: "escape"}
+        pressed: list[str] = []
+        for event in pygame.event.get():
+            if event.type == pygame.QUIT:
+                pressed.append("q")
+            elif event.type in (pygame.KEYDOWN, pygame.KEYUP):
+                key: str = names.get(event.key) or pygame.key.name(event.key)
+                if event.type == pygame.KEYUP:
+                    self._held.discard(key)
+                elif key not in self._held:
+                    self._held.add(key)
+                    pressed.append(key)
+        return frozenset(self._held), pressed
+
+    def show(self, rgb: NDArray[np.uint8], status: str) -> None:
+        pygame = self._pygame
+        picture = pygame.surfarray.make_surface(np.swapaxes(rgb, 0, 1))
+        self._window.blit(pygame.transform.scale(picture, self._window.get_size()), (0, 0))
+        pygame.display.set_caption(status)
+        pygame.display.flip()
+
+    def close(self) -> None:
+        self._pygame.display.quit()
+
+
+def window_is_possible() -> bool:
+    """True when pygame is installed and a display is there to open a window on."""
+    if importlib.util.find_spec("pygame") is None:
+        return False
+    if sys.platform.startswith("linux"):
+        return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"))
+    return True
+
+
+def loop(
+    console: Console,
+    display: Display,
+    *,
+    fps: float,
+    max_frames: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Plays until a quit key, or for ``max_frames`` frames if that is not 0.
+
+    Returns:
+        The score of the last episode.
+    """
+    two = console.players == 2
+    score, frames, paused = 0, 0, False
+    due = clock()
+    while True:
+        held, pressed = display.poll()
+        if _QUIT.intersection(pressed):
+            return score
+        if "r" in pressed:
+            console.reset()
+            score = 0
+        paused ^= "p" in pressed
+        if not paused and not console.game_over:
+            other = action_of(held, _PLAYER_TWO) if two else Action.NOOP
+            score += console.act(action_of(held, _PLAYER_ONE), other)
+        state = "paused" if paused else "game over, r starts again" if console.game_over else ""
+        parts = [console.name, f"score {score}", f"lives {console.lives}", state, HELP_TWO if two else HELP]
+        display.show(console.screen_rgb, "  ".join(part for part in parts if part))
+        frames += 1
+        if frames == max_frames:
+            return score
+        due += 1 / fps
+        now = clock()
+        if due > now:
+            sleep(due - now)
+        else:
+            # Too slow for real time: go on from here rather than catch up in a burst.
+            due = now
+
+
+def play(console: Console, *, where: str = "auto", fps: float | None = None, max_frames: int = 0) -> int:
+    """Opens a window or takes the terminal and plays.
+
+    Args:
+        console: what is played; it goes on from its present state.
+        where: ``window``, ``terminal``, or ``auto`` for a window if one is possible.
+        fps: frames a second; None for the 60 or 50 of the game's television.
+        max_frames: 0, or after how many frames to stop.
+
+    Returns:
+        The score of the last episode.
+
+    Raises:
+        ConfigError: neither a window nor a terminal is there, or ``fps`` is not positive.
+    """
+    if fps is not None and not fps > 0:
+        raise ConfigError(f"fps is {fps}, expected more than 0")
+    fps = fps or console.frames_per_second
+    if where == "window" or (where == "auto" and window_is_possible()):
+        if importlib.util.find_spec("pygame") is None:
+            raise ConfigError("a window needs pygame: pip install pygame-ce, or play with --terminal")
+        window = _WindowDisplay(f"parl: {console.name}")
+        try:
+            return loop(console, window, fps=fps, max_frames=max_frames)
+        finally:
+            window.close()
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError(
+            "there is no terminal to draw in and no window (pygame and a display); "
+            "`parl record` writes a file"
+        )
+    with raw_terminal(sys.stdin.fileno(), sys.stdout) as read:
+        return loop(console, _TerminalDisplay(read), fps=fps, max_frames=max_frames)

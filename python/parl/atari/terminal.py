@@ -1,0 +1,218 @@
+"""Pictures and keys in a text terminal: two pixels a character, arrow keys, a status line.
+
+A plain terminal tells when a key goes down and nothing of its release, so a key counts as held for a moment
+after its last byte. Terminals with the kitty keyboard protocol report both, which is asked for and used where
+it works.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+HOLD_S = 0.22
+"""How long a key counts as held after its last byte, longer than the gap between two repeats."""
+TV_ASPECT = 4 / 3
+_HALF_BLOCK = "\u2580"
+# ESC [ or ESC O, an optional code, modifiers and event kind, a final letter.
+_SEQUENCE = re.compile(rb"\x1b[\[O](\d*)(?:;(\d*)(?::(\d))?)?([A-Za-z~])")
+_ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
+_RELEASE = 3
+_CONTROL = 4
+
+
+def resample(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """Mean of the source cells under each target cell; where the target is finer, the nearest source cell.
+
+    Args:
+        picture: (H, W, C) uint8.
+        height: rows wanted.
+        width: columns wanted.
+
+    Returns:
+        (height, width, C) uint8.
+    """
+    sums = picture.astype(np.uint32)
+    counts = np.ones((height, width), np.uint32)
+    for axis, target in ((0, height), (1, width)):
+        source = picture.shape[axis]
+        starts = np.arange(target) * source // target
+        sums = np.add.reduceat(sums, starts, axis=axis)
+        widths = np.maximum(np.diff(starts, append=source), 1).astype(np.uint32)
+        counts = counts * (widths[:, None] if axis == 0 else widths[None, :])
+    return (sums // counts[..., None]).astype(np.uint8)
+
+
+def fit(columns: int, rows: int) -> tuple[int, int]:
+    """Width and even height of the largest 4:3 picture in so many characters of two pixels each."""
+    width = max(2, min(columns, int(2 * rows * TV_ASPECT)))
+    height = max(2, int(width / TV_ASPECT) // 2 * 2)
+    return width, height
+
+
+class TerminalScreen:
+    """Draws pictures with coloured half blocks; writes only the lines that changed.
+
+    Args:
+        out: where the text goes.
+        columns: characters in a line.
+        rows: lines, the last of them for the status.
+        true_colour: 24-bit colours, otherwise the 256-colour cube.
+    """
+
+    def __init__(self, out: TextIO, columns: int, rows: int, *, true_colour: bool) -> None:
+        self._out = out
+        self._true_colour = true_colour
+        self._status = ""
+        self._lines: list[str] = []
+        self.width, self.height = fit(columns, max(1, rows - 1))
+
+    def draw(self, rgb: NDArray[np.uint8], status: str = "") -> None:
+        """Shows a picture (H, W, 3) uint8 and a line of text under it."""
+        small = resample(rgb, self.height, self.width)
+        if not self._true_colour:
+            small = (small.astype(np.uint16) * 5 + 127) // 255
+        lines = [self._line(small[y].tolist(), small[y + 1].tolist()) for y in range(0, self.height, 2)]
+        changed = [
+            f"\x1b[{row + 1};1H{line}"
+            for row, line in enumerate(lines)
+            if row >= len(self._lines) or self._lines[row] != line
+        ]
+        if status != self._status or not self._lines:
+            changed.append(f"\x1b[{len(lines) + 1};1H\x1b[K{status[: self.width]}")
+        self._lines, self._status = lines, status
+        if changed:
+            self._out.write("".join(changed))
+            self._out.flush()
+
+    def _line(self, upper: list[list[int]], lower: list[list[int]]) -> str:
+        text: list[str] = []
+        front = back = None
+        for top, bottom in zip(upper, lower, strict=True):
+            if top != front:
+                text.append(self._colour(38, top))
+                front = top
+            if bottom != back:
+                text.append(self._colour(48, bottom))
+                back = bottom
+            text.append(_HALF_BLOCK)
+        text.append("\x1b[0m")
+        return "".join(text)
+
+    def _colour(self, layer: int, rgb: list[int]) -> str:
+        red, green, blue = rgb
+        if self._true_colour:
+            return f"\x1b[{layer};2;{red};{green};{blue}m"
+        return f"\x1b[{layer};5;{16 + 36 * red + 6 * green + blue}m"
+
+
+class Keys:
+    """Which keys are held, from the bytes a terminal sends.
+
+    Names are ``up down left right``, the character itself for others (``" "`` is the space bar), ``escape``,
+    and ``ctrl+`` before a character where the terminal says so instead of sending a signal.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Key -> when it stops being held; infinity where releases are reported.
+        self._until: dict[str, float] = {}
+        self._pressed: list[str] = []
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Takes what the terminal sent; sequences may be cut anywhere."""
+        data, at = self._rest + data, 0
+        self._rest = b""
+        while at < len(data):
+            match = _SEQUENCE.match(data, at)
+            if match is not None:
+                at = match.end()
+                self._sequence(match)
+            elif data[at : at + 1] == b"\x1b" and 1 < len(data) - at < 12 and data[at + 1] in b"[O":
+                # The beginning of a sequence whose end is still to come.
+                self._rest = data[at:]
+                return
+            else:
+                key = "escape" if data[at] == 0x1B else chr(data[at]).lower()
+                self._press(key, self._clock() + HOLD_S)
+                at += 1
+
+    def held(self) -> frozenset[str]:
+        """The keys that are down now."""
+        now = self._clock()
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        return frozenset(self._until)
+
+    def pressed(self) -> list[str]:
+        """The keys that went down since the last call, in order."""
+        pressed, self._pressed = self._pressed, []
+        return pressed
+
+    def _press(self, key: str, until: float) -> None:
+        if key not in self.held():
+            self._pressed.append(key)
+        self._until[key] = until
+
+    def _sequence(self, match: re.Match[bytes]) -> None:
+        number, modifiers, event, letter = match.groups()
+        if letter == b"u" and number:
+            key = "escape" if int(number) == 0x1B else chr(min(int(number), 0x10FFFF)).lower()
+            if modifiers and (int(modifiers) - 1) & _CONTROL:
+                key = "ctrl+" + key
+        elif letter in _ARROWS:
+            key = _ARROWS[letter]
+        else:
+            return
+        reports_releases = event is not None or letter == b"u"
+        if event is not None and int(event) == _RELEASE:
+            self._until.pop(key, None)
+        else:
+            self._press(key, float("inf") if reports_releases else self._clock() + HOLD_S)
+
+
+@contextmanager
+def raw_terminal(fd: int, out: TextIO) -> Generator[Callable[[], bytes]]:
+    """A terminal without echo, line buffer and cursor, on its second page; put back in every case.
+
+    Yields:
+        A function that returns the bytes typed since its last call, without waiting.
+
+    Raises:
+        OSError: ``fd`` is no terminal.
+    """
+    import termios
+    import tty
+
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error as error:
+        raise OSError(f"file descriptor {fd} is no terminal: {error}") from error
+
+    def read() -> bytes:
+        data = b""
+        while select.select([fd], [], [], 0)[0]:
+            part = os.read(fd, 1024)
+            if not part:
+                break
+            data += part
+        return data
+
+    try:
+        tty.setcbreak(fd)
+        # Second page, no cursor, clear, and reports of releases (kitty protocol; ignored elsewhere).
+        out.write("\x1b[?1049h\x1b[?25l\x1b[2J\x1b[>11u")
+        out.flush()
+        yield read
+    finally:
+        out.write("\x1b[<u\x1b[0m\x1b[?25h\x1b[?1049l")
+        out.flush()
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
