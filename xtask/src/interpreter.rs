@@ -136,8 +136,8 @@ fn address(instruction: &Instruction) -> Option<String> {
 /// Stack, jumps and the end of all things.
 fn special(instruction: &Instruction) -> String {
     match (instruction.name, instruction.mode) {
-        ("PHA", _) => format!("let v: u32 = cpu.a as u32; push(m, cpu, board, v, false);"),
-        ("PHP", _) => format!("let v: u32 = operations::status(cpu); push(m, cpu, board, v, false);"),
+        ("PHA", _) => "let v: u32 = cpu.a as u32; push(m, cpu, board, v, false);".into(),
+        ("PHP", _) => "let v: u32 = operations::status(cpu); push(m, cpu, board, v, false);".into(),
         ("PLA", _) => {
             format!("peek({ALL}); let v: u32 = pull({ALL}); cpu.a = v as u8; cpu.result = v;")
         }
@@ -171,7 +171,7 @@ fn arm(instruction: &Instruction) -> String {
         (access, _) => {
             let address = address(instruction).expect("the mode has an address");
             let first = if address.contains("base") { "base" } else { "at" };
-            let write = format!("write(m, cpu, board, at, o, false);");
+            let write = "write(m, cpu, board, at, o, false);";
             match access {
                 Access::Read if text.is_empty() => format!("let {first}: u32 = {address}; read({ALL}, at);"),
                 Access::Read => {
@@ -236,9 +236,9 @@ pub fn run(m: &mut Machine, board: &mut Board, rom: &[u8], budget: u32) {
     m.cpu = cpu;
 }
 
-/// One instruction.
+/// One instruction; its opcode.
 #[rustfmt::skip]
-fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
+pub fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u32 {
     let opcode: u32 = fetch(m, cpu, board, rom);
     match opcode {
 ",
@@ -255,6 +255,6 @@ fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
             arm(instruction).trim_end()
         );
     }
-    out.push_str("    }\n}\n");
+    out.push_str("    }\n    opcode\n}\n");
     out
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask kernels`: every generated file of `crates/cule`, written or compared.
 
-use crate::{device, interpreter};
+use crate::{device, interpreter, threaded};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,12 +20,15 @@ pub fn outputs(root: &Path) -> Result<Vec<Generated>, String> {
     let source = root.join("crates/cule/src/lib.rs");
     // The interpreter is itself a source of the translation.
     let cpu = Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() };
+    let handlers =
+        Generated { path: "crates/cule/src/threaded/handlers.rs".into(), text: threaded::handlers_file() };
     let translation = device::translate(&source, root, "cule").map_err(|refusals| {
         let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         format!("outside the device subset (crates/cule/kernels/README.md):\n{}", lines.join("\n"))
     })?;
     Ok(vec![
         cpu,
+        handlers,
         Generated { path: "crates/cule/kernels/machine.cuh".into(), text: translation.header },
         Generated { path: "crates/cule/tests/layout.rs".into(), text: translation.layout_test },
     ])

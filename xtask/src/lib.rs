@@ -5,3 +5,4 @@
 pub mod device;
 pub mod interpreter;
 pub mod kernels;
+pub mod threaded;

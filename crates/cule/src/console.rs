@@ -1,7 +1,5 @@
 //! One console for a program to play: loading, resets, mode selection, frames, pictures, saved states. Host only.
 
-use std::sync::Arc;
-
 use bytemuck::Zeroable;
 
 use crate::CuleError;
@@ -10,7 +8,8 @@ use crate::games::{self, names, rows, select};
 use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
 use crate::machine::{self, Board, cart, tia};
 use crate::random::{self, Random};
-use crate::rom::{self, Rom};
+use crate::rom::{self, Rom, Scheme};
+use crate::threaded::{self, Code};
 
 /// Seed of the core generator: power-on RAM, timer at reset, cartridge RAM.
 pub const SYSTEM_SEED: u32 = 4_753_849;
@@ -64,7 +63,7 @@ pub struct Console {
     // A batch lends one console to many environments, for the time of a reset or a step.
     pub(crate) state: State,
     pub(crate) board: Box<Board>,
-    pub(crate) image: Arc<[u8]>,
+    pub(crate) code: Code,
     pub(crate) options: Options,
     /// Follows `Machine::draws`, when somebody draws.
     core_random: Random,
@@ -117,7 +116,23 @@ impl Console {
                 bound: "a row of the games",
             });
         }
-        let image: Arc<[u8]> = rom::image(rom).into();
+        let code = Code::new(&rom::image(rom), rom.scheme as u8);
+        Self::with_code(code, rom.scheme, game, options)
+    }
+
+    /// [`Console::new`] with a ROM that has been prepared before; many consoles can share it.
+    ///
+    /// # Errors
+    /// As [`Console::new`].
+    pub fn with_code(code: Code, scheme: Scheme, game: usize, options: Options) -> Result<Self, CuleError> {
+        check(&options)?;
+        if game >= rows::ROW_COUNT {
+            return Err(CuleError::Setting {
+                name: "game",
+                value: game.to_string(),
+                bound: "a row of the games",
+            });
+        }
         let mut core_random = random::seeded(options.system_seed);
         let mut ram = [0; 128];
         for byte in &mut ram {
@@ -131,7 +146,7 @@ impl Console {
         if forced_pal {
             layout = env::layout(game as u32, true);
         }
-        state.machine = machine::new(rom.scheme as u8, image.len() as u32, &ram, layout);
+        state.machine = machine::new(scheme as u8, code.rom_bytes(), &ram, layout);
         state.machine.draws = 129;
         state.machine.input = env::first_inputs(game as u32);
         state.rules = games::new(row.default_mode);
@@ -140,7 +155,7 @@ impl Console {
         let mut console = Self {
             state,
             board: bytemuck::zeroed_box(),
-            image,
+            code,
             options,
             core_random,
             core_draws: 129,
@@ -166,7 +181,7 @@ impl Console {
     /// One STEP of the machine, nothing evaluated.
     fn step(&mut self) {
         self.state.machine.draw = self.drawing as u8;
-        machine::step(&mut self.state.machine, &mut self.board, &self.image);
+        threaded::step(&mut self.state.machine, &mut self.board, &self.code);
     }
 
     /// `count` frames with an action and console switches, rules evaluated.
@@ -215,7 +230,7 @@ impl Console {
             let byte = self.core_draw() as u8;
             cart::fill(&mut self.state.machine.cart, &mut self.board, i, byte);
         }
-        machine::reset(&mut self.state.machine, &mut self.board, &self.image, timer_draw);
+        machine::reset(&mut self.state.machine, &mut self.board, self.code.image(), timer_draw);
     }
 
     /// True when most of 60 idle frames are longer than NTSC frames.
@@ -566,7 +581,7 @@ impl Console {
         Header {
             magic: MAGIC,
             version: STATE_VERSION,
-            image: fingerprint(&self.image),
+            image: fingerprint(self.code.image()),
             large_ram: cart::large_ram_bytes(&self.state.machine.cart),
             has_generator: u32::from(generator),
         }

@@ -138,7 +138,9 @@ pub enum CuleError {
         reason: &'static str,
     },
     /// Waiting would never end.
-    #[error("recv would wait for ever: {pending} results are on their way, a batch has {batch_size}; call send first")]
+    #[error(
+        "recv would wait for ever: {pending} results are on their way, a batch has {batch_size}; call send first"
+    )]
     NothingPending {
         /// Results that will come.
         pending: usize,
@@ -154,7 +156,9 @@ pub enum CuleError {
         reason: String,
     },
     /// The process was forked: its threads are in the other one.
-    #[error("this batch was made in process {made_in} and its threads live there, not in process {here}: make it anew")]
+    #[error(
+        "this batch was made in process {made_in} and its threads live there, not in process {here}: make it anew"
+    )]
     Forked {
         /// Process that made the batch.
         made_in: u32,

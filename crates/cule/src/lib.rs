@@ -10,6 +10,7 @@ pub mod observe;
 pub mod random;
 pub mod rom;
 pub mod step;
+pub mod threaded;
 
 pub use console::{Console, Options};
 pub use error::CuleError;

@@ -24,8 +24,7 @@ pub fn seeded(seed: u32) -> Random {
     random.words[0] = seed;
     for i in 1..STATE_WORDS {
         let previous: u32 = random.words[i - 1];
-        random.words[i] =
-            1_812_433_253_u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(i as u32);
+        random.words[i] = 1_812_433_253_u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(i as u32);
     }
     random
 }

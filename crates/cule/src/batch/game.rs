@@ -1,7 +1,5 @@
 //! A game as a batch needs it: its ROM, the state of a fresh load, and how it is shown. Host only.
 
-use std::sync::Arc;
-
 use super::screen::Screen;
 use super::{ObsType, Settings};
 use crate::console::{Console, Options};
@@ -10,6 +8,7 @@ use crate::games::rows::{self, ROWS};
 use crate::machine::{cart, tia};
 use crate::random::{self, Random};
 use crate::rom::Rom;
+use crate::threaded::Code;
 use crate::{CuleError, games};
 
 /// Draws of the environment's generator after which a boot counts as too long to be known in advance.
@@ -45,7 +44,7 @@ impl Pictures {
 pub(super) struct Game {
     pub row: usize,
     pub rom: Rom,
-    pub image: Arc<[u8]>,
+    pub code: Code,
     /// After loading, choosing mode and difficulty, and one reset.
     pub boot: State,
     pub boot_pictures: Pictures,
@@ -78,7 +77,7 @@ impl Game {
         let mut game = Self {
             row,
             rom: rom.clone(),
-            image: [].into(),
+            code: Code::plain(&[]),
             boot: bytemuck::Zeroable::zeroed(),
             boot_pictures: Pictures(vec![]),
             boot_draws: None,
@@ -94,7 +93,7 @@ impl Game {
         if cart::large_ram_bytes(&console.state().machine.cart) > 0 {
             return Err(CuleError::SchemeUnsupported { scheme: rom.scheme, size: rom.bytes.len() });
         }
-        game.image = console.image.clone();
+        game.code = console.code.clone();
         game.boot = *console.state();
         game.boot_pictures = Pictures::take(&console.board.picture, console.height());
         game.height = console.height();

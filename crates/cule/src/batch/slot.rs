@@ -19,6 +19,7 @@ use crate::machine::input::Input;
 use crate::machine::{self, Board, Machine, tia};
 use crate::random::{self, Random};
 use crate::step::{self, Episode};
+use crate::threaded::{self, Code};
 
 const FIRE: u32 = 1;
 
@@ -229,7 +230,7 @@ impl Slot {
             env::set_held_inputs(&mut self.head.state);
             let state = &mut self.head.state;
             state.machine.draw = u8::from(everything || i + 2 >= acts.len());
-            roll.frame(state, &mut work.console.board, &game.image);
+            roll.frame(state, &mut work.console.board, &game.code);
             if state.rules.over != 0 {
                 self.restart(&mut work.console, game, everything)?;
                 roll = Roll::new();
@@ -242,7 +243,7 @@ impl Slot {
 
     /// `reset_game` on the console as it is.
     fn restart(&mut self, console: &mut Console, game: &Game, draw: bool) -> Result<(), CuleError> {
-        console.image.clone_from(&game.image);
+        console.code.clone_from(&game.code);
         console.state = self.head.state;
         console.env_random = *self.random;
         console.options.repeat_action_probability = game.keep();
@@ -280,7 +281,7 @@ impl Slot {
                 env::set_held_inputs(state);
                 work.inputs.push(state.machine.input);
                 state.machine.draw = u8::from(draws && (careful || left <= shown_frames));
-                reward = roll.frame(state, board, &game.image);
+                reward = roll.frame(state, board, &game.code);
             }
             step::count(episode, state, reward);
             if step::stops(&settings.rules, episode, state) {
@@ -303,7 +304,7 @@ impl Slot {
         if !careful && recent.whole < 2 && (early.is_none() || self.head.continues != 0) {
             // Something older shows: all frames of the step again, drawn, on the pictures before them.
             self.show(board, game);
-            rerun(start, &work.inputs, board, &game.image);
+            rerun(start, &work.inputs, board, &game.code);
         }
         let pool = settings.maxpool && skip > 1;
         if early.is_none() {
@@ -327,7 +328,7 @@ impl Slot {
         let board = &mut *work.console.board;
         self.show(board, game);
         let frames = work.inputs.len() - 1;
-        let machine = rerun(*start, &work.inputs[..frames], board, &game.image);
+        let machine = rerun(*start, &work.inputs[..frames], board, &game.code);
         let second = buffers(board, machine.tia.buffer, game.height)[0].to_vec();
         self.show(board, game);
         let [last, before] = buffers(board, start.tia.buffer, game.height);
@@ -343,7 +344,7 @@ impl Slot {
             pictures.put(&mut board.picture);
         } else {
             let recent = &self.head.recent;
-            rerun(recent.from, &recent.inputs[2 - recent.count as usize..], board, &game.image);
+            rerun(recent.from, &recent.inputs[2 - recent.count as usize..], board, &game.code);
         }
     }
 
@@ -464,25 +465,26 @@ impl Roll {
     }
 
     /// Runs one frame with its inputs set, and gives its reward.
-    fn frame(&mut self, state: &mut State, board: &mut Board, image: &[u8]) -> i32 {
+    fn frame(&mut self, state: &mut State, board: &mut Board, code: &Code) -> i32 {
         let recent = &mut self.recent;
         recent.from = if recent.count == 0 { state.machine } else { self.middle };
         self.middle = state.machine;
         recent.count = (recent.count + 1).min(2);
         let open = state.machine.unfinished != 0;
         recent.inputs = [recent.inputs[1], state.machine.input];
-        env::emulate(state, board, image);
+        threaded::step(&mut state.machine, board, code);
+        env::evaluate(state);
         recent.whole = if !open && is_whole(&state.machine) { (recent.whole + 1).min(2) } else { 0 };
         env::count_frame(state)
     }
 }
 
 /// Runs frames again, drawing all of them; the machine after them.
-fn rerun(mut from: Machine, inputs: &[Input], board: &mut Board, image: &[u8]) -> Machine {
+fn rerun(mut from: Machine, inputs: &[Input], board: &mut Board, code: &Code) -> Machine {
     for &input in inputs {
         from.input = input;
         from.draw = 1;
-        machine::step(&mut from, board, image);
+        threaded::step(&mut from, board, code);
     }
     from
 }

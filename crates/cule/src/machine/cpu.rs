@@ -42,9 +42,9 @@ pub fn run(m: &mut Machine, board: &mut Board, rom: &[u8], budget: u32) {
     m.cpu = cpu;
 }
 
-/// One instruction.
+/// One instruction; its opcode.
 #[rustfmt::skip]
-fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
+pub fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u32 {
     let opcode: u32 = fetch(m, cpu, board, rom);
     match opcode {
         // BRK imp
@@ -560,4 +560,5 @@ fn execute(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
         // ISB absx
         _ => { cpu.cycles = cpu.cycles.wrapping_add(7); let base: u32 = fetch_word(m, cpu, board, rom); let at: u32 = index(cpu, base, cpu.x, false); let mut o: u32 = read(m, cpu, board, rom, at); o = o + 1 & 0xFF; subtract(cpu, o); write(m, cpu, board, at, o, false); }
     }
+    opcode
 }

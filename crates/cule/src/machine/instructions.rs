@@ -422,3 +422,29 @@ pub const INSTRUCTIONS: [Instruction; 256] = [
     row("INC", Absx, 7, false), // FE
     row("ISB", Absx, 7, false), // FF
 ];
+
+/// True for opcodes that may write to the bus.
+#[cfg(not(device))]
+pub const fn writes(opcode: usize) -> bool {
+    WRITES[opcode]
+}
+
+#[cfg(not(device))]
+const WRITES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut opcode = 0;
+    while opcode < 256 {
+        let name = INSTRUCTIONS[opcode].name.as_bytes();
+        let mut i = 0;
+        while i < OPERATIONS.len() {
+            let row = OPERATIONS[i].name.as_bytes();
+            if row[0] == name[0] && row[1] == name[1] && row[2] == name[2] {
+                table[opcode] =
+                    matches!(OPERATIONS[i].access, Access::Write | Access::Modify | Access::Special);
+            }
+            i += 1;
+        }
+        opcode += 1;
+    }
+    table
+};

@@ -158,6 +158,7 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
     m.tia.dirty = tia::ALL_OBJECTS;
     tia::write::unsettle(&mut m.tia);
     tia::objects::refresh_cells(&m.tia, board);
+    m.eager = (m.draw != 0 && tia::is_armed(&m.tia)) as u8;
 }
 
 /// Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
@@ -178,10 +179,6 @@ pub fn end_step(m: &mut Machine, board: &mut Board) {
 /// One STEP: runs until the program ends the frame, or the instruction budget is spent.
 pub fn step(m: &mut Machine, board: &mut Board, rom: &[u8]) {
     begin_step(m, board);
-    m.eager = 0;
-    if m.draw != 0 && tia::is_armed(&m.tia) {
-        m.eager = 1;
-    }
     if m.draw != 0 {
         let start: Machine = *m;
         cpu::run(m, board, rom, INSTRUCTIONS_PER_STEP);

@@ -1,0 +1,308 @@
+//! ROM images as records: what each address means as an instruction, found out once.
+
+use std::sync::Arc;
+
+use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
+use super::{Handler, count, poll, slow};
+use crate::machine::cart;
+use crate::machine::cart::Cart;
+
+/// Addressing modes and lengths come from the table of instructions.
+use crate::machine::instructions::{INSTRUCTIONS, Mode};
+
+/// An image, and its records if the fast interpreter can run it.
+#[derive(Clone, Debug)]
+pub struct Code {
+    image: Arc<[u8]>,
+    records: Arc<[u64]>,
+    segmented: bool,
+    rom_bytes: u32,
+}
+
+/// What an address means: the number of its function and the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Meaning {
+    handler: u16,
+    operand: u16,
+}
+
+const SLOW: Meaning = Meaning { handler: NONE, operand: 0 };
+
+/// How records are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Use functions for two instructions.
+    pub pairs: bool,
+    /// Count waiting loops instead of running them.
+    pub skips: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { pairs: true, skips: true }
+    }
+}
+
+const DEX: u8 = 0xCA;
+const DEY: u8 = 0x88;
+const BNE: u8 = 0xD0;
+const BPL: u8 = 0x10;
+
+impl Code {
+    /// Prepares an image as `rom::image` makes it.
+    pub fn new(image: &[u8], kind: u8) -> Self {
+        Self::with(image, kind, Settings::default())
+    }
+
+    /// An image that only the plain interpreter runs.
+    pub fn plain(image: &[u8]) -> Self {
+        Self { image: image.into(), records: Arc::new([]), segmented: false, rom_bytes: image.len() as u32 }
+    }
+
+    /// [`Code::new`] with settings.
+    pub fn with(image: &[u8], kind: u8, settings: Settings) -> Self {
+        let cart = cart::new(kind, image.len() as u32);
+        let bank = match kind {
+            cart::KIND_2K
+            | cart::KIND_4K
+            | cart::KIND_F8
+            | cart::KIND_F8SC
+            | cart::KIND_F6
+            | cart::KIND_F6SC => 4096,
+            cart::KIND_F4 | cart::KIND_F4SC | cart::KIND_FE | cart::KIND_DPC | cart::KIND_MB => 4096,
+            cart::KIND_F8_LOW | cart::KIND_FA => 4096,
+            cart::KIND_E0 => 1024,
+            _ => return Self::plain(image),
+        };
+        let rom_bytes = image.len() as u32;
+        // A cartridge of 2 KiB shows its image twice.
+        let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
+        let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
+        let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
+        let meanings: Vec<Meaning> = (0..image.len()).map(|at| decoder.meaning(at)).collect();
+        let records = (0..image.len())
+            .map(|at| {
+                if segmented {
+                    decoder.record::<true>(&meanings, at, settings)
+                } else {
+                    decoder.record::<false>(&meanings, at, settings)
+                }
+            })
+            .collect();
+        Self { image: image.into(), records, segmented, rom_bytes }
+    }
+
+    /// The image, as long as the records.
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// Bytes of the image as the cartridge knows it.
+    pub fn rom_bytes(&self) -> u32 {
+        self.rom_bytes
+    }
+
+    pub(super) fn records(&self) -> &[u64] {
+        &self.records
+    }
+
+    /// The fast interpreter can run it.
+    pub fn is_threaded(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    /// Segments of 1 KiB move by themselves, or PC tells banks apart.
+    pub(super) fn is_segmented(&self) -> bool {
+        self.segmented
+    }
+}
+
+struct Decoder<'a> {
+    image: &'a [u8],
+    cart: &'a Cart,
+    /// Bytes that always stand together.
+    bank: usize,
+    segmented: bool,
+}
+
+impl Decoder<'_> {
+    /// True when `count` bytes from image offset `at` on are plain ROM wherever they are shown, and the next byte
+    /// still belongs to the same bank.
+    fn is_plain(&self, at: usize, count: usize) -> bool {
+        if at % self.bank + count >= self.bank {
+            return false;
+        }
+        if self.cart.kind == cart::KIND_E0 {
+            // Only the last slice can stand where the hotspots are.
+            return at / 1024 != 7 || at % 1024 + count <= 0x3E0;
+        }
+        (at..at + count).all(|at| cart::is_plain(self.cart, (at & 0xFFF) as u32))
+    }
+
+    /// True when an absolute address is plain ROM of the bank at image offset `at`.
+    fn is_same_bank(&self, address: usize) -> bool {
+        address & 0x1000 != 0 && cart::is_plain(self.cart, (address & 0xFFF) as u32)
+    }
+
+    fn meaning(&self, at: usize) -> Meaning {
+        let opcode = usize::from(self.image[at]);
+        let instruction = &INSTRUCTIONS[opcode];
+        let length = match instruction.mode {
+            Mode::Imp | Mode::Acc => 1,
+            Mode::Abs | Mode::Absx | Mode::Absy | Mode::Ind => 3,
+            _ => 2,
+        };
+        if !self.is_plain(at, length) {
+            return SLOW;
+        }
+        let low = if length > 1 { usize::from(self.image[at + 1]) } else { 0 };
+        let word = if length > 2 { low | usize::from(self.image[at + 2]) << 8 } else { low };
+        let (class, operand) = match instruction.mode {
+            Mode::Imp | Mode::Acc | Mode::Imm => (handlers::PLAIN, low),
+            Mode::Rel => {
+                let from = at + 2;
+                let to = from.wrapping_add_signed(low as u8 as i8 as isize);
+                if to / self.bank != at / self.bank || from / self.bank != at / self.bank {
+                    return SLOW;
+                }
+                let cycles = if (from ^ to) & 0xFF00 != 0 { 2 } else { 1 };
+                (handlers::PLAIN, low | cycles << 8)
+            }
+            Mode::Zp => self.constant(opcode, low, low, at),
+            Mode::Abs if matches!(instruction.name, "JMP" | "JSR") => {
+                if word & 0x1000 == 0 {
+                    return SLOW;
+                }
+                (handlers::PLAIN, word)
+            }
+            Mode::Abs => self.constant(opcode, word, word, at),
+            Mode::Absx | Mode::Absy => {
+                let inside = |address| self.is_same_bank(address) && word & 0x1000 == address & 0x1000;
+                let sure = (word..word + 256).all(inside) && (word & 0xFFF) + 255 < 0x1000;
+                let class =
+                    if sure && has(opcode, handlers::SURE) { handlers::SURE } else { handlers::INDEX };
+                (class, word)
+            }
+            Mode::Indy if !(0x80..=0xFE).contains(&low) => return SLOW,
+            Mode::Zpx | Mode::Zpy | Mode::Indx | Mode::Indy => (handlers::INDEX, low),
+            Mode::Ind => return SLOW,
+        };
+        let handler = NUMBER[opcode][class];
+        if handler == NONE { SLOW } else { Meaning { handler, operand: operand as u16 } }
+    }
+
+    /// Class and operand of a constant address.
+    fn constant(&self, opcode: usize, address: usize, operand: usize, at: usize) -> (usize, usize) {
+        if address & 0x1000 != 0 {
+            let superchip = cart::is_superchip(self.cart) && self.cart.kind != cart::KIND_F4SC;
+            let offset = address & 0xFFF;
+            let writes = has(opcode, handlers::STORE);
+            if superchip && (writes && offset < 0x80 || !writes && (0x80..0x100).contains(&offset)) {
+                return (handlers::SUPERCHIP, offset);
+            }
+            if !self.segmented && self.is_same_bank(address) && has(opcode, handlers::VALUE) {
+                let place = at / 4096 * 4096 + offset;
+                return (handlers::VALUE, usize::from(self.image[place]));
+            }
+            // Anything else in the window is found out when it happens.
+            return (handlers::INDEX, operand);
+        }
+        if address & 0x1280 == 0x0080 {
+            return (handlers::RAM, operand);
+        }
+        if address & 0x80 != 0 {
+            if has(opcode, handlers::RIOT_WRITE) {
+                return (handlers::RIOT_WRITE, operand);
+            }
+            let class = if address & 5 == 4 { handlers::TIMER } else { handlers::PORT };
+            return (class, operand);
+        }
+        if has(opcode, handlers::STORE) {
+            let register = address & 0x3F;
+            let class = match register {
+                0x02 => handlers::WSYNC,
+                0x03 | 0x15..=0x1A | 0x2D..=0x3F => handlers::QUIET,
+                _ => handlers::STORE,
+            };
+            return (class, register);
+        }
+        match address & 15 {
+            12 | 13 => (handlers::TRIGGER, operand),
+            _ => (handlers::TIA_READ, operand),
+        }
+    }
+
+    /// The record at image offset `at`.
+    fn record<const S: bool>(&self, meanings: &[Meaning], at: usize, settings: Settings) -> u64 {
+        let Meaning { handler, operand } = meanings[at];
+        let function = self.function::<S>(meanings, at, settings, handler);
+        (function as usize as u64) << 16 | u64::from(operand)
+    }
+
+    fn function<const S: bool>(
+        &self,
+        meanings: &[Meaning],
+        at: usize,
+        settings: Settings,
+        handler: u16,
+    ) -> Handler {
+        if handler == NONE {
+            return slow::<S>;
+        }
+        let opcode = self.image[at];
+        let length = match INSTRUCTIONS[usize::from(opcode)].mode {
+            Mode::Imp | Mode::Acc => 1,
+            Mode::Abs | Mode::Absx | Mode::Absy => 3,
+            _ => 2,
+        };
+        let Some(&next) = meanings.get(at + length) else {
+            return HANDLERS::<S>::TABLE[usize::from(handler)];
+        };
+        if settings.skips
+            && next.handler != NONE
+            && let Some(function) = self.waiting::<S>(at, length, handler)
+        {
+            return function;
+        }
+        if settings.pairs {
+            let found =
+                HANDLERS::<S>::PAIRS.binary_search_by_key(&(handler, next.handler), |pair| (pair.0, pair.1));
+            if let Ok(place) = found {
+                return HANDLERS::<S>::PAIRS[place].2;
+            }
+        }
+        HANDLERS::<S>::TABLE[usize::from(handler)]
+    }
+
+    /// The function of a loop of two instructions that waits for the timer or counts.
+    fn waiting<const S: bool>(&self, at: usize, length: usize, handler: u16) -> Option<Handler> {
+        let branch = self.image[at + length];
+        let back = self.image[at + length + 1] as i8;
+        if isize::from(back) != -(length as isize) - 2 {
+            return None;
+        }
+        const LDA: usize = NUMBER[0xAD][handlers::TIMER] as usize;
+        const LDX: usize = NUMBER[0xAE][handlers::TIMER] as usize;
+        const LDY: usize = NUMBER[0xAC][handlers::TIMER] as usize;
+        const COUNT_X: usize = NUMBER[DEX as usize][handlers::PLAIN] as usize;
+        const COUNT_Y: usize = NUMBER[DEY as usize][handlers::PLAIN] as usize;
+        Some(match (usize::from(handler), branch) {
+            (LDA, BNE) => poll::<S, LDA, true>,
+            (LDX, BNE) => poll::<S, LDX, true>,
+            (LDY, BNE) => poll::<S, LDY, true>,
+            (LDA, BPL) => poll::<S, LDA, false>,
+            (LDX, BPL) => poll::<S, LDX, false>,
+            (LDY, BPL) => poll::<S, LDY, false>,
+            (COUNT_X, BNE) => count::<S, COUNT_X, 0>,
+            (COUNT_Y, BNE) => count::<S, COUNT_Y, 8>,
+            _ => return None,
+        })
+    }
+}
+
+/// True when an opcode has a function for a kind of operand.
+fn has(opcode: usize, class: usize) -> bool {
+    NUMBER[opcode][class] != NONE
+}
+
+const _: () = assert!(CLASSES <= 16);

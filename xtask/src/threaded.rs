@@ -1,0 +1,461 @@
+//! The fast interpreter of the 6507 for the host: one function per opcode and kind of operand, each ending in a call of
+//! the next one, which the compiler makes a jump; and functions for pairs of them that often follow each other.
+//!
+//! What the generated functions stand on (`Context`, the macros, the slow path) is `crates/cule/src/threaded/mod.rs`.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::interpreter::instructions::{Access, INSTRUCTIONS, Instruction, Mode, Operation};
+use crate::interpreter::{assigns, mentions, operation, rename};
+
+/// Kinds of operands that have functions of their own.
+pub const CLASSES: [&str; 14] = [
+    "PLAIN", "RAM", "TIA_READ", "TRIGGER", "STORE", "WSYNC", "QUIET", "VALUE", "TIMER", "PORT", "RIOT_WRITE", "INDEX",
+    "SURE", "SUPERCHIP",
+];
+
+/// Pairs of functions worth one of their own, most frequent first: `opcode class opcode class` per line.
+const PAIRS: &str = include_str!("../data/pairs.txt");
+/// How many of them are made.
+const PAIR_COUNT: usize = 300;
+
+/// The operation's statements on the registers of a function; `None` when it needs the slow path.
+fn statements(text: &str) -> Option<String> {
+    let value = |expression: &str| {
+        rename(expression, |word| match word {
+            "c" => Some("cf".into()),
+            "s" => Some("(k.m.cpu.s as u32)".into()),
+            "d" => Some("(k.m.cpu.decimal as u32)".into()),
+            "i" => Some("(k.m.cpu.interrupt as u32)".into()),
+            "h" => Some("(at >> 8)".into()),
+            _ => None,
+        })
+    };
+    let mut out = String::new();
+    for statement in text.split("; ").filter(|statement| !statement.is_empty()) {
+        match statement {
+            "ADD" | "SUB" => {
+                let operand = if statement == "ADD" { "o" } else { "(o ^ 0xFF)" };
+                let _ = write!(
+                    out,
+                    "if k.m.cpu.decimal != 0 {{ slow!() }} let w: u32 = {operand}; let t: u32 = a + w + cf; \
+                     v = ((a ^ t) & (w ^ t)) >> 7 & 1; cf = t >> 8; a = t & 0xFF; n = a; "
+                );
+            }
+            "ARR" => return None,
+            _ => {
+                let (target, expression) = statement.split_once(" = ").expect("an assignment");
+                let expression = value(expression);
+                let _ = match target {
+                    "c" => write!(out, "cf = {expression}; "),
+                    "s" => write!(out, "k.m.cpu.s = ({expression}) as u8; "),
+                    "d" => write!(out, "k.m.cpu.decimal = {expression}; "),
+                    "i" => write!(out, "k.m.cpu.interrupt = {expression}; "),
+                    "t" => write!(out, "let t: u32 = {expression}; "),
+                    _ => write!(out, "{target} = {expression}; "),
+                };
+            }
+        }
+    }
+    Some(out)
+}
+
+/// Which registers a text reads and writes, as code around it.
+struct Frame {
+    open: String,
+    close: String,
+}
+
+fn frame(text: &str) -> Frame {
+    let sums = ["ADD", "SUB"].iter().any(|sum| mentions(text, sum));
+    let uses = |name: &str| mentions(text, name) || (sums && ["a", "v", "c", "n"].contains(&name));
+    let sets = |name: &str| assigns(text, name) || (sums && ["a", "v", "c", "n"].contains(&name));
+    let mut open = String::new();
+    let mut close = String::new();
+    for (name, unpack) in [
+        ("x", "let mut x: u32 = xy & 0xFF; "),
+        ("y", "let mut y: u32 = xy >> 8 & 0xFF; "),
+        ("v", "let mut v: u32 = xy >> 16 & 1; "),
+        ("n", "let mut n: u32 = f & 0x80FF; "),
+    ] {
+        if uses(name) {
+            open.push_str(unpack);
+        }
+    }
+    if uses("c") {
+        open.push_str("let mut cf: u32 = f >> 8 & 1; ");
+    }
+    for (name, pack) in [
+        ("x", "xy = xy & 0xFF_FF00 | x; "),
+        ("y", "xy = xy & 0xFF_00FF | y << 8; "),
+        ("v", "xy = xy & 0x00_FFFF | v << 16; "),
+    ] {
+        if sets(name) {
+            close.push_str(pack);
+        }
+    }
+    close.push_str(match (sets("n"), sets("c")) {
+        (true, true) => "f = n | cf << 8; ",
+        (true, false) => "f = f & 0x100 | n; ",
+        (false, true) => "f = f & 0x80FF | cf << 8; ",
+        (false, false) => "",
+    });
+    Frame { open, close }
+}
+
+fn length(instruction: &Instruction) -> u32 {
+    match instruction.mode {
+        Mode::Imp | Mode::Acc => 1,
+        Mode::Abs | Mode::Absx | Mode::Absy | Mode::Ind => 3,
+        _ => 2,
+    }
+}
+
+/// The code that finds the address of an operand of class `INDEX`; it may go the slow way.
+fn indexed(instruction: &Instruction) -> Option<String> {
+    let cross = |index: &str| {
+        if instruction.page_penalty {
+            format!("let at: u32 = base + ({index}) & 0xFFFF; cn += (((base ^ at) >> 8 != 0) as u64) << 16; ")
+        } else {
+            format!("let at: u32 = base + ({index}) & 0xFFFF; ")
+        }
+    };
+    Some(match instruction.mode {
+        Mode::Abs => "let at: u32 = opr; ".into(),
+        Mode::Zpx => "let at: u32 = opr + (xy & 0xFF) & 0xFF; ".into(),
+        Mode::Zpy => "let at: u32 = opr + (xy >> 8 & 0xFF) & 0xFF; ".into(),
+        Mode::Absx => format!("let base: u32 = opr; {}", cross("xy & 0xFF")),
+        Mode::Absy => format!("let base: u32 = opr; {}", cross("xy >> 8 & 0xFF")),
+        Mode::Indy => format!("let base: u32 = pointer!(opr); {}", cross("xy >> 8 & 0xFF")),
+        Mode::Indx => {
+            "let p: u32 = opr + (xy & 0xFF) & 0xFF; if p.wrapping_sub(0x80) > 0x7E { slow!() } let at: u32 = pointer!(p); "
+                .into()
+        }
+        _ => return None,
+    })
+}
+
+/// The body of one function: time has been counted, `opr` is the operand of the record, `ip` stands behind the
+/// instruction.
+fn body(instruction: &Instruction, class: &str) -> Option<String> {
+    let Operation { access, text, name } = *operation(instruction);
+    let mode = instruction.mode;
+    if access == Access::Special {
+        return special(name, mode, class);
+    }
+    if access == Access::Branch {
+        if class != "PLAIN" {
+            return None;
+        }
+        let Frame { open, .. } = frame(text);
+        let condition = statements(&format!("o = {text}"))?;
+        let condition = condition.trim_start_matches("o = ").trim_end_matches("; ");
+        return Some(format!("{open}if {condition} {{ cn += ((opr >> 8) as u64) << 16; ip = ip.offset(opr as u8 as i8 as isize); check!(); }} "));
+    }
+    let operation = statements(text)?;
+    let Frame { open, close } = frame(text);
+    let run = |get: &str, put: &str| Some(format!("{open}{get}{operation}{close}{put}"));
+    match (mode, class) {
+        (Mode::Imp, "PLAIN") => return run("", ""),
+        (Mode::Acc, "PLAIN") => return Some(format!("{open}let mut o: u32 = a; {operation}a = o; {close}")),
+        (Mode::Imm, "PLAIN") => return run("let o: u32 = opr; ", ""),
+        (Mode::Imp | Mode::Acc | Mode::Imm, _) => return None,
+        _ => {}
+    }
+    let constant = matches!(mode, Mode::Zp | Mode::Abs);
+    let high = mode == Mode::Abs;
+    match (class, access) {
+        ("RAM", Access::Read) if constant => run("let o: u32 = ram!(opr); ", ""),
+        ("RAM", Access::Write) if constant => run("let o: u32; ", "set_ram!(opr, o); "),
+        ("RAM", Access::Modify) if constant => run("let mut o: u32 = ram!(opr); ", "set_ram!(opr, o); "),
+        ("TIA_READ", Access::Read) if constant => {
+            run(&format!("let o: u32 = k.read_tia(opr, {high}, cycles!()); "), "")
+        }
+        ("TRIGGER", Access::Read) if constant => {
+            let noise = if high { "opr >> 8" } else { "opr" };
+            run(&format!("let o: u32 = k.m.input.trigger[(opr & 1) as usize] as u32 | {noise} & 0x3F; "), "")
+        }
+        ("STORE", Access::Write) if constant => run("let o: u32; ", "store!(opr, o); "),
+        ("WSYNC", Access::Write) if constant => run("let o: u32; ", "let _ = o; wsync!(); "),
+        ("QUIET", Access::Write) if constant => run("let o: u32; ", "let _ = o; limit!(); "),
+        ("VALUE", Access::Read) if high => run("let o: u32 = opr; ", ""),
+        ("TIMER", Access::Read) if high => run("let o: u32 = timer!(); ", ""),
+        ("PORT", Access::Read) if high => run("let o: u32 = k.read_port(opr, cycles!()); ", ""),
+        ("RIOT_WRITE", Access::Write) if high => run("let o: u32; ", "k.write_riot(opr, o, cycles!()); "),
+        ("SUPERCHIP", Access::Read) if high => run("let o: u32 = superchip!(opr); ", ""),
+        ("SUPERCHIP", Access::Write) if high => run("let o: u32; ", "set_superchip!(opr, o); "),
+        ("SURE", Access::Read) if matches!(mode, Mode::Absx | Mode::Absy) => {
+            run(&format!("{}let o: u32 = rom!(at); ", indexed(instruction)?), "")
+        }
+        ("INDEX", _) => {
+            let find = indexed(instruction)?;
+            let zero_page = matches!(mode, Mode::Zpx | Mode::Zpy);
+            match access {
+                Access::Read if zero_page => {
+                    run(&format!("{find}if at & 0x80 == 0 {{ slow!() }} let o: u32 = ram!(at); "), "")
+                }
+                Access::Read => run(&format!("{find}let o: u32 = load!(at); "), ""),
+                Access::Write if zero_page => {
+                    run(&format!("{find}let o: u32; "), "if at & 0x80 == 0 { store!(at & 0x3F, o); } else { set_ram!(at, o); } ")
+                }
+                // SHS changes S before it is known whether the store can be done here.
+                Access::Write if name != "SHS" => run(&format!("{find}let o: u32; "), "put!(at, o); "),
+                Access::Modify => {
+                    let test = if zero_page { "at & 0x80 == 0" } else { "at & 0x1280 != 0x0080" };
+                    run(
+                        &format!("{find}if {test} {{ slow!() }} let mut o: u32 = ram!(at); "),
+                        "set_ram!(at, o); ",
+                    )
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn special(name: &str, mode: Mode, class: &str) -> Option<String> {
+    if class != "PLAIN" {
+        return None;
+    }
+    Some(
+        match (name, mode) {
+            ("JMP", Mode::Abs) => "jump!(opr); check!(); ",
+            ("JSR", _) => "call!(); check!(); ",
+            ("RTS", _) => "back!(); check!(); ",
+            ("PHA", _) => "let o: u32 = a; push!(o); ",
+            ("PHP", _) => "let o: u32 = k.status(xy, f); push!(o); ",
+            ("PLA", _) => "let o: u32 = pull!(); a = o; f = f & 0x100 | o; ",
+            ("PLP", _) => "let o: u32 = pull!(); f = k.set_status(o); xy = xy & 0x00_FFFF | (o >> 6 & 1) << 16; ",
+            _ => return None,
+        }
+        .into(),
+    )
+}
+
+/// Instructions after which the next one is not the next record.
+fn ends(instruction: &Instruction) -> bool {
+    operation(instruction).access == Access::Branch || matches!(instruction.name, "JMP" | "JSR" | "RTS")
+}
+
+const PROLOGUE: &str = "let (mut ip, mut xy, mut a, mut cn, mut f) = (ip_, xy_, a_, cn_, f_); ";
+
+/// One body with what every one needs.
+fn block(instruction: &Instruction, body: &str) -> String {
+    format!(
+        "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = *ip as u16 as u32; \
+         cn = cn.wrapping_add({}); ip = ip.add({}); {}}} ",
+        (u64::from(instruction.cycles) << 16) - 1,
+        length(instruction),
+        expand(body)
+    )
+}
+
+/// Words of the bodies, and what they stand for; `$0` and `$1` are arguments.
+const WORDS: [(&str, &str); 21] = [
+    ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
+    ("cycles", "((cn >> 16) as u32)"),
+    ("ram", "(*k.m.riot.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
+    ("set_ram", "*k.m.riot.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
+    ("superchip", "(*k.m.cart.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
+    ("set_superchip", "*k.m.cart.ram.get_unchecked_mut((($0) & 0x7F) as usize) = ($1) as u8"),
+    ("limit", "if cycles!() >= k.limit { slow!() }"),
+    (
+        "store",
+        "limit!(); let r: usize = ($0) as usize; if *k.shadow.get_unchecked(r) != ($1) as u16 { \
+         return (*Stores::<S>::TABLE.get_unchecked(r))(k, ip, xy | ($1) << 24, a, cn, f); }",
+    ),
+    (
+        "wsync",
+        "limit!(); let phase: u32 = cycles!().wrapping_sub(k.origin_cycles) % 76; \
+         if phase != 0 { cn += ((76 - phase) as u64) << 16; }",
+    ),
+    (
+        "timer",
+        "{ let passed: i32 = (cycles!().wrapping_sub(k.m.riot.set_at).wrapping_sub(1) as i32) >> (k.m.riot.shift & 15); \
+         let left: i32 = k.m.riot.timer as i32 - passed - 1; if left < 0 { slow!() } left as u32 }",
+    ),
+    ("rom", "k.rom::<S>($0)"),
+    (
+        "load",
+        "if (($0) & 0x1FFF).wrapping_sub(k.plain_low) < k.plain_span { rom!($0) } \
+         else if ($0) & 0x1280 == 0x0080 { ram!($0) } else { slow!() }",
+    ),
+    (
+        "put",
+        "if ($0) & 0x1280 == 0x0080 { set_ram!($0, $1); } \
+         else if ($0) & 0x1080 == 0 { store!(($0) & 0x3F, $1); } else { slow!() }",
+    ),
+    ("pointer", "(ram!($0) | ram!($0 + 1) << 8)"),
+    ("jump", "ip = k.jump::<S>($0)"),
+    (
+        "call",
+        "let s: u32 = k.m.cpu.s as u32; if s < 0x81 { slow!() } let pc: u32 = k.pc::<S>(ip) - 1; \
+         set_ram!(s, pc >> 8); set_ram!(s - 1, pc); k.m.cpu.s = (s - 2) as u8; jump!(opr)",
+    ),
+    (
+        "back",
+        "let s: u32 = k.m.cpu.s as u32; if s.wrapping_sub(0x7F) > 0x7E { slow!() } \
+         let pc: u32 = ram!(s + 1) | ram!(s + 2) << 8; \
+         if (pc & 0x1FFF).wrapping_sub(k.plain_low) >= k.plain_span - 1 { slow!() } \
+         k.m.cpu.s = (s + 2) as u8; jump!(pc + 1)",
+    ),
+    (
+        "push",
+        "let s: u32 = k.m.cpu.s as u32; if s & 0x80 == 0 { limit!(); k.m.cpu.s = s.wrapping_sub(1) as u8; \
+         store!(s & 0x3F, $0); } else { set_ram!(s, $0); k.m.cpu.s = (s - 1) as u8; }",
+    ),
+    (
+        "pull",
+        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; if s & 0x80 == 0 { slow!() } k.m.cpu.s = s as u8; ram!(s) }",
+    ),
+    ("check", "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }"),
+    ("next", "let record: u64 = *ip; handler(record)(k, ip, xy, a, cn, f)"),
+];
+
+/// Replaces `word!(arguments)` until none is left.
+fn expand(text: &str) -> String {
+    let mut text = text.to_string();
+    while let Some(bang) = text.find("!(") {
+        let start = text[..bang].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+        let name = &text[start..bang];
+        let mut depth = 0;
+        let mut arguments = vec![String::new()];
+        let mut end = bang + 2;
+        for c in text[bang + 2..].chars() {
+            end += c.len_utf8();
+            match c {
+                ')' if depth == 0 => break,
+                ',' if depth == 0 => {
+                    arguments.push(String::new());
+                    continue;
+                }
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
+            if let Some(last) = arguments.last_mut() {
+                last.push(c);
+            }
+        }
+        if name == "cfg" {
+            // Not ours: hidden until the end.
+            text.replace_range(bang..=bang, "\u{1}");
+            continue;
+        }
+        let (_, meaning) = WORDS.iter().find(|(word, _)| *word == name).expect("a word of the bodies");
+        let mut meaning = (*meaning).to_string();
+        for (i, argument) in arguments.iter().enumerate() {
+            meaning = meaning.replace(&format!("${i}"), argument.trim());
+        }
+        text.replace_range(start..end, &meaning);
+    }
+    text.replace('\u{1}', "!")
+}
+
+/// A function of its own.
+struct Handler {
+    opcode: usize,
+    class: &'static str,
+    body: String,
+}
+
+fn handlers() -> Vec<Handler> {
+    let mut all = vec![];
+    for (opcode, instruction) in INSTRUCTIONS.iter().enumerate() {
+        for class in CLASSES {
+            if let Some(body) = body(instruction, class) {
+                all.push(Handler { opcode, class, body: block(instruction, &body) });
+            }
+        }
+    }
+    all
+}
+
+const SIGNATURE: &str = "<const S: bool>(k: &mut Context, ip_: *const u64, xy_: u32, a_: u32, cn_: u64, f_: u32)";
+
+/// `threaded/handlers.rs`.
+pub fn handlers_file() -> String {
+    let handlers = handlers();
+    let index: HashMap<(usize, &str), usize> =
+        handlers.iter().enumerate().map(|(i, handler)| ((handler.opcode, handler.class), i)).collect();
+    let mut pairs = vec![];
+    for line in PAIRS.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [first, class_1, second, class_2, ..] = words.as_slice() else { continue };
+        let opcode = |text: &str| usize::from_str_radix(text, 16).expect("an opcode in hexadecimal");
+        let known = |text: &str| *CLASSES.iter().find(|class| **class == text).expect("a known class");
+        let (one, two) = (index.get(&(opcode(first), known(class_1))), index.get(&(opcode(second), known(class_2))));
+        if let (Some(&one), Some(&two)) = (one, two)
+            && !ends(&INSTRUCTIONS[handlers[one].opcode])
+            && pairs.len() < PAIR_COUNT
+        {
+            pairs.push((one, two));
+        }
+    }
+    // In the order of their numbers, to be found by halving.
+    pairs.sort_unstable();
+    let mut out = String::from(
+        "//! GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: one function per opcode and kind of operand.
+//!
+//! SAFETY: every function here may be called only as `threaded::run` does: `ip` stands on a record of the code that `k`
+//! was made for, and `k`'s pointers are those of that code and of a live board.
+
+#![allow(
+    clippy::all,
+    unused,
+    missing_docs,
+    unsafe_op_in_unsafe_fn,
+    reason = \"generated: every function has the same beginning, and not all use all of it\"
+)]
+
+use super::{Context, Handler, RESERVE, handler, leave, slow};
+use super::stores::Stores;
+
+",
+    );
+    let _ = writeln!(out, "/// Kinds of operands.");
+    for (i, class) in CLASSES.iter().enumerate() {
+        let _ = writeln!(out, "pub const {class}: usize = {i};");
+    }
+    let _ = writeln!(out, "pub const CLASSES: usize = {};", CLASSES.len());
+    let _ = writeln!(out, "/// No function: the slow path.\npub const NONE: u16 = 0xFFFF;");
+    let _ = writeln!(out, "/// The function for an opcode and a kind of operand.");
+    let _ = writeln!(out, "#[rustfmt::skip]\npub const NUMBER: [[u16; CLASSES]; 256] = [");
+    for opcode in 0..256 {
+        let row: Vec<String> = CLASSES
+            .iter()
+            .map(|class| index.get(&(opcode, *class)).map_or("NONE".into(), ToString::to_string))
+            .collect();
+        let _ = writeln!(out, "    [{}],", row.join(", "));
+    }
+    let _ = writeln!(out, "];");
+    for (i, Handler { opcode, class, body }) in handlers.iter().enumerate() {
+        let name = INSTRUCTIONS[*opcode].name;
+        let _ = writeln!(out, "/// {name} {:?} {class}\n#[rustfmt::skip]", INSTRUCTIONS[*opcode].mode);
+        let _ = writeln!(out, "unsafe fn h{i}{SIGNATURE} {{ {PROLOGUE}{body}{} }}", expand("next!()"));
+    }
+    for (one, two) in &pairs {
+        let _ = writeln!(out, "#[rustfmt::skip]");
+        let _ = writeln!(
+            out,
+            "unsafe fn p{one}_{two}{SIGNATURE} {{ {PROLOGUE}{}{}{} }}",
+            handlers[*one].body,
+            handlers[*two].body,
+            expand("next!()")
+        );
+    }
+    let names: Vec<String> = (0..handlers.len()).map(|i| format!("h{i}::<S>")).collect();
+    let _ = writeln!(out, "/// All functions, as numbered by `NUMBER`.\npub struct HANDLERS<const S: bool>;");
+    let _ = writeln!(
+        out,
+        "#[rustfmt::skip]\nimpl<const S: bool> HANDLERS<S> {{\n    pub const TABLE: [Handler; {}] = [{}];\n    /// Pairs, by \
+         the numbers of their halves.\n    pub const PAIRS: &'static [(u16, u16, Handler); {}] = &[{}];\n}}",
+        names.len(),
+        names.join(", "),
+        pairs.len(),
+        pairs.iter().map(|(a, b)| format!("({a}, {b}, p{a}_{b}::<S>)")).collect::<Vec<_>>().join(", ")
+    );
+    out
+}
