@@ -151,6 +151,14 @@ pub enum SumTreeError {
         /// What the system said.
         reason: String,
     },
+    /// An instruction path that is unknown or not supported here.
+    #[error("instruction path {name:?} is {reason}; there are scalar, avx2 and avx512")]
+    Path {
+        /// The path as it was given.
+        name: String,
+        /// Why it cannot be taken.
+        reason: &'static str,
+    },
     /// Random generator state of four zeros, from which only zeros follow.
     #[error("a random generator state of four zeros is not valid")]
     RngState,

@@ -1,18 +1,22 @@
 #![doc = include_str!("../README.md")]
 
+mod descent;
 mod error;
 mod layout;
 mod node;
+mod path;
 mod priority;
 mod region;
 pub mod replay;
 mod rng;
 mod sample;
 pub mod sync;
+mod top;
 mod tree;
 
 pub use error::SumTreeError;
 pub use layout::{DEFAULT_FAN_OUT, FAN_OUTS, MAX_CAPACITY, max_weight};
+pub use path::{PATH_VARIABLE, Path};
 pub use priority::{DEFAULT_SCALE, Scale};
 pub use region::{Cells, LINE_BYTES, Region, SharedCell};
 pub use rng::Rng;

@@ -14,6 +14,8 @@ use crate::SumTreeError;
 
 /// Arrays in a region start at multiples of this: one cache line.
 pub const LINE_BYTES: usize = 64;
+/// The usual size of a huge page.
+const HUGE_BYTES: usize = 2 << 20;
 
 /// Zeroed bytes, page-aligned, unmapped when the last owner drops them.
 ///
@@ -21,6 +23,7 @@ pub const LINE_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct Region {
     map: MmapRaw,
+    len: usize,
     name: Option<String>,
 }
 
@@ -32,11 +35,13 @@ impl Region {
     /// hold that much.
     pub fn heap(bytes: usize) -> Result<Self, SumTreeError> {
         check_against_machine(bytes)?;
-        let map = MmapOptions::new().len(bytes.max(1)).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
+        // The kernel puts a mapping on a huge page's boundary if it is a whole number of them.
+        let whole = if bytes < HUGE_BYTES / 2 { bytes.max(1) } else { bytes.next_multiple_of(HUGE_BYTES) };
+        let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
         // Advice only: a system without huge pages answers with an error that changes nothing.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { map: map.into(), name: None })
+        Ok(Self { map: map.into(), len: bytes, name: None })
     }
 
     /// `bytes` of zeroed memory under a name that other processes of the same user can [`Region::attach_shared`].
@@ -59,7 +64,7 @@ impl Region {
         let made = reserve(&file, bytes.max(1)).and_then(|()| {
             let map =
                 MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
-            Ok(Self { map, name: Some(name.to_owned()) })
+            Ok(Self { map, len: bytes, name: Some(name.to_owned()) })
         });
         if made.is_err() {
             let _ = std::fs::remove_file(&path); // The first error is the one to report.
@@ -90,7 +95,7 @@ impl Region {
         }
         let bytes = meta.len() as usize;
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
-        Ok(Self { map, name: Some(name.to_owned()) })
+        Ok(Self { map, len: bytes, name: Some(name.to_owned()) })
     }
 
     /// Removes the name. Who has the memory mapped keeps it; nobody new can attach.
@@ -104,10 +109,10 @@ impl Region {
     /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.len
     }
 
-    /// Whether there is not one byte; never true.
+    /// Whether there is not one byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,9 +1,12 @@
 //! Draws over a tree: a private prefix of the top, then a descent from there to a leaf.
 
-use crate::layout::TOP_MAX;
+use std::cell::RefCell;
+
+use crate::descent::{CHUNK, Chunk, LOST, read_top, walk};
 use crate::node::{Step, Sum, search};
 use crate::rng::splitmix64;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU32, Ordering, fence};
+use crate::top::Top;
 use crate::tree::same_length;
 use crate::{Rng, SumTree, SumTreeError};
 
@@ -38,37 +41,6 @@ const NEAR_RESTARTS: u32 = if cfg!(loom) { 1 } else { 8 };
 const RESTARTS_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
 /// Batches of independent draws before a draw without replacement goes round the leaves it has.
 const DISTINCT_ROUNDS: usize = 4;
-/// Draws at once per level.
-const CHUNK: usize = 128;
-
-/// Private inclusive prefix of the top as this call saw it: `prefix[t]` is the sum of the entries before `t`.
-struct Top {
-    prefix: Vec<u64>,
-}
-
-impl Top {
-    fn read(tree: &SumTree) -> Self {
-        let mut prefix = Vec::with_capacity(TOP_MAX + 16);
-        let mut sum = 0;
-        prefix.push(0);
-        for entry in tree.top() {
-            sum += entry.seen();
-            prefix.push(sum);
-        }
-        Self { prefix }
-    }
-
-    fn total(&self) -> u64 {
-        self.prefix[self.prefix.len() - 1]
-    }
-
-    /// Entry in which `target < total` falls, and the residual there.
-    fn find(&self, target: u64) -> (usize, u64) {
-        let after = self.prefix.partition_point(|p| *p <= target);
-        (after - 1, target - self.prefix[after - 1])
-    }
-}
-
 /// A leaf with the weight it was seen with, and how far into it the target fell.
 #[derive(Debug, Clone, Copy)]
 struct Drawn {
@@ -180,29 +152,32 @@ impl SumTree {
         {
             return Err(SumTreeError::Rank { rank, learners });
         }
-        let top = Top::read(self);
-        let total = top.total();
-        if indices.is_empty() {
-            return Ok(total);
-        }
-        if total == 0 {
-            return Err(SumTreeError::Empty);
-        }
-        if mode == Draws::WithoutReplacement {
-            self.sample_distinct(&top, rng, indices, weights)?;
-        } else {
-            let mut targets = Targets::new(mode, indices.len(), total, rng);
-            let window = targets.window();
-            let mut chunk = [0u64; CHUNK];
-            for (indices, weights) in indices.chunks_mut(CHUNK).zip(weights.chunks_mut(CHUNK)) {
-                let chunk = &mut chunk[..indices.len()];
-                chunk.iter_mut().for_each(|target| *target = targets.next(rng));
-                self.descend_all(&top, chunk, window, indices, weights)?;
+        let batch = indices.len();
+        with_scratch(|Scratch { top, chunk, targets }| {
+            read_top(self, top);
+            let total = top.total();
+            if batch == 0 {
+                return Ok(total);
             }
-        }
-        // Acquire: the relaxed loads above and this fence pair with the Release exchanges that stored the weights.
-        fence(Ordering::Acquire);
-        Ok(total)
+            if total == 0 {
+                return Err(SumTreeError::Empty);
+            }
+            if mode == Draws::WithoutReplacement {
+                self.sample_distinct(top, chunk, rng, indices, weights)?;
+            } else {
+                let mut source = Targets::new(mode, batch, total, rng);
+                let window = source.window();
+                for (indices, weights) in indices.chunks_mut(CHUNK).zip(weights.chunks_mut(CHUNK)) {
+                    let targets = &mut targets[..indices.len()];
+                    targets.iter_mut().for_each(|target| *target = source.next(rng));
+                    self.walk_all(top, targets, window, chunk, weights)?;
+                    indices.iter_mut().zip(&chunk.entry).for_each(|(index, leaf)| *index = u64::from(*leaf));
+                }
+            }
+            // Acquire: the relaxed loads above and this fence pair with the Release exchanges that stored the weights.
+            fence(Ordering::Acquire);
+            Ok(total)
+        })
     }
 
     /// Leaves in which the given prefix sums fall (leaf order, 0-based: prefix sum 0 is in the first positive leaf),
@@ -218,41 +193,61 @@ impl SumTree {
     ) -> Result<u64, SumTreeError> {
         same_length("indices", indices.len(), prefix_sums.len())?;
         same_length("weights", weights.len(), prefix_sums.len())?;
-        let top = Top::read(self);
-        let total = top.total();
-        if prefix_sums.is_empty() {
-            return Ok(total);
-        }
-        if total == 0 {
-            return Err(SumTreeError::Empty);
-        }
-        if let Some(position) = prefix_sums.iter().position(|p| *p >= total) {
-            return Err(SumTreeError::Prefix { prefix: prefix_sums[position], position, total });
-        }
-        let parts = prefix_sums.chunks(CHUNK).zip(indices.chunks_mut(CHUNK)).zip(weights.chunks_mut(CHUNK));
-        for ((targets, indices), weights) in parts {
-            self.descend_all(&top, targets, 1, indices, weights)?;
-        }
-        fence(Ordering::Acquire); // Acquire: as in `sample`.
-        Ok(total)
+        with_scratch(|Scratch { top, chunk, .. }| {
+            read_top(self, top);
+            let total = top.total();
+            if prefix_sums.is_empty() {
+                return Ok(total);
+            }
+            if total == 0 {
+                return Err(SumTreeError::Empty);
+            }
+            if let Some(position) = prefix_sums.iter().position(|p| *p >= total) {
+                return Err(SumTreeError::Prefix { prefix: prefix_sums[position], position, total });
+            }
+            let parts =
+                prefix_sums.chunks(CHUNK).zip(indices.chunks_mut(CHUNK)).zip(weights.chunks_mut(CHUNK));
+            for ((targets, indices), weights) in parts {
+                self.walk_all(top, targets, 1, chunk, weights)?;
+                indices.iter_mut().zip(&chunk.entry).for_each(|(index, leaf)| *index = u64::from(*leaf));
+            }
+            fence(Ordering::Acquire); // Acquire: as in `sample`.
+            Ok(total)
+        })
     }
 
-    fn descend_all(
+    /// Walks a chunk of targets to leaves and draws those anew that found nothing.
+    fn walk_all(
         &self,
         top: &Top,
         targets: &[u64],
         window: u64,
-        indices: &mut [u64],
+        chunk: &mut Chunk,
         weights: &mut [u32],
     ) -> Result<(), SumTreeError> {
-        for ((target, index), weight) in targets.iter().zip(indices).zip(weights) {
-            let (entry, residual) = top.find(*target);
-            let drawn = match self.descend(entry, residual) {
-                Some(drawn) => drawn,
-                None => self.restart(*target, top.total(), window)?,
-            };
-            *index = drawn.leaf as u64;
-            *weight = drawn.weight;
+        walk(self, top, targets, chunk, weights);
+        let n = targets.len();
+        if chunk.residual[..n].contains(&LOST) {
+            self.redraw_lost(top.total(), targets, window, chunk, weights)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn redraw_lost(
+        &self,
+        total: u64,
+        targets: &[u64],
+        window: u64,
+        chunk: &mut Chunk,
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        for j in 0..targets.len() {
+            if chunk.residual[j] == LOST {
+                let drawn = self.restart(targets[j], total, window)?;
+                (chunk.entry[j], chunk.residual[j], weights[j]) =
+                    (drawn.leaf as u32, drawn.within, drawn.weight);
+            }
         }
         Ok(())
     }
@@ -270,22 +265,8 @@ impl SumTree {
             (entry, residual) = (entry * group + lane, below);
         }
         let group = levels[0].group;
-        let siblings = &self.leaves[entry * group..(entry + 1) * group];
-        // The weight must be the one that was compared, so the leaf is not read again.
-        let mut within = residual;
-        for _ in 0..2 {
-            let mut sum = 0;
-            for (lane, leaf) in siblings.iter().enumerate() {
-                let seen = leaf.seen();
-                if within < seen {
-                    return Some(Drawn { leaf: entry * group + lane, weight: seen as u32, within });
-                }
-                within -= seen;
-                sum += seen;
-            }
-            within = fold(within + sum, sum)?;
-        }
-        None
+        let (lane, within, weight) = settle_leaf(&self.leaves[entry * group..(entry + 1) * group], residual)?;
+        Some(Drawn { leaf: entry * group + lane, weight, within })
     }
 
     /// A new draw for one whose node was emptied under it: near its target first (a stratified draw stays in about
@@ -293,9 +274,10 @@ impl SumTree {
     #[cold]
     fn restart(&self, target: u64, total: u64, window: u64) -> Result<Drawn, SumTreeError> {
         let mut state = target ^ total.rotate_left(32);
+        let mut top = Box::new(Top::new());
         for attempt in 0..RESTARTS_MAX {
             self.count_restart();
-            let top = Top::read(self);
+            top.read(self);
             if top.total() == 0 {
                 break;
             }
@@ -333,25 +315,26 @@ impl SumTree {
     fn sample_distinct(
         &self,
         top: &Top,
+        chunk: &mut Chunk,
         rng: &mut Rng,
         indices: &mut [u64],
         weights: &mut [u32],
     ) -> Result<(), SumTreeError> {
         let (asked, total) = (indices.len(), top.total());
         let mut taken = Taken::with_capacity(asked);
-        let mut rounds = 0;
-        while taken.len() < asked && rounds < DISTINCT_ROUNDS {
-            rounds += 1;
-            for _ in taken.len()..asked {
-                let target = rng.below(total);
-                let (entry, residual) = top.find(target);
-                let drawn = match self.descend(entry, residual) {
-                    Some(drawn) => drawn,
-                    None => self.restart(target, total, total)?,
-                };
-                let at = taken.len();
-                if taken.insert(drawn, target) {
-                    (indices[at], weights[at]) = (drawn.leaf as u64, drawn.weight);
+        for _ in 0..DISTINCT_ROUNDS {
+            let missing = asked - taken.len();
+            for first in (0..missing).step_by(CHUNK) {
+                let (mut targets, mut seen) = ([0; CHUNK], [0; CHUNK]);
+                let n = CHUNK.min(missing - first);
+                targets[..n].iter_mut().for_each(|target| *target = rng.below(total));
+                self.walk_all(top, &targets[..n], total, chunk, &mut seen[..n])?;
+                for j in 0..n {
+                    let (leaf, within) = (chunk.entry[j] as usize, chunk.residual[j]);
+                    let at = taken.len();
+                    if taken.insert(Drawn { leaf, weight: seen[j], within }, targets[j]) {
+                        (indices[at], weights[at]) = (leaf as u64, seen[j]);
+                    }
                 }
             }
         }
@@ -379,21 +362,62 @@ impl SumTree {
     }
 }
 
-/// Finds the child for a residual; one beyond the sum seen is taken modulo it, once.
+/// Finds the child for a residual; one beyond the sum seen is taken modulo it, once. `None` when nothing is left.
 #[inline(always)]
-fn settle<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u64)> {
-    match search(siblings, residual) {
-        Step::Child { lane, residual } => Some((lane, residual)),
-        Step::Beyond { sum } => match search(siblings, fold(residual, sum)?) {
-            Step::Child { lane, residual } => Some((lane, residual)),
-            Step::Beyond { .. } => None,
-        },
+pub(crate) fn settle<S: Sum>(siblings: &[S], residual: u64) -> Option<(usize, u64)> {
+    let mut left = residual;
+    for _ in 0..2 {
+        match search(siblings, left) {
+            Step::Child { lane, residual } => return Some((lane, residual)),
+            Step::Beyond { sum } => left = fold(left, sum)?,
+        }
+    }
+    None
+}
+
+/// As [`settle`] among leaves: also the weight with which the leaf was compared, which is not read again.
+#[inline(always)]
+pub(crate) fn settle_leaf(siblings: &[AtomicU32], residual: u64) -> Option<(usize, u64, u32)> {
+    let mut within = residual;
+    for _ in 0..2 {
+        let (mut left, mut sum) = (within, 0);
+        for (lane, leaf) in siblings.iter().enumerate() {
+            let seen = leaf.seen();
+            if left < seen {
+                return Some((lane, left, seen as u32));
+            }
+            left -= seen;
+            sum += seen;
+        }
+        within = fold(within, sum)?;
+    }
+    None
+}
+
+/// `residual` modulo the sum seen; `None` when there is nothing to take, or the draw was lost before.
+fn fold(residual: u64, sum: u64) -> Option<u64> {
+    if residual == LOST { None } else { residual.checked_rem(sum) }
+}
+
+/// Working memory of a call, kept per thread: clearing it each time would cost more than a small batch of draws.
+struct Scratch {
+    top: Top,
+    chunk: Chunk,
+    targets: [u64; CHUNK],
+}
+
+impl Scratch {
+    fn boxed() -> Box<Self> {
+        Box::new(Self { top: Top::new(), chunk: Chunk::new(), targets: [0; CHUNK] })
     }
 }
 
-/// `residual` modulo the sum seen; `None` when there is nothing to take.
-fn fold(residual: u64, sum: u64) -> Option<u64> {
-    residual.checked_rem(sum)
+fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Scratch::boxed());
+    }
+    // Threads of a loom model are fibres of one thread and would meet in it.
+    if cfg!(loom) { f(&mut Scratch::boxed()) } else { SCRATCH.with_borrow_mut(|scratch| f(scratch)) }
 }
 
 /// Leaves already drawn in a call without replacement, with the stretch of prefix sums that each covers.
@@ -510,8 +534,9 @@ mod tests {
     /// hold. The draw takes its residual modulo the sum seen, or starts anew, and never returns an empty leaf.
     #[test]
     fn stale_sums_never_draw_an_empty_leaf() {
-        for fan_out in crate::FAN_OUTS {
-            let tree = SumTree::new(100_000, fan_out).unwrap();
+        let paths = crate::Path::ALL.into_iter().filter(|path| path.is_supported());
+        for (path, fan_out) in paths.flat_map(|path| crate::FAN_OUTS.map(|k| (path, k))) {
+            let tree = SumTree::new(100_000, fan_out).unwrap().with_path(path).unwrap();
             tree.set_range(0, &[1000; 100]).unwrap();
             tree.fill_range(50_000, 100, 3).unwrap();
             (0..100).for_each(|i| tree.leaves[i].store(0, Ordering::Relaxed));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::layout::{HEADER_WORDS, LEVELS_MAX, Layout, max_weight};
+use crate::path::Path;
 use crate::region::{Cells, Region};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Index, SumTreeError};
@@ -19,6 +20,7 @@ mod header {
 /// See the crate page for what a concurrent reader may see.
 pub struct SumTree {
     pub(crate) layout: Layout,
+    pub(crate) path: Path,
     header: Cells<AtomicU64>,
     pub(crate) leaves: Cells<AtomicU32>,
     /// Level 1 if a level above it is searched.
@@ -59,7 +61,7 @@ impl SumTree {
     ///
     /// # Errors
     /// [`SumTreeError::Capacity`], [`SumTreeError::FanOut`], [`SumTreeError::OutsideRegion`],
-    /// [`SumTreeError::OtherLayout`].
+    /// [`SumTreeError::OtherLayout`], [`SumTreeError::Path`].
     pub fn in_region(
         region: &Arc<Region>,
         offset: usize,
@@ -87,7 +89,21 @@ impl SumTree {
                 wide.push(Cells::in_region(region, start, level.stored)?);
             }
         }
-        Ok(Self { layout, header, leaves, narrow, wide })
+        Ok(Self { layout, path: Path::from_environment()?, header, leaves, narrow, wide })
+    }
+
+    /// The same tree, walked with these instructions instead of the fastest there are. The draws are the same.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Path`] when this machine lacks them.
+    pub fn with_path(self, path: Path) -> Result<Self, SumTreeError> {
+        Ok(Self { path: path.check()?, ..self })
+    }
+
+    /// The instructions that draws of this tree use.
+    #[must_use]
+    pub fn path(&self) -> Path {
+        self.path
     }
 
     /// Number of leaves.

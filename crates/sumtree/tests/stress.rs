@@ -1,4 +1,4 @@
-//! A short run of the stress example for each fan-out; `cargo run --example stress` goes on for as long as you like.
+//! A short run of the stress example for each fan-out and instruction path; `cargo run --example stress` goes on for as long as you like.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 
@@ -14,9 +14,19 @@ fn run(plan: &harness::Plan) {
 #[test]
 fn writers_beside_samplers() {
     for (k, fan_out) in sumtree::FAN_OUTS.into_iter().enumerate() {
-        for threads in [2, 4] {
-            let (capacity, operations) = ([4999, 40_001][k % 2], 600_000);
-            run(&harness::Plan { capacity, fan_out, threads, operations, batch: 100, seed: k as u64 });
+        for path in sumtree::Path::ALL.into_iter().filter(|path| path.is_supported()) {
+            for threads in [2, 4] {
+                let (capacity, operations) = ([4999, 40_001][k % 2], 400_000);
+                run(&harness::Plan {
+                    capacity,
+                    fan_out,
+                    path,
+                    threads,
+                    operations,
+                    batch: 100,
+                    seed: k as u64,
+                });
+            }
         }
     }
 }

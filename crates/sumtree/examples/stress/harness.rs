@@ -7,13 +7,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use sumtree::{Draws, Rng, SumTree, SumTreeError};
+use sumtree::{Draws, Path, Rng, SumTree, SumTreeError};
 
 /// What to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub capacity: u64,
     pub fan_out: usize,
+    pub path: Path,
     /// Half of them write (at least one), the others draw (at least one).
     pub threads: usize,
     /// Weights stored and leaves drawn, together.
@@ -93,7 +94,7 @@ fn sampler(
     plan: &Plan,
     me: u64,
     phases: &[AtomicU64],
-    stop: &dyn Fn(u64) -> bool,
+    stop: &dyn Fn(&Outcome) -> bool,
 ) -> Outcome {
     let mut rng = Rng::new(!plan.seed ^ me << 32);
     let max = tree.max_weight();
@@ -102,7 +103,7 @@ fn sampler(
     let modes = [Draws::Independent, Draws::Stratified, Draws::Systematic, Draws::WithoutReplacement];
     let read = || phases.iter().map(|p| p.load(SeqCst)).collect::<Vec<_>>();
     for round in 0.. {
-        if stop(out.draws) {
+        if stop(&out) {
             break;
         }
         // Distinct draws are slower: one call in 16.
@@ -136,7 +137,7 @@ fn sampler(
 
 /// Runs the plan and checks every node at the end.
 pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
-    let tree = SumTree::new(plan.capacity, plan.fan_out)?;
+    let tree = SumTree::new(plan.capacity, plan.fan_out)?.with_path(plan.path)?;
     let writers = (plan.threads / 2).max(1);
     let samplers = (plan.threads - plan.threads / 2).max(1);
     // Draws that are still to be made before everybody stops; stores run along and are counted.
@@ -144,6 +145,12 @@ pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
     let done = AtomicBool::new(false);
     let stored = AtomicU64::new(0);
     let mut sum = Outcome::default();
+    // Half of the operations are draws; writers, which are as many, run until these are done.
+    let share = plan.operations / 2 / samplers as u64;
+    // On a busy machine a writer may stand still in the middle of a change of phase: go on until an eighth was
+    // checked, or for a thousand times as long.
+    let enough =
+        |out: &Outcome| out.draws >= share && (out.checked >= share / 8 || out.draws / 1000 >= share);
     std::thread::scope(|scope| {
         let writing: Vec<_> = (0..writers)
             .map(|me| {
@@ -154,12 +161,10 @@ pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
                 })
             })
             .collect();
-        // Half of the operations are draws; writers, which are as many, run until these are done.
-        let share = plan.operations / 2 / samplers as u64;
         let drawing: Vec<_> = (0..samplers)
             .map(|me| {
-                let (tree, phases) = (&tree, &phases);
-                scope.spawn(move || sampler(tree, plan, me as u64, phases, &|draws| draws >= share))
+                let (tree, phases, enough) = (&tree, &phases, &enough);
+                scope.spawn(move || sampler(tree, plan, me as u64, phases, enough))
             })
             .collect();
         for thread in drawing {

@@ -1,4 +1,5 @@
 //! Writers and samplers at once for as long as you like, every draw checked, every node verified at the end.
+//! `SUMTREE_PATH=scalar` (avx2, avx512) chooses the instructions.
 //!
 //! `cargo run --release -p sumtree --example stress -- --operations 1e9 --threads 2`
 
@@ -14,6 +15,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<harness::Plan, String>
     let mut plan = harness::Plan {
         capacity: 65_536,
         fan_out: 16,
+        path: sumtree::Path::from_environment().map_err(|e| e.to_string())?,
         threads: 2,
         operations: 100_000_000,
         batch: 256,

@@ -1,0 +1,191 @@
+//! Node searches with 256-bit vectors: 8 leaves, or 4 sums, are one register.
+#![allow(unsafe_code)] // Vector loads by inline assembly; the crate page says why they are sound.
+
+use std::arch::asm;
+#[allow(clippy::wildcard_imports)] // Every second line is one of its names.
+use std::arch::x86_64::*;
+
+use super::scalar;
+use super::{Chunk, LOST, Nodes, driver};
+use crate::top::Top;
+use crate::{SumTree, sample};
+
+driver!(target_feature(enable = "avx2,bmi2,popcnt"));
+
+/// 8 u32 or 4 u64 cells, each read once, like as many relaxed loads.
+///
+/// # Safety
+/// `start` points to 32 readable bytes on a 32-byte boundary.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load_half_line<T>(start: *const T) -> __m256i {
+    let half: __m256i;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("vmovdqa {half}, ymmword ptr [{start}]", half = lateout(ymm_reg) half, start = in(reg) start,
+            options(readonly, nostack, preserves_flags));
+    }
+    half
+}
+
+/// 4 u64 sums; those below zero count as zero.
+///
+/// # Safety
+/// As [`load_half_line`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load_sums(start: *const u64) -> __m256i {
+    // SAFETY: the caller's promise.
+    let seen = unsafe { load_half_line(start) };
+    _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), seen), seen)
+}
+
+/// Inclusive running sums of 8 u32.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn running8(mut x: __m256i) -> __m256i {
+    x = _mm256_add_epi32(x, _mm256_slli_si256::<4>(x));
+    x = _mm256_add_epi32(x, _mm256_slli_si256::<8>(x));
+    // The shifts stay within halves: the upper one still lacks the sum of the lower.
+    let lower = _mm256_permutevar8x32_epi32(x, _mm256_set1_epi32(3));
+    _mm256_add_epi32(x, _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), lower))
+}
+
+/// Inclusive running sums of 4 u64.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn running4(mut x: __m256i) -> __m256i {
+    x = _mm256_add_epi64(x, _mm256_slli_si256::<8>(x));
+    let lower = _mm256_permute4x64_epi64::<0x55>(x);
+    _mm256_add_epi64(x, _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), lower))
+}
+
+/// How many of 4 sums are at most `sought`. All are below 2^63, so a signed compare is right.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn passed4(through: __m256i, sought: __m256i) -> usize {
+    let beyond = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(through, sought)));
+    4 - beyond.count_ones() as usize
+}
+
+#[repr(align(64))]
+struct Sums {
+    _cells: [u64; 32],
+}
+
+/// # Safety
+/// `start` points to `GROUP` u64 cells, on a boundary of 64 bytes or of their size.
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, u64) {
+    let sought = _mm256_set1_epi64x(residual as i64);
+    let mut before = std::mem::MaybeUninit::<Sums>::uninit();
+    let sums = before.as_mut_ptr().cast::<u64>();
+    let mut carry = _mm256_setzero_si256();
+    let mut lane = 0;
+    for row in 0..GROUP / 4 {
+        // SAFETY: the caller's promise.
+        let seen = unsafe { load_sums(start.add(4 * row)) };
+        let through = _mm256_add_epi64(running4(seen), carry);
+        // SAFETY: `Sums` has room for GROUP <= 32 entries.
+        unsafe { _mm256_store_si256(sums.add(4 * row).cast(), _mm256_sub_epi64(through, seen)) };
+        lane += passed4(through, sought);
+        carry = _mm256_permute4x64_epi64::<0xff>(through);
+    }
+    // SAFETY: the first GROUP entries were stored above.
+    (lane, residual - unsafe { sums.add(lane & (GROUP - 1)).read() })
+}
+
+/// # Safety
+/// `start` points to `GROUP` u32 cells, on a boundary of 64 bytes or of their size.
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64) {
+    if GROUP < 8 {
+        // SAFETY: the caller's promise.
+        return unsafe { scalar::count::<crate::sync::AtomicU32, GROUP>(start.cast(), residual) };
+    }
+    let sought = _mm256_set1_epi64x(residual as i64);
+    let mut before = std::mem::MaybeUninit::<Sums>::uninit();
+    let sums = before.as_mut_ptr().cast::<u64>();
+    let mut carry = _mm256_setzero_si256();
+    let mut lane = 0;
+    // 8 u32 are 4 pairs: the lower halves of the u64 are the even children, the upper halves the odd ones.
+    for row in 0..GROUP / 8 {
+        // SAFETY: the caller's promise.
+        let half = unsafe { load_half_line(start.add(8 * row)) };
+        let even = _mm256_and_si256(half, _mm256_set1_epi64x(0xffff_ffff));
+        let odd = _mm256_srli_epi64::<32>(half);
+        let through_odd = _mm256_add_epi64(running4(_mm256_add_epi64(even, odd)), carry);
+        let through_even = _mm256_sub_epi64(through_odd, odd);
+        // SAFETY: `Sums` has room for GROUP <= 32 entries.
+        unsafe {
+            _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi64(through_even, even));
+            _mm256_store_si256(sums.add(8 * row + 4).cast(), through_even);
+        }
+        lane += passed4(through_even, sought) + passed4(through_odd, sought);
+        carry = _mm256_permute4x64_epi64::<0xff>(through_odd);
+    }
+    let at = lane & (GROUP - 1);
+    let place = (at & !7) + 4 * (at & 1) + (at & 7) / 2;
+    // SAFETY: the first GROUP entries were stored above.
+    (lane, residual - unsafe { sums.add(place).read() })
+}
+
+/// Lane, how far into the leaf, and the leaf's weight.
+///
+/// # Safety
+/// As [`narrow`].
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, u64, u32) {
+    if GROUP < 8 {
+        // SAFETY: the caller's promise.
+        return unsafe { scalar::leaf::<GROUP>(start, residual) };
+    }
+    // A node of leaves sums below 2^32, so a residual beyond u32 is beyond the node too.
+    let clipped = residual.min(u64::from(u32::MAX)) as u32;
+    let sought = _mm256_set1_epi32(clipped as i32);
+    let mut before = std::mem::MaybeUninit::<[Sums; 2]>::uninit();
+    let sums = before.as_mut_ptr().cast::<u32>();
+    let mut carry = _mm256_setzero_si256();
+    let mut lane = 0;
+    for row in 0..GROUP / 8 {
+        // SAFETY: the caller's promise.
+        let seen = unsafe { load_half_line(start.add(8 * row)) };
+        let through = _mm256_add_epi32(running8(seen), carry);
+        // SAFETY: 128 u32 have room for the running sums and the weights of GROUP <= 64 leaves.
+        unsafe {
+            _mm256_store_si256(sums.add(8 * row).cast(), _mm256_sub_epi32(through, seen));
+            _mm256_store_si256(sums.add(GROUP + 8 * row).cast(), seen);
+        }
+        // There is no unsigned compare: a <= b is min(a, b) == a.
+        let passed = _mm256_cmpeq_epi32(_mm256_min_epu32(through, sought), through);
+        lane += _mm256_movemask_ps(_mm256_castsi256_ps(passed)).count_ones() as usize;
+        carry = _mm256_permutevar8x32_epi32(through, _mm256_set1_epi32(7));
+    }
+    let at = lane & (GROUP - 1);
+    // SAFETY: the first 2 * GROUP entries were stored above.
+    let (start_of, weight) = unsafe { (sums.add(at).read(), sums.add(GROUP + at).read()) };
+    (lane, u64::from(clipped.wrapping_sub(start_of)), weight)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn find_top(top: &Top, target: u64) -> (usize, u64) {
+    let sought = _mm256_set1_epi64x(target as i64);
+    let passed = |eight: &[u64]| {
+        let start = eight[..8].as_ptr();
+        // SAFETY: the slice has at least 8 entries, and is our own memory.
+        let (low, high) =
+            unsafe { (_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(4).cast())) };
+        passed4(low, sought) + passed4(high, sought)
+    };
+    let mut coarse = passed(&top.coarse);
+    if top.entries > 512 {
+        coarse += passed(&top.coarse[8..]);
+    }
+    let middle = 8 * coarse + passed(&top.middle[8 * coarse..]);
+    let entry = 8 * middle + passed(&top.fine[8 * middle + 1..]);
+    (entry, target - top.fine[entry])
+}

@@ -1,0 +1,96 @@
+//! Which instructions a descent uses: chosen at run time, or by an explicit switch.
+
+use std::sync::OnceLock;
+
+use crate::SumTreeError;
+
+/// Instruction set of the descents. All paths return the same draws for the same seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
+    /// Plain integer instructions, on every machine.
+    Scalar,
+    /// 256-bit vectors (x86-64).
+    Avx2,
+    /// 512-bit vectors (x86-64 with AVX-512 F, BW, DQ and VL).
+    Avx512,
+}
+
+/// Environment variable that fixes the path of all trees: `scalar`, `avx2` or `avx512`.
+pub const PATH_VARIABLE: &str = "SUMTREE_PATH";
+
+impl Path {
+    /// Every path, slowest first.
+    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
+
+    /// Whether this machine has the instructions.
+    #[must_use]
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("popcnt")
+            }
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            Self::Avx512 => {
+                Self::Avx2.is_supported()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+            _ => false,
+        }
+    }
+
+    /// The fastest path that this machine has.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::ALL.into_iter().rev().find(|path| path.is_supported()).unwrap_or(Self::Scalar)
+    }
+
+    /// What [`PATH_VARIABLE`] asks for, else [`Path::best`]. Looked up once per process.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Path`] when the variable names no path or one that this machine lacks.
+    pub fn from_environment() -> Result<Self, SumTreeError> {
+        static CHOSEN: OnceLock<Result<Path, SumTreeError>> = OnceLock::new();
+        let asked = || std::env::var_os(PATH_VARIABLE).map(|name| name.to_string_lossy().into_owned());
+        CHOSEN.get_or_init(|| asked().map_or_else(|| Ok(Self::best()), |name| Self::parse(&name))).clone()
+    }
+
+    fn parse(name: &str) -> Result<Self, SumTreeError> {
+        let path = match name {
+            "scalar" => Self::Scalar,
+            "avx2" => Self::Avx2,
+            "avx512" => Self::Avx512,
+            _ => return Err(SumTreeError::Path { name: name.to_owned(), reason: "unknown" }),
+        };
+        path.check()
+    }
+
+    pub(crate) fn check(self) -> Result<Self, SumTreeError> {
+        let lacking = || SumTreeError::Path { name: format!("{self:?}"), reason: "not on this machine" };
+        if self.is_supported() { Ok(self) } else { Err(lacking()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(Path::parse("scalar"), Ok(Path::Scalar));
+        for name in ["", "AVX2", "sse"] {
+            assert_eq!(Path::parse(name), Err(SumTreeError::Path { name: name.into(), reason: "unknown" }));
+        }
+        for (name, path) in [("avx2", Path::Avx2), ("avx512", Path::Avx512)] {
+            assert_eq!(Path::parse(name).is_ok(), path.is_supported());
+        }
+        assert!(Path::best().is_supported());
+    }
+}
