@@ -1,0 +1,69 @@
+"""NVRTC through ctypes: what is needed to compile a kernel on a machine without a GPU."""
+
+import ctypes
+import functools
+import importlib.util
+from pathlib import Path
+
+KERNELS = Path(__file__).parents[2] / "crates" / "cule" / "kernels"
+
+
+def find_library() -> Path | None:
+    """The newest `libnvrtc` of the installed NVIDIA wheels, or None."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    found = [path for folder in folders for path in folder.glob("*/lib/libnvrtc.so.*")]
+    return max((path for path in found if "alt" not in path.name), default=None)
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library."""
+    path = find_library()
+    assert path is not None
+    return ctypes.CDLL(str(path))
+
+
+def architectures() -> list[int]:
+    """Compute capabilities that this NVRTC compiles for, such as 75 and 90."""
+    count = ctypes.c_int()
+    assert library().nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
+    values = (ctypes.c_int * count.value)()
+    assert library().nvrtcGetSupportedArchs(values) == 0
+    return list(values)
+
+
+def compile_kernel(source: Path, options: list[str], headers: list[str]) -> tuple[bytes, bytes, str]:
+    """Compiles one file.
+
+    Returns:
+        PTX, machine code (empty for a virtual architecture) and what the compiler said.
+
+    Raises:
+        AssertionError: the compiler refuses; its log is the message.
+    """
+    nvrtc = library()
+    texts = [(KERNELS / name).read_bytes() for name in headers]
+    names = [name.encode() for name in headers]
+    array = ctypes.c_char_p * len(names)
+    program = ctypes.c_void_p()
+    main = (source.read_bytes(), source.name.encode())
+    included = (len(names), array(*texts), array(*names))
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), *main, *included) == 0
+    flags = [option.encode() for option in options]
+    status = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+    log = _text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog").rstrip(b"\0").decode()
+    assert status == 0, log
+    ptx = _text(program, "nvrtcGetPTXSize", "nvrtcGetPTX")
+    real = any(option.startswith("--gpu-architecture=sm_") for option in options)
+    code = _text(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN") if real else b""
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return ptx, code, log
+
+
+def _text(program: ctypes.c_void_p, size_of: str, get: str) -> bytes:
+    size = ctypes.c_size_t()
+    assert getattr(library(), size_of)(program, ctypes.byref(size)) == 0
+    buffer = ctypes.create_string_buffer(size.value)
+    assert getattr(library(), get)(program, buffer) == 0
+    return buffer.raw

@@ -1,0 +1,58 @@
+"""The generated header compiles with NVRTC for every family of GPUs that the installed one knows; no GPU needed.
+
+A family takes seconds: the oldest and the newest are looked at always, those between them with `-m slow`.
+"""
+
+from pathlib import Path
+
+import nvrtc
+import pytest
+
+if nvrtc.find_library() is None:
+    pytest.skip("no NVRTC: `pip install nvidia-cuda-nvrtc` brings it", allow_module_level=True)
+
+FRAME = Path(__file__).with_name("frame.cu")
+HEADERS = ["prelude.cuh", "machine.cuh"]
+KERNELS = ["frame", "power_on", "observe"]
+
+
+def families() -> list[object]:
+    """The first architecture of each family: 75, 80, 90, ..."""
+    first: dict[int, int] = {}
+    for architecture in sorted(nvrtc.architectures()):
+        first.setdefault(architecture // 10, architecture)
+    oldest, *between, newest = first.values()
+    return [oldest, *(pytest.param(a, marks=pytest.mark.slow) for a in between), newest]
+
+
+@pytest.mark.parametrize("architecture", families())
+def test_every_family_takes_the_console(architecture: int) -> None:
+    options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]
+    ptx, _, log = nvrtc.compile_kernel(FRAME, options, HEADERS)
+    assert log == ""
+    text = ptx.decode()
+    assert f".target sm_{architecture}" in text
+    for name in KERNELS:
+        assert f".visible .entry {name}(" in text
+    assert ".extern .func" not in text
+
+
+def test_machine_code_is_made() -> None:
+    architecture = next(a for a in nvrtc.architectures() if a >= 80)
+    options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17"]
+    _, code, log = nvrtc.compile_kernel(FRAME, options, HEADERS)
+    assert log == ""
+    assert code[:4] == b"\x7fELF"
+
+
+def test_a_wrong_layout_is_refused(tmp_path: Path) -> None:
+    """The static assertions of the header are alive under NVRTC."""
+    wrong = tmp_path / "wrong.cu"
+    lines = [
+        '#include "machine.cuh"',
+        "static_assert(PARL_OFFSET(cule::env::State, env) == 0);",
+        'extern "C" __global__ void k() {}',
+    ]
+    wrong.write_text("\n".join(lines) + "\n")
+    with pytest.raises(AssertionError, match="static assertion failed"):
+        nvrtc.compile_kernel(wrong, ["--gpu-architecture=compute_80", "--std=c++17"], HEADERS)
