@@ -16,7 +16,8 @@ const MOST_DRAWS: u32 = 100_000;
 /// The action code of FIRE.
 const FIRE: u32 = 1;
 
-/// Two picture buffers, as high as the game's picture.
+/// Two picture buffers, as high as the game's picture; behind them, where it is in neither, the picture of the last
+/// frame but one.
 #[derive(Clone)]
 pub(super) struct Pictures(Vec<u8>);
 
@@ -25,10 +26,18 @@ impl Pictures {
         Self(buffers.iter().flat_map(|buffer| buffer[..height * tia::WIDTH].iter().copied()).collect())
     }
 
-    pub(super) fn put(&self, buffers: &mut [[u8; tia::PICTURE_BYTES]; 2]) {
-        let (first, second) = self.0.split_at(self.0.len() / 2);
-        buffers[0][..first.len()].copy_from_slice(first);
-        buffers[1][..second.len()].copy_from_slice(second);
+    pub(super) fn put(&self, buffers: &mut [[u8; tia::PICTURE_BYTES]; 2], height: usize) {
+        for (buffer, picture) in buffers.iter_mut().zip(self.0.chunks_exact(height * tia::WIDTH)) {
+            buffer[..picture.len()].copy_from_slice(picture);
+        }
+    }
+
+    pub(super) fn add(&mut self, picture: &[u8]) {
+        self.0.extend_from_slice(picture);
+    }
+
+    pub(super) fn added(&self, height: usize) -> Option<&[u8]> {
+        self.0.chunks_exact(height * tia::WIDTH).nth(2)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

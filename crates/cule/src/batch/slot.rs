@@ -208,7 +208,7 @@ impl Slot {
                 random::draw(&mut self.random);
             }
             if everything {
-                game.boot_pictures.put(&mut board.picture);
+                game.boot_pictures.put(&mut board.picture, game.height);
             }
         } else if self.head.unused != 0 {
             // Boot and sticky draws depend on each other: nothing is known in advance.
@@ -216,7 +216,7 @@ impl Slot {
             self.head.state = *console.state();
             *self.random = console.env_random;
             if everything {
-                Pictures::take(&console.board.picture, game.height).put(&mut board.picture);
+                Pictures::take(&console.board.picture, game.height).put(&mut board.picture, game.height);
             }
         } else {
             self.restart(&mut work.console, game, everything)?;
@@ -263,7 +263,7 @@ impl Slot {
         let draws = settings.obs_type != ObsType::Ram;
         let careful = self.pictures.is_some();
         if let Some(pictures) = &self.pictures {
-            pictures.put(&mut work.console.board.picture);
+            pictures.put(&mut work.console.board.picture, game.height);
         }
         let board = &mut *work.console.board;
         let start = self.head.state.machine;
@@ -307,9 +307,12 @@ impl Slot {
             rerun(start, &work.inputs, board, &game.code);
         }
         let pool = settings.maxpool && skip > 1;
+        // A frame that goes on with an open one draws over it: the picture of the frame before is made apart.
+        let second = (pool && roll.open && early.is_none()).then(|| self.rerun_apart(work, game, &start));
+        let board = &*work.console.board;
         if early.is_none() {
             let [last, before] = shown(&self.head.state, board, game.height);
-            let before = pool.then_some(before);
+            let before = pool.then_some(second.as_deref().unwrap_or(before));
             self.push(game, settings, |out| game.screen.draw(last, before, &mut work.canvas, out));
             self.head.single = u8::from(!pool);
         } else if early == Some(1) && pool {
@@ -320,19 +323,31 @@ impl Slot {
         self.head.recent = recent;
         if early.is_none() || self.head.continues != 0 {
             self.keep_pictures(&work.console.board, game, true);
+            if let (Some(pictures), Some(second)) = (&mut self.pictures, second) {
+                pictures.add(&second);
+            }
         }
+    }
+
+    /// All frames of a step again, drawn; gives the picture of the last but one.
+    fn rerun_apart(&self, work: &mut Work, game: &Game, start: &Machine) -> Vec<u8> {
+        let board = &mut *work.console.board;
+        self.show(board, game);
+        let (earlier, last) = work.inputs.split_at(work.inputs.len().saturating_sub(1));
+        let machine = rerun(*start, earlier, board, &game.code);
+        let second = buffers(board, machine.tia.buffer, game.height)[0].to_vec();
+        rerun(machine, last, board, &game.code);
+        second
     }
 
     /// The step stopped on its last frame, which is not shown: the frame before it, pooled with the plane before.
     fn push_stopped(&mut self, work: &mut Work, game: &Game, settings: &Settings, start: &Machine) {
+        let second = self.rerun_apart(work, game, start);
         let board = &mut *work.console.board;
         self.show(board, game);
-        let frames = work.inputs.len() - 1;
-        let machine = rerun(*start, &work.inputs[..frames], board, &game.code);
-        let second = buffers(board, machine.tia.buffer, game.height)[0].to_vec();
-        self.show(board, game);
         let [last, before] = buffers(board, start.tia.buffer, game.height);
-        let before = (self.head.single == 0).then_some(before);
+        let apart = self.pictures.as_ref().and_then(|pictures| pictures.added(game.height));
+        let before = (self.head.single == 0).then_some(apart.unwrap_or(before));
         let earlier = game.screen.pooled(last, before, &mut work.canvas);
         self.push(game, settings, |out| game.screen.draw_over(&second, &earlier, &mut work.canvas, out));
         self.head.single = 0;
@@ -341,7 +356,7 @@ impl Slot {
     /// Puts the pictures of the last two frames on the board.
     fn show(&self, board: &mut Board, game: &Game) {
         if let Some(pictures) = &self.pictures {
-            pictures.put(&mut board.picture);
+            pictures.put(&mut board.picture, game.height);
         } else {
             let recent = &self.head.recent;
             rerun(recent.from, &recent.inputs[2 - recent.count as usize..], board, &game.code);
@@ -457,11 +472,13 @@ struct Roll {
     recent: Recent,
     /// The machine before the newest frame.
     middle: Machine,
+    /// The newest frame went on with an open one.
+    open: bool,
 }
 
 impl Roll {
     fn new() -> Self {
-        Self { recent: Zeroable::zeroed(), middle: Zeroable::zeroed() }
+        Self { recent: Zeroable::zeroed(), middle: Zeroable::zeroed(), open: false }
     }
 
     /// Runs one frame with its inputs set, and gives its reward.
@@ -470,11 +487,11 @@ impl Roll {
         recent.from = if recent.count == 0 { state.machine } else { self.middle };
         self.middle = state.machine;
         recent.count = (recent.count + 1).min(2);
-        let open = state.machine.unfinished != 0;
+        self.open = state.machine.unfinished != 0;
         recent.inputs = [recent.inputs[1], state.machine.input];
         threaded::step(&mut state.machine, board, code);
         env::evaluate(state);
-        recent.whole = if !open && is_whole(&state.machine) { (recent.whole + 1).min(2) } else { 0 };
+        recent.whole = if !self.open && is_whole(&state.machine) { (recent.whole + 1).min(2) } else { 0 };
         env::count_frame(state)
     }
 }

@@ -103,7 +103,8 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
         return Err(bad(format!("its observation has {found} bytes, expected {expected}: other settings")));
     }
     let pictures = header.pictures as usize;
-    if pictures != 0 && pictures != game.boot_pictures.bytes().len() {
+    let buffers = game.boot_pictures.bytes().len();
+    if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
         return Err(bad(format!("pictures of {pictures} bytes")));
     }
     let fixed = size_of::<slot::Head>() + size_of::<Random>();
