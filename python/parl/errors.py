@@ -15,6 +15,10 @@ class AtariError(ParlError, ValueError):
     """A ROM, setting, action, mode, difficulty or saved state does not fit the console; the message names it."""
 
 
+class CudaUnavailableError(ParlError, RuntimeError):
+    """``device="cuda"`` was asked for and cannot be had; the message says why."""
+
+
 class RunDirectoryError(ParlError, ValueError):
     """A run directory or checkpoint is incomplete, damaged or of another version."""
 

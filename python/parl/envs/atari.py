@@ -1,0 +1,700 @@
+"""Many Atari environments at once: :class:`AtariVectorEnv` and :func:`make_vec`."""
+
+from __future__ import annotations
+
+import importlib.util
+import operator
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from parl import _native
+from parl.atari.catalogue import game_id
+from parl.atari.roms import rom_folders
+from parl.envs.presets import preset_options
+from parl.errors import AtariError, CudaUnavailableError
+
+Arrays = NDArray[Any]
+_INT32_MAX = 2**31 - 1
+_BUFFERS = 4
+_FPS = 60.0
+# Rows of the whole numbers that the core gives.
+_REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
+_FIGURES = (("lives", _LIVES), ("frame_number", _FRAME), ("episode_frame_number", _EPISODE_FRAME))
+
+
+class AtariVectorEnv(VectorEnv[Any, Any, Any]):
+    """Atari 2600 games as a Gymnasium vector environment, stepped by Rust threads.
+
+    Keywords that ``ale_py.AtariVectorEnv`` (0.12.1) has keep their names, defaults and meaning, and the numbers
+    are the same, byte for byte; what it lets hang or crash is an error here. The others are below the line.
+    Results never depend on ``num_threads``, ``batch_size`` or the order in which environments finish.
+
+    Args:
+        game: a game's id (``"breakout"``, ``"Breakout"``), or a sequence of ids: environment i plays number
+            i mod their count, and all games have the actions of :attr:`full_action_space`.
+        num_envs: N, at least 1.
+        batch_size: results per ``step``; 0 for N. With fewer than N, ``step`` works on the environments of the
+            last batch while the others run (``send`` and ``recv``).
+        num_threads: threads at work, the caller among them; 0 for one per core. Never more than N.
+        thread_affinity_offset: must be negative: threads are placed by the system.
+        max_num_frames_per_episode: emulated frames of steps after which an episode is truncated; None for no
+            limit. See ``limit_counts``.
+        repeat_action_probability: in each frame the previous action goes on with this probability (0 to 1).
+        full_action_space: all actions that the game knows, instead of those that do something in it.
+        continuous: actions are float32 (radius, angle, fire) of a stick; paddles move by the radius.
+        continuous_action_threshold: where a direction or the trigger begins.
+        autoreset_mode: ``NEXT_STEP``, ``SAME_STEP`` or ``DISABLED``, or Gymnasium's names for them. With
+            ``DISABLED`` an ended environment must be reset through ``options={"reset_mask": mask}``.
+        img_height, img_width: size of a picture; None for the native one (210 x 160 in most games).
+        grayscale: brightness instead of red, green, blue.
+        stack_num: pictures in an observation, the newest last.
+        frameskip: frames per step, or (low, high): drawn from ``low..high-1`` for each step.
+        maxpool: the brighter of the last two frames, pixel by pixel.
+        noop_max: bound of the idle frames after a reset.
+        episodic_life: a lost life ends the episode, and the game is reset.
+        life_loss_info: a lost life is reported as ``terminated``, and the game goes on.
+        reward_clipping: rewards are cut to -1..1; also ``"clamp"`` and ``"sign"``, which mean the same.
+        use_fire_reset: FIRE is pressed once after a reset, in games that have it.
+        device: ``"cpu"``; ``"cuda"`` raises :class:`~parl.errors.CudaUnavailableError` with the reason.
+        obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, never pooled) or
+            ``"ram"`` (the console's 128 bytes); None follows ``grayscale``.
+        channel_order: ``"last"``, (stack, h, w, 3), or ``"first"``, (3 stack, h, w).
+        mode, difficulty: the game's variant and switches; None for its first mode and difficulty 0.
+        life_loss: instead of the two above: ``"plain"``, ``"reports"``, ``"ends"``, ``"any"`` (the last life
+            too) or ``"continues"`` (the episode ends, and the next one goes on with the same game).
+        padding: older pictures after a reset are zeros (``"zero"``) or the first picture (``"reset"``).
+        noops: how many idle frames follow a reset: ``"after_fire"``: below ``noop_max``, FIRE counted;
+            ``"before_fire"``: one more, before FIRE; ``"numpy"``: 1 to ``noop_max``, from NumPy's generator.
+        max_num_steps_per_episode: steps after which an episode is truncated; 0 for no limit.
+        limit_counts: ``max_num_frames_per_episode`` counts frames of ``"steps"``, or all of the ``"console"``
+            since the reset began.
+        both_ends: ``terminated`` and ``truncated`` may both be true; else ``terminated`` wins.
+        show_last_frame: a step that ends early on its last frame shows that frame.
+        boot: ``"exact"``: an unseeded reset runs the console's boot on the memory as it is, some 70 frames.
+            ``"snapshot"``: it puts back the state that a seeded reset gives; idle frames differ as before.
+        lockstep: ``recv`` gives results in the order of ``send``, not of completion.
+        ram_info: ``info["ram"]`` holds the console's memory, (N, 128) uint8.
+        reward_dtype: of the rewards; int32 unless another is named.
+        output: ``"numpy"`` arrays, or ``"torch"`` tensors that share their memory.
+        render_mode: ``"rgb_array"``: :meth:`render` gives one native picture per environment; ``"human"``: a
+            window shows them all.
+
+    Observations are written once, by the thread that ran the console, into an array that is handed out. It stays
+    the caller's: its memory is used again only after nothing refers to it any more. ``out=`` names an array of
+    your own.
+
+    Raises:
+        AtariError: (a ValueError) an argument is out of its bounds; the message names it.
+        FileNotFoundError: the game's ROM is not there; says where it was looked for.
+        CudaUnavailableError: ``device="cuda"`` cannot be had.
+
+    Examples:
+        >>> import parl
+        >>> envs = parl.AtariVectorEnv("breakout", num_envs=2)
+        >>> obs, info = envs.reset(seed=0)
+        >>> obs.shape, info["lives"].tolist()
+        ((2, 4, 84, 84), [5, 5])
+        >>> obs, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
+        >>> envs.close()
+    """
+
+    def __init__(
+        self,
+        game: str | Sequence[str],
+        num_envs: int = 1,
+        *,
+        batch_size: int = 0,
+        num_threads: int = 0,
+        thread_affinity_offset: int = -1,
+        max_num_frames_per_episode: int | None = 108_000,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        continuous: bool = False,
+        continuous_action_threshold: float = 0.5,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        img_height: int | None = 84,
+        img_width: int | None = 84,
+        grayscale: bool = True,
+        stack_num: int = 4,
+        frameskip: int | tuple[int, int] = 4,
+        maxpool: bool = True,
+        noop_max: int = 30,
+        episodic_life: bool = False,
+        life_loss_info: bool = False,
+        reward_clipping: bool | Literal["clamp", "sign"] = True,
+        use_fire_reset: bool = True,
+        device: str = "cpu",
+        obs_type: Literal["gray", "rgb", "index", "ram"] | None = None,
+        channel_order: Literal["last", "first"] = "last",
+        mode: int | None = None,
+        difficulty: int | None = None,
+        life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None = None,
+        padding: Literal["zero", "reset"] = "zero",
+        noops: Literal["after_fire", "before_fire", "numpy"] = "after_fire",
+        max_num_steps_per_episode: int = 0,
+        limit_counts: Literal["steps", "console"] = "steps",
+        both_ends: bool = False,
+        show_last_frame: bool = False,
+        boot: Literal["exact", "snapshot"] = "exact",
+        lockstep: bool = False,
+        ram_info: bool = False,
+        reward_dtype: str = "int32",
+        output: Literal["numpy", "torch"] = "numpy",
+        render_mode: Literal["rgb_array", "human"] | None = None,
+    ) -> None:
+        self.closed = True  # Nothing to close until the core is there.
+        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        _check_device(device)
+        if thread_affinity_offset >= 0:
+            raise AtariError(
+                f"thread_affinity_offset is {thread_affinity_offset}, expected a negative number: "
+                "threads are placed by the system"
+            )
+        if render_mode not in (None, "rgb_array", "human"):
+            raise AtariError(f'render_mode is {render_mode!r}, expected "rgb_array", "human" or None')
+        if output not in ("numpy", "torch"):
+            raise AtariError(f'output is {output!r}, expected "numpy" or "torch"')
+        if limit_counts not in ("steps", "console"):
+            raise AtariError(f'limit_counts is {limit_counts!r}, expected "steps" or "console"')
+        if channel_order not in ("last", "first"):
+            raise AtariError(f'channel_order is {channel_order!r}, expected "last" or "first"')
+        games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
+        if not games:
+            raise AtariError("game is an empty sequence, expected at least one game")
+        ids = list(dict.fromkeys(games))
+        self.num_envs = _whole("num_envs", num_envs, 1, _INT32_MAX)
+        self.batch_size = _whole("batch_size", batch_size, 0, self.num_envs) or self.num_envs
+        self._autoreset = _autoreset_mode(autoreset_mode)
+        limit = _INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
+        limit = _whole("max_num_frames_per_episode", limit, 1, _INT32_MAX)
+        native = obs_type in ("index", "ram")
+        if (img_height is None) != (img_width is None):
+            raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
+        size = None if img_height is None or img_width is None or native else (img_height, img_width)
+        low, high = frameskip if isinstance(frameskip, tuple) else (frameskip, frameskip)
+        self._core = _native.AtariBatch(
+            {
+                "games": ids,
+                "folders": [str(folder) for folder, _ in rom_folders()],
+                "assignment": [ids.index(games[i % len(games)]) for i in range(self.num_envs)],
+                "num_threads": _whole("num_threads", num_threads, 0, _INT32_MAX),
+                "batch_size": self.batch_size,
+                "lockstep": bool(lockstep),
+                "ram_info": bool(ram_info),
+                "entropy": secrets.randbits(64),
+                "repeat_action_probability": _probability(repeat_action_probability),
+                "max_num_frames_per_episode": limit if limit_counts == "steps" else _INT32_MAX,
+                "max_num_steps_per_episode": _whole(
+                    "max_num_steps_per_episode", max_num_steps_per_episode, 0, _INT32_MAX
+                ),
+                "console_frame_limit": limit if limit_counts == "console" else 0,
+                "life": life_loss or ("ends" if episodic_life else "reports" if life_loss_info else "plain"),
+                "reward_clip": {True: "clamp", False: "none"}.get(reward_clipping, reward_clipping),
+                "frameskip": (
+                    _whole("frameskip", low, 1, 10_000),
+                    _whole("frameskip", high, 1, 10_000),
+                ),
+                "maxpool": bool(maxpool),
+                "stack_num": _whole("stack_num", stack_num, 1, 1024),
+                "padding": padding,
+                "noops": noops,
+                "noop_max": max(operator.index(noop_max), 0),
+                "use_fire_reset": bool(use_fire_reset),
+                "show_last_frame": bool(show_last_frame),
+                "both_ends": bool(both_ends),
+                "boot": boot,
+                "autoreset": self._autoreset.value,
+                "obs_type": obs_type or ("gray" if grayscale else "rgb"),
+                "channels_first": channel_order == "first",
+                "size": None
+                if size is None
+                else (_whole("img_height", size[0], 1, 4096), _whole("img_width", size[1], 1, 4096)),
+                "full_action_space": bool(full_action_space),
+                "continuous": bool(continuous),
+                "continuous_action_threshold": float(continuous_action_threshold),
+                "mode": mode,
+                "difficulty": difficulty,
+            }
+        )
+        self.closed = False
+        self.games = games
+        self.render_mode = render_mode
+        self.metadata = {
+            "autoreset_mode": self._autoreset,
+            "render_modes": ["rgb_array", "human"],
+            "render_fps": _FPS / max(1, low),
+        }
+        self._continuous = bool(continuous)
+        self._ram_info = bool(ram_info)
+        self._reward_dtype = np.dtype(reward_dtype)
+        self._clips = reward_clipping is not False
+        self._torch = _torch() if output == "torch" else None
+        self._buffers: list[Arrays] = []
+        self._window: Any = None
+        shape = tuple(self._core.obs_shape)
+        self._out_shape = (self.batch_size, *shape)
+        self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space = batch_space(self.single_observation_space, self.batch_size)
+        if continuous:
+            low_corner = np.array([0.0, -np.pi, 0.0], np.float32)
+            high_corner = np.array([1.0, np.pi, 1.0], np.float32)
+            self.single_action_space = spaces.Box(low_corner, high_corner, dtype=np.float32)
+        else:
+            self.single_action_space = spaces.Discrete(len(self._core.actions))
+        self.action_space = batch_space(self.single_action_space, self.batch_size)
+
+    # ------------------------------------------------------------------ what there is
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that step environments."""
+        return self._core.num_threads
+
+    @property
+    def action_codes(self) -> tuple[int, ...]:
+        """The console's action code of each discrete action."""
+        return tuple(self._core.actions)
+
+    @property
+    def is_async(self) -> bool:
+        """``batch_size`` is smaller than ``num_envs``."""
+        return self.batch_size < self.num_envs
+
+    # ------------------------------------------------------------------ resets
+
+    def reset(
+        self,
+        *,
+        seed: int | Arrays | Sequence[int] | None = None,
+        options: Mapping[str, Any] | None = None,
+        out: Arrays | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode everywhere, or where ``options["reset_mask"]`` is true.
+
+        With ``batch_size < num_envs`` results that are still on their way are thrown away, all environments are
+        reset, and the first batch is returned; the others come from ``recv``.
+
+        Args:
+            seed: environment i gets seed + i, or entry i of an integer array. With a mask, the environments of
+                the mask are counted. A negative seed leaves an environment's generators alone. None: all go on.
+            options: ``{"reset_mask": (N,) bool array}``; other keys are ignored.
+            out: uint8 array to write observations to.
+
+        Returns:
+            observations, uint8 (N, \\*shape), and infos: int32 arrays ``env_id``, ``lives``, ``frame_number``,
+            ``episode_frame_number``, each with its mask ``_key``.
+
+        Raises:
+            TypeError: seed or mask of another type.
+            ValueError: of another length, or out of its bounds; the environments are closed.
+        """
+        self._check_open()
+        mask = _reset_mask(options, self.num_envs)
+        if mask is not None and self.is_async:
+            raise AtariError("reset_mask needs batch_size == num_envs: others may be running")
+        seeds = _seeds(seed, mask, self.num_envs)
+        if isinstance(seed, int) and seed >= 0:
+            super().reset(seed=seed)
+        if self.is_async:
+            self._core.send_reset(seeds)
+            return self._received(out)[::4]
+        obs, ram = self._target(out), self._ram()
+        numbers, flags = self._core.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
+        infos = self._infos(numbers, flags, None, ram)
+        self._show()
+        return self._out(obs), infos
+
+    # ------------------------------------------------------------------ steps
+
+    def step(
+        self, actions: Any, *, out: Arrays | None = None
+    ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One action for each environment of the batch.
+
+        Args:
+            actions: integers (batch_size,), or float32 (batch_size, 3) with ``continuous``.
+            out: uint8 array to write observations to.
+
+        Returns:
+            observations uint8 (batch_size, \\*shape), rewards, terminated and truncated (batch_size,), infos. Beside
+            the figures of :meth:`reset`, infos hold ``raw_reward`` when rewards are clipped, and on steps on which
+            episodes ended ``episode_return`` (before clipping) and ``episode_length`` (steps) with their masks;
+            with SAME_STEP also ``final_obs``, whose other rows are zeros, and ``final_info``.
+
+        Raises:
+            TypeError: actions of another type.
+            ValueError: of another shape, or not an action; environments have not been reset, have ended
+                (DISABLED), or are closed.
+        """
+        self._check_open()
+        if self.is_async:
+            self.send(actions)
+            return self.recv(out=out)
+        actions = self._actions(actions, self.num_envs)
+        obs, ram, final_obs = self._target(out), self._ram(), self._final()
+        numbers, flags = self._core.step(actions, obs, final_obs, ram)
+        self._show()
+        return self._results(obs, numbers, flags, final_obs, ram)
+
+    def send(self, actions: Any, env_id: Any = None) -> None:
+        """Queues one step for each environment of the last batch, or of ``env_id``, and returns at once.
+
+        Raises:
+            ValueError: nothing has been received that these actions could be for, or an environment is still at
+                work; and as :meth:`step`.
+        """
+        self._check_open()
+        if not self.is_async:
+            raise AtariError("send and recv need batch_size < num_envs; use step")
+        envs = self._core.turn() if env_id is None else [operator.index(i) for i in env_id]
+        if not envs:
+            raise AtariError("send has nobody to act for: call reset or recv first")
+        self._core.send(self._actions(actions, len(envs)), envs)
+
+    def recv(self, *, out: Arrays | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Waits for the next ``batch_size`` results, as :meth:`step` gives them; ``info["env_id"]`` says whose.
+
+        Raises:
+            ValueError: fewer results are on their way, so that the wait would never end.
+        """
+        self._check_open()
+        return self._received(out)
+
+    def _received(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        if not self.is_async:
+            raise AtariError("send and recv need batch_size < num_envs; use step")
+        obs, ram, final_obs = self._target(out), self._ram(), self._final()
+        numbers, flags = self._core.recv(obs, final_obs, ram)
+        return self._results(obs, numbers, flags, final_obs, ram)
+
+    # ------------------------------------------------------------------ states
+
+    def get_state(self, mask: Arrays | None = None) -> NDArray[np.uint8]:
+        """Everything that makes the future of environments: consoles, generators, counters, stacks.
+
+        Args:
+            mask: (N,) bool; None for all.
+
+        Returns:
+            uint8 (number of environments, size). Rows are checksummed and know their game; they may be kept,
+            sent to other processes and loaded into other environments of the same game and settings.
+        """
+        self._check_open()
+        return self._core.get_state(self._chosen(mask))
+
+    def set_state(self, states: NDArray[np.uint8], mask: Arrays | None = None) -> None:
+        """Takes back what :meth:`get_state` gave; the future is then the same, bit for bit.
+
+        Raises:
+            AtariError: a row is of another game, version or shape of observation, or damaged. Nothing is changed.
+        """
+        self._check_open()
+        self._core.set_state(_bytes("states", states), self._chosen(mask))
+
+    def seed_states(self, state: NDArray[np.uint8], first: int = 0, last: int | None = None) -> None:
+        """Puts one state, (size,) or (1, size), into environments ``first..last``, ``last`` excluded."""
+        self._check_open()
+        end = self.num_envs if last is None else _whole("last", last, 0, self.num_envs)
+        envs = list(range(_whole("first", first, 0, end), end))
+        row = _bytes("state", state).reshape(1, -1)
+        self._core.set_state(np.repeat(row, len(envs), axis=0), envs)
+
+    def clone(self, source: int, target: int | Sequence[int]) -> None:
+        """Copies environment ``source`` over environment(s) ``target``."""
+        self._check_open()
+        envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
+        row = self._core.get_state([_whole("source", source, 0, self.num_envs - 1)])
+        self._core.set_state(np.repeat(row, len(envs), axis=0), envs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._check_open()
+        ready = self._core.turn() if self.is_async else list(range(self.num_envs))
+        if self.is_async and len(ready) != self.batch_size:
+            raise AtariError("environments are at work: call recv before pickling")
+        return {
+            "arguments": self._arguments,
+            "states": self._core.get_state(list(range(self.num_envs))),
+            "spec": self.spec,
+            "np_random": (self._np_random, self._np_random_seed),
+            "spaces": (self.single_action_space, self.action_space),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        AtariVectorEnv.__init__(self, **state["arguments"])
+        self._core.set_state(state["states"], list(range(self.num_envs)))
+        self.spec = state["spec"]
+        self._np_random, self._np_random_seed = state["np_random"]
+        self.single_action_space, self.action_space = state["spaces"]
+
+    def _chosen(self, mask: Arrays | None) -> list[int]:
+        if mask is None:
+            return list(range(self.num_envs))
+        mask = np.asarray(mask)
+        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise AtariError(
+                f"mask is {mask.dtype} of shape {mask.shape}, expected bool of shape ({self.num_envs},)"
+            )
+        return np.nonzero(mask)[0].tolist()
+
+    # ------------------------------------------------------------------ pictures
+
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """The native pictures, one (rows, 160, 3) uint8 array per environment; None once a window shows them.
+
+        Raises:
+            AtariError: made without ``render_mode``, or not reset yet.
+        """
+        self._check_open()
+        if self.render_mode is None:
+            raise AtariError('render needs render_mode="rgb_array" or "human" when the environments are made')
+        if self.render_mode == "human":
+            self._show()
+            return None
+        return tuple(self._core.picture(i) for i in range(self.num_envs))
+
+    def _show(self) -> None:
+        if self.render_mode != "human":
+            return
+        grid = _grid([self._core.picture(i) for i in range(self.num_envs)])
+        import pygame  # pyright: ignore[reportMissingImports]
+
+        if self._window is None:
+            pygame.display.init()
+            self._window = pygame.display.set_mode((2 * grid.shape[1], 2 * grid.shape[0]))
+            pygame.display.set_caption(", ".join(dict.fromkeys(self.games)))
+        surface = pygame.surfarray.make_surface(np.transpose(grid, (1, 0, 2)))
+        self._window.blit(pygame.transform.scale_by(surface, 2), (0, 0))
+        pygame.event.pump()
+        pygame.display.flip()
+
+    # ------------------------------------------------------------------ end
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the threads and frees the environments; closing twice does nothing."""
+        del kwargs
+        self._core.close()
+        if self._window is not None:
+            import pygame  # pyright: ignore[reportMissingImports]
+
+            pygame.display.quit()
+            self._window = None
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True):
+            self._core.close()
+            self.closed = True
+
+    def __repr__(self) -> str:
+        return f"AtariVectorEnv({', '.join(dict.fromkeys(self.games))}, num_envs={self.num_envs})"
+
+    # ------------------------------------------------------------------ arrays
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise AtariError("the environments are closed")
+
+    def _target(self, out: Arrays | None) -> Arrays:
+        if out is not None:
+            if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.shape != self._out_shape:
+                found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+                raise AtariError(f"out is {found}, expected uint8 of shape {self._out_shape}")
+            return out
+        for i in range(len(self._buffers)):
+            # One reference is the list's, one the call's: nobody else looks at it.
+            if sys.getrefcount(self._buffers[i]) == _UNSHARED:
+                return self._buffers[i]
+        array = np.empty(self._out_shape, np.uint8)
+        if len(self._buffers) < _BUFFERS:
+            self._buffers.append(array)
+        return array
+
+    def _final(self) -> Arrays | None:
+        return np.zeros(self._out_shape, np.uint8) if self._autoreset is AutoresetMode.SAME_STEP else None
+
+    def _ram(self) -> Arrays | None:
+        return np.empty((self.batch_size, 128), np.uint8) if self._ram_info else None
+
+    def _out(self, array: Arrays) -> Any:
+        return array if self._torch is None else self._torch(array)
+
+    def _actions(self, actions: Any, count: int) -> Arrays:
+        if hasattr(actions, "detach"):
+            actions = actions.detach().cpu().numpy()
+        array = np.asarray(actions)
+        if self._continuous:
+            if array.dtype != np.float32:
+                raise TypeError(f"actions have dtype {array.dtype}, expected float32")
+            return np.ascontiguousarray(array)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"actions have dtype {array.dtype}, expected integers")
+        if array.shape != (count,):
+            raise AtariError(f"actions have shape {array.shape}, expected ({count},)")
+        return np.ascontiguousarray(array, np.int64)
+
+    def _results(
+        self, obs: Arrays, numbers: Arrays, flags: Arrays, final_obs: Arrays | None, ram: Arrays | None
+    ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        rewards = numbers[_REWARD]
+        if self._reward_dtype != np.int32:
+            rewards = rewards.astype(self._reward_dtype)
+        infos = self._infos(numbers, flags, final_obs, ram)
+        if self._clips:
+            infos["raw_reward"] = self._out(numbers[_RAW])
+            infos["_raw_reward"] = np.ones(len(obs), np.bool_)
+        return self._out(obs), self._out(rewards), self._out(flags[0]), self._out(flags[1]), infos
+
+    def _infos(
+        self, numbers: Arrays, flags: Arrays, final_obs: Arrays | None, ram: Arrays | None
+    ) -> dict[str, Any]:
+        infos: dict[str, Any] = {"env_id": numbers[_ENV_ID]}
+        infos.update((name, numbers[row]) for name, row in _FIGURES)
+        if ram is not None:
+            infos["ram"] = ram
+        infos.update([(f"_{name}", np.ones(numbers.shape[1], np.bool_)) for name in infos])
+        ended = flags[2]
+        if ended.any():
+            for name, row in (("episode_return", _RETURN), ("episode_length", _LENGTH)):
+                infos[name], infos[f"_{name}"] = numbers[row], ended.copy()
+            if final_obs is not None:
+                infos["final_obs"], infos["_final_obs"] = self._out(final_obs), ended.copy()
+                final: dict[str, Any] = {}
+                for i, (name, _) in enumerate(_FIGURES):
+                    final[name], final[f"_{name}"] = numbers[_FINAL + i], ended.copy()
+                infos["final_info"], infos["_final_info"] = final, ended.copy()
+        return infos
+
+
+def make_vec(game: str | Sequence[str], num_envs: int = 1, *, preset: str = "ale", **options: Any) -> AtariVectorEnv:
+    """:class:`AtariVectorEnv` with the settings of a preset.
+
+    Args:
+        game: one game or several.
+        num_envs: N.
+        preset: ``"ale"`` (``ale_py.AtariVectorEnv``), ``"gymnasium"`` (``AtariEnv`` with ``AtariPreprocessing`` and
+            ``FrameStackObservation``), ``"envpool"``, ``"nature"`` (DQN, 2015) or ``"machado"`` (2018); what they
+            change stands in :data:`parl.envs.presets.PRESETS`.
+        options: keywords of :class:`AtariVectorEnv`, which win over the preset's.
+
+    Raises:
+        ConfigError: there is no such preset; and as :class:`AtariVectorEnv`.
+    """
+    return AtariVectorEnv(game, num_envs, **{**preset_options(preset), **options})
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def _refcount_of_unshared() -> int:
+    kept = [np.empty(0)]
+    return sys.getrefcount(kept[0])
+
+
+_UNSHARED = _refcount_of_unshared()
+
+
+def _torch() -> Callable[[Arrays], Any]:
+    import torch
+
+    return torch.from_numpy
+
+
+def _check_device(device: str) -> None:
+    kind = str(device).split(":")[0]
+    if kind == "cpu":
+        return
+    if kind == "cuda":
+        if not hasattr(_native, "CudaAtariBatch"):
+            raise CudaUnavailableError(
+                'device="cuda" is not available: this build of parl has no CUDA batch of environments; use device="cpu"'
+            )
+        raise CudaUnavailableError('device="cuda" is served by another class of this build; use device="cpu" here')
+    raise AtariError(f'device is {device!r}, expected "cpu" or "cuda"')
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, expected a whole number") from None
+    if not low <= number <= high:
+        raise AtariError(f"{name} is {number}, expected {low} to {high}")
+    return number
+
+
+def _probability(value: float) -> float:
+    number = float(value)
+    if not 0.0 <= number <= 1.0:
+        raise AtariError(f"repeat_action_probability is {number}, expected 0 to 1")
+    return number
+
+
+def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        known = [m.value for m in AutoresetMode]
+        raise AtariError(f"autoreset_mode is {mode!r}, expected an AutoresetMode or one of {known}") from None
+
+
+def _reset_mask(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.bool_] | None:
+    mask = None if options is None else options.get("reset_mask")
+    if mask is None:
+        return None
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+        raise TypeError(f"reset_mask is {getattr(mask, 'dtype', type(mask).__name__)}, expected a bool array")
+    if mask.shape != (num_envs,):
+        raise AtariError(f"reset_mask has shape {mask.shape}, expected ({num_envs},)")
+    return mask
+
+
+def _seeds(seed: Any, mask: NDArray[np.bool_] | None, num_envs: int) -> list[int] | None:
+    if seed is None:
+        return None
+    chosen = list(range(num_envs)) if mask is None else np.nonzero(mask)[0].tolist()
+    if isinstance(seed, (bool, str, bytes)):
+        raise TypeError(f"seed is {seed!r}, expected a whole number or an array of them")
+    array = np.asarray(seed)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"seed has dtype {array.dtype}, expected integers")
+    if array.ndim == 0:
+        values = [int(array) + i for i in range(len(chosen))]
+    elif array.shape == (len(chosen),):
+        values = [int(value) for value in array]
+    else:
+        raise AtariError(f"seed has shape {array.shape}, expected ({len(chosen)},)")
+    largest = max(values, default=0)
+    if largest > _INT32_MAX:
+        raise AtariError(f"seed reaches {largest}, expected at most {_INT32_MAX}")
+    seeds = [-1] * num_envs
+    for i, value in zip(chosen, values, strict=True):
+        seeds[i] = max(value, -1)
+    return seeds
+
+
+def _bytes(name: str, value: Any) -> NDArray[np.uint8]:
+    array = np.ascontiguousarray(value)
+    if array.dtype != np.uint8:
+        raise TypeError(f"{name} has dtype {array.dtype}, expected uint8")
+    return array
+
+
+def _grid(pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    columns = int(np.ceil(np.sqrt(len(pictures))))
+    rows = -(-len(pictures) // columns)
+    height = max(picture.shape[0] for picture in pictures)
+    width = pictures[0].shape[1]
+    grid = np.zeros((rows * height, columns * width, 3), np.uint8)
+    for i, picture in enumerate(pictures):
+        y, x = i // columns * height, i % columns * width
+        grid[y : y + picture.shape[0], x : x + width] = picture
+    return grid
+
+

@@ -1,0 +1,70 @@
+"""The known ways of preparing Atari games, each as keywords of :class:`parl.AtariVectorEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from parl.errors import ConfigError
+
+_NATURE: dict[str, Any] = {
+    "noops": "before_fire",
+    "padding": "reset",
+    "reward_clipping": "sign",
+    "episodic_life": True,
+    "show_last_frame": True,
+}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        # ale_py.AtariVectorEnv as it is made without arguments.
+        "ale": {},
+        # gymnasium.make("ALE/...-v5", frameskip=1) + AtariPreprocessing + FrameStackObservation, in a SyncVectorEnv.
+        "gymnasium": {
+            "repeat_action_probability": 0.25,
+            "noops": "numpy",
+            "use_fire_reset": False,
+            "padding": "reset",
+            "reward_clipping": False,
+            "reward_dtype": "float64",
+            "limit_counts": "console",
+            "both_ends": True,
+        },
+        # envpool.make_gymnasium("...-v5"): episodes end after 27,000 steps, rewards as they are.
+        "envpool": {
+            "noops": "before_fire",
+            "padding": "reset",
+            "reward_clipping": False,
+            "reward_dtype": "float32",
+            "max_num_frames_per_episode": None,
+            "max_num_steps_per_episode": 27_000,
+            "show_last_frame": True,
+        },
+        # Mnih et al. (2015), "Human-level control through deep reinforcement learning", training setting.
+        "nature": _NATURE,
+        # Machado et al. (2018), "Revisiting the Arcade Learning Environment".
+        "machado": {
+            "repeat_action_probability": 0.25,
+            "full_action_space": True,
+            "noop_max": 0,
+            "noops": "numpy",
+            "use_fire_reset": False,
+            "padding": "reset",
+            "reward_clipping": False,
+        },
+    }
+)
+"""Preset -> keywords that differ from the defaults of :class:`parl.AtariVectorEnv`."""
+
+
+def preset_options(preset: str) -> dict[str, Any]:
+    """The keywords of a preset.
+
+    Raises:
+        ConfigError: there is no such preset; the message lists those there are.
+    """
+    try:
+        return dict(PRESETS[preset])
+    except KeyError:
+        raise ConfigError(f"preset is {preset!r}, expected one of {sorted(PRESETS)}") from None

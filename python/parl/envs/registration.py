@@ -1,0 +1,37 @@
+"""Gymnasium ids: ``parl/Breakout-v0`` and its 103 sisters, for ``gymnasium.make`` and ``gymnasium.make_vec``."""
+
+from __future__ import annotations
+
+import functools
+
+from parl import _native
+
+NAMESPACE = "parl"
+_VERSION = 0
+# Where capitals do not follow the underscores.
+_NAMES = {"tic_tac_toe_3d": "TicTacToe3D"}
+
+
+def env_name(game: str) -> str:
+    """``ms_pacman`` -> ``MsPacman``."""
+    return _NAMES.get(game) or "".join(word.capitalize() for word in game.split("_"))
+
+
+def env_id(game: str) -> str:
+    """``ms_pacman`` -> ``parl/MsPacman-v0``."""
+    return f"{NAMESPACE}/{env_name(game)}-v{_VERSION}"
+
+
+@functools.cache
+def register() -> None:
+    """Tells Gymnasium of every game for one player; a second call does nothing."""
+    import gymnasium
+
+    for row in _native.game_rows():
+        if row.players == 1:
+            gymnasium.register(
+                id=env_id(row.id),
+                entry_point="parl.envs.atari_single:AtariEnv",
+                vector_entry_point="parl.envs.atari:make_vec",
+                kwargs={"game": row.id},
+            )
