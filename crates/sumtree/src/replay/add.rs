@@ -152,6 +152,7 @@ impl Replay {
                 _ => self.make_ready(&pin, row),
             }
         }
+        reservation.settle(&pin);
         drop(pin);
         drop(reservation);
         self.count(counter::ADDED, (count + piece.finals.len()) as u64);

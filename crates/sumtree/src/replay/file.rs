@@ -1,8 +1,8 @@
 //! A replay as a file: everything that the next calls depend on, so that a run that resumes from it goes on exactly.
 //!
 //! Numbers are little-endian. A head (magic, version, lengths and its own checksum), the settings as text, the words
-//! of the ring, the counters, the tails, then per slot in use: generation, link, parked weight, weight, and the
-//! columns one after the other; a checksum of all of it at the end.
+//! of the ring, the counters, the tails, then for the slots in use their states (generation, link, parked
+//! weight), their weights, and the columns one after the other; a checksum of all of it at the end.
 #![allow(unsafe_code)] // Whole columns as slices, while the gate is shut or before anybody else sees them.
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::checksum::Checksum;
-use super::slots::word;
+use super::slots::{LINK, STATE_WORDS, word};
 use super::{Replay, ReplayError, Settings};
 use crate::Region;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -124,9 +124,7 @@ impl Replay {
         out.words(KEPT.map(|at| self.slots.words[at].load(Ordering::Relaxed)))?;
         out.words(self.counters.iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         out.words(self.tails.words().iter().map(|cell| cell.load(Ordering::Relaxed)))?;
-        for cells in [&self.slots.generations, &self.slots.links, &self.slots.parked] {
-            out.halves(cells[..used].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
-        }
+        out.halves(self.slots.states[..used * STATE_WORDS].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         let mut weights = vec![0; used];
         self.tree().get_range(0, &mut weights).map_err(std::io::Error::other)?;
         out.halves(weights)?;
@@ -147,8 +145,11 @@ impl Replay {
         input.cells64(&self.counters)?;
         input.cells64(self.tails.words())?;
         self.tails.unlock_all();
-        for cells in [&self.slots.generations, &self.slots.links, &self.slots.parked] {
-            input.cells32(&cells[..used])?;
+        let states = &self.slots.states[..used * STATE_WORDS];
+        input.cells32(states)?;
+        if states.chunks(STATE_WORDS).any(|state| state[LINK].load(Ordering::Relaxed) as usize > used) {
+            let reason = "it links to a row that is not there".to_owned();
+            return Err(ReplayError::File { path: input.path.display().to_string(), reason });
         }
         let mut start = 0;
         while start < used {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::process::{ENTRY_WORDS, PROCESSES};
 use super::settings::Settings;
-use super::slots::{MEMBER_WORDS, MEMBERS, Row, word};
+use super::slots::{MEMBER_WORDS, MEMBERS, Row, STATE_WORDS, word};
 use super::tails::Tails;
 use super::{ReplayError, counter};
 use crate::{LINE_BYTES, SumTree};
@@ -60,9 +60,7 @@ pub(super) struct Layout {
     pub processes: usize,
     pub tails: usize,
     pub tail_words: usize,
-    pub generations: usize,
-    pub links: usize,
-    pub parked: usize,
+    pub states: usize,
     pub tree: usize,
     pub columns: Vec<usize>,
     pub bytes: usize,
@@ -91,9 +89,7 @@ impl Layout {
             members: place(8 * MEMBERS * MEMBER_WORDS),
             processes: place(8 * PROCESSES * ENTRY_WORDS),
             tails: place(8 * tail_words),
-            generations: place(4 * ring.slots),
-            links: place(4 * ring.slots),
-            parked: place(4 * ring.slots),
+            states: place(4 * STATE_WORDS * ring.slots),
             tree: place(tree_bytes),
             columns: settings.fields.iter().map(|f| place(f.row_bytes.saturating_mul(ring.slots))).collect(),
             bytes: place(0),

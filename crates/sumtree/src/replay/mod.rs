@@ -221,13 +221,13 @@ impl Replay {
             match pin.update(row, weights[i]) {
                 Update::Store => {
                     weights[kept.len()] = weights[i];
-                    kept.push(row.slot as u32);
+                    kept.push(row);
                 }
                 Update::Parked => {}
                 Update::Stale => stale += 1,
             }
         }
-        self.slots.weights.set_many(&kept, &weights[..kept.len()]);
+        pin.store_many(&kept, &weights[..kept.len()]);
         drop(pin);
         drop(member);
         self.count(counter::UPDATED, (tickets.len() - stale) as u64);

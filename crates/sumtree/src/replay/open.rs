@@ -7,7 +7,7 @@ use super::columns::Column;
 use super::draw::Source;
 use super::layout::{HEADER_BYTES, Layout};
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
-use super::slots::{MEMBER_WORDS, MEMBERS, Slots, word};
+use super::slots::{MEMBER_WORDS, MEMBERS, STATE_WORDS, Slots, word};
 use super::tails::{Tails, Window};
 use super::{Leaves, Replay, ReplayError, Settings, counter};
 use crate::region::Cells;
@@ -277,9 +277,7 @@ impl Replay {
                 ring: layout.ring,
                 words: Cells::in_region(&region, layout.words, word::COUNT)?,
                 members: Cells::in_region(&region, layout.members, MEMBERS * MEMBER_WORDS)?,
-                generations: Cells::in_region(&region, layout.generations, slots)?,
-                links: Cells::in_region(&region, layout.links, slots)?,
-                parked: Cells::in_region(&region, layout.parked, slots)?,
+                states: Cells::in_region(&region, layout.states, STATE_WORDS * slots)?,
                 weights: Leaves(SumTree::in_region(&region, layout.tree, slots as u64, settings.fan_out)?),
                 processes: Processes::new(process_cells, private)?,
             },

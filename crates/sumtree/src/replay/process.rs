@@ -222,7 +222,7 @@ mod tests {
         let table = table(false);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let entry = &table.entries[3 * ENTRY_WORDS..][..ENTRY_WORDS];
-        let start = process_stat(&child.id().to_string()).unwrap().1 + 1 & START_MASK;
+        let start = process_stat(&child.id().to_string()).unwrap().1.wrapping_add(1) & START_MASK;
         entry[0].store(1 << INCARNATION_SHIFT | start << PID_BITS | u64::from(child.id()), Ordering::Release);
         assert!(!table.is_alive(1 << INDEX_BITS | 3));
         child.kill().unwrap();

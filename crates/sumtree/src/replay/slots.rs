@@ -51,6 +51,14 @@ mod member {
     pub const MUTATES: usize = 3;
 }
 
+/// Words per slot.
+pub(super) const STATE_WORDS: usize = 3;
+/// Lap and state of the row.
+const GENERATION: usize = 0;
+/// Slot + 1 of the next row of the same environment, or [`NO_LINK`].
+pub(super) const LINK: usize = 1;
+/// The weight given last: the one that a row gets when it becomes sampleable.
+const PARKED: usize = 2;
 /// No next row.
 pub(super) const NO_LINK: u32 = 0;
 /// A parked weight that stands for "the largest so far when the row becomes sampleable".
@@ -101,11 +109,8 @@ pub(super) struct Slots<W> {
     pub ring: Ring,
     pub words: Cells<AtomicU64>,
     pub members: Cells<AtomicU64>,
-    pub generations: Cells<AtomicU32>,
-    /// Slot + 1 of the next row of the same environment, or [`NO_LINK`].
-    pub links: Cells<AtomicU32>,
-    /// Weight that a row gets when it becomes sampleable.
-    pub parked: Cells<AtomicU32>,
+    /// [`STATE_WORDS`] per slot, side by side because they are used together.
+    pub states: Cells<AtomicU32>,
     pub weights: W,
     pub processes: Processes,
 }
@@ -148,6 +153,10 @@ pub(super) struct Reservation<'a, W> {
 }
 
 impl<W: Weights> Slots<W> {
+    fn state(&self, slot: usize, which: usize) -> &AtomicU32 {
+        &self.states[slot * STATE_WORDS + which]
+    }
+
     /// Joins as a thread that only looks.
     pub(super) fn enter(&self) -> Result<Member<'_, W>, ReplayError> {
         let tag = self.processes.tag()?;
@@ -234,7 +243,7 @@ impl<W: Weights> Slots<W> {
 
     /// Closes a slot (if it holds lap `lap`) and sets its weight to 0.
     fn close_slot(&self, slot: usize, lap: Option<u32>) {
-        let cell = &self.generations[slot];
+        let cell = self.state(slot, GENERATION);
         let mut seen = cell.load(Ordering::Relaxed);
         while seen & OPEN != 0 && lap.is_none_or(|lap| seen >> LAP_SHIFT == lap) {
             let closed = seen & !(OPEN | READY);
@@ -349,7 +358,7 @@ impl<W: Weights> Slots<W> {
         // Acquire: pairs with the Release in EvictorLock::drop; eviction goes on where the last one stopped.
         word.compare_exchange(0, tag, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(EvictorLock { word })
+            .then(|| EvictorLock { word })
     }
 
     /// One step of waiting for the evictor; frees its lock if its process died. Its steps can be repeated.
@@ -425,9 +434,12 @@ impl<'a, W: Weights> Member<'a, W> {
                 return self;
             }
             self.words[member::MUTATES].store(0, Ordering::Release);
-            if wait.step() && !slots.processes.is_alive(gate) {
-                // Its holder died; on failure somebody else has opened it.
-                let _ = word.compare_exchange(gate, 0, Ordering::AcqRel, Ordering::Relaxed);
+            // Stand back until it opens, or the one who shuts it might see us at each of his looks.
+            while word.load(Ordering::Relaxed) == gate {
+                if wait.step() && !slots.processes.is_alive(gate) {
+                    // Its holder died; on failure somebody else has opened it.
+                    let _ = word.compare_exchange(gate, 0, Ordering::AcqRel, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -480,41 +492,42 @@ impl<W: Weights> Pin<'_, W> {
     /// The row in a slot that was drawn, if it may be sampled.
     pub(super) fn sampleable(&self, slot: usize) -> Option<Row> {
         // Acquire: pairs with the Release in `publish` and `make_ready`; the row's bytes and links are visible.
-        let seen = self.slots.generations[slot].load(Ordering::Acquire);
+        let seen = self.slots.state(slot, GENERATION).load(Ordering::Acquire);
         (seen & (OPEN | READY) == OPEN | READY).then_some(Row { slot, lap: seen >> LAP_SHIFT })
     }
 
     /// Whether a row is still there.
     pub(super) fn is_open(&self, row: Row) -> bool {
         // Acquire: as in `sampleable`.
-        let seen = self.slots.generations[row.slot].load(Ordering::Acquire);
+        let seen = self.slots.state(row.slot, GENERATION).load(Ordering::Acquire);
         seen & OPEN != 0 && seen >> LAP_SHIFT == row.lap
     }
 
     /// Slot of the next row of the same environment.
     pub(super) fn next(&self, slot: usize) -> Option<usize> {
         // Acquire: pairs with the Release in `link`; the row it names is visible.
-        let link = self.slots.links[slot].load(Ordering::Acquire);
+        let link = self.slots.state(slot, LINK).load(Ordering::Acquire);
         (link != NO_LINK).then(|| link as usize - 1)
     }
 
     /// Makes `next` the row that follows `slot`. Both must be this thread's to write or seen open under this pin.
     pub(super) fn link(&self, slot: usize, next: usize) {
         // Release: pairs with the Acquire in `next`.
-        self.slots.links[slot].store(next as u32 + 1, Ordering::Release);
+        self.slots.state(slot, LINK).store(next as u32 + 1, Ordering::Release);
     }
 
     /// Prepares an update of the weight of `row`; on [`Update::Store`] the caller stores it under this same pin.
     pub(super) fn update(&self, row: Row, weight: u32) -> Update {
-        let cell = &self.slots.generations[row.slot];
+        let cell = self.slots.state(row.slot, GENERATION);
         let seen = cell.load(Ordering::Acquire);
         if seen & OPEN == 0 || seen >> LAP_SHIFT != row.lap {
             return Update::Stale;
         }
+        // Always: `make_ready` may be about to store an older weight, and looks here once more after it.
+        self.slots.state(row.slot, PARKED).store(weight, Ordering::Relaxed);
         if seen & READY != 0 {
             return Update::Store;
         }
-        self.slots.parked[row.slot].store(weight, Ordering::Relaxed);
         // Against `make_ready`: either it takes our weight, or we see the row ready and store it ourselves.
         fence(Ordering::SeqCst);
         let seen = cell.load(Ordering::Acquire);
@@ -526,7 +539,8 @@ impl<W: Weights> Pin<'_, W> {
         let slots = self.slots;
         let waiting = row.lap << LAP_SHIFT | OPEN;
         // Release: the links that were made before are visible to who sees the row ready.
-        if slots.generations[row.slot]
+        if slots
+            .state(row.slot, GENERATION)
             .compare_exchange(waiting, waiting | READY, Ordering::AcqRel, Ordering::Relaxed)
             .is_err()
         {
@@ -535,14 +549,33 @@ impl<W: Weights> Pin<'_, W> {
         slots.words[word::READY].fetch_add(1, Ordering::Relaxed); // A counter.
         // Against `update`.
         fence(Ordering::SeqCst);
-        let mut parked = slots.parked[row.slot].load(Ordering::Relaxed);
+        let cell = slots.state(row.slot, PARKED);
+        let mut parked = cell.load(Ordering::Relaxed);
         loop {
+            // If an update has stored its weight before ours, this exchange makes its parked weight visible below.
             slots.weights.set(row.slot, if parked == LARGEST { largest } else { parked });
-            let now = slots.parked[row.slot].load(Ordering::Relaxed);
+            let now = cell.load(Ordering::Relaxed);
             if now == parked {
-                return true;
+                break;
             }
             parked = now;
+        }
+        self.close_stored(row);
+        true
+    }
+
+    /// Stores the weights of rows for which [`Pin::update`] said so under this pin.
+    pub(super) fn store_many(&self, rows: &[Row], weights: &[u32]) {
+        let slots: Vec<_> = rows.iter().map(|row| row.slot as u32).collect();
+        self.slots.weights.set_many(&slots, weights);
+        rows.iter().for_each(|row| self.close_stored(*row));
+    }
+
+    /// After a weight was stored: takes it back if the row was closed meanwhile. If the zero of `close_slot` came before
+    /// our weight, the exchange that stored it makes the closing visible here.
+    fn close_stored(&self, row: Row) {
+        if !self.is_open(row) {
+            self.slots.weights.set(row.slot, 0);
         }
     }
 }
@@ -560,10 +593,23 @@ impl<'a, W: Weights> Reservation<'a, W> {
     /// Opens row `i`, not yet sampleable, after its bytes were written.
     pub(super) fn publish(&self, i: usize, parked: u32) {
         let (slots, row) = (self.member.slots, self.row(i));
-        slots.links[row.slot].store(NO_LINK, Ordering::Relaxed);
-        slots.parked[row.slot].store(parked, Ordering::Relaxed);
+        slots.state(row.slot, LINK).store(NO_LINK, Ordering::Relaxed);
+        slots.state(row.slot, PARKED).store(parked, Ordering::Relaxed);
         // Release: pairs with the Acquire loads under a pin; publishes the row's bytes, link and parked weight.
-        slots.generations[row.slot].store(row.lap << LAP_SHIFT | OPEN, Ordering::Release);
+        slots.state(row.slot, GENERATION).store(row.lap << LAP_SHIFT | OPEN, Ordering::Release);
+    }
+
+    /// Closes the rows that others have pushed out of the capacity before they were published here.
+    pub(super) fn settle(&self, _pin: &Pin<'_, W>) {
+        let slots = self.member.slots;
+        // Against `close_displaced`: either it sees our rows open, or we see its reservation.
+        fence(Ordering::SeqCst);
+        let reserved = slots.words[word::RESERVED].load(Ordering::Acquire);
+        let end = reserved.saturating_sub(slots.ring.capacity as u64).min(self.first + self.count as u64);
+        for sequence in self.first..end {
+            let row = slots.ring.row(sequence);
+            slots.close_slot(row.slot, Some(row.lap));
+        }
     }
 }
 

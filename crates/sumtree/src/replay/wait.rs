@@ -1,4 +1,5 @@
 //! Waiting for another thread or process: spin, then yield, then sleep, and now and then look whether it is dead.
+#![cfg_attr(loom, allow(dead_code))] // loom only yields.
 
 /// Steps of spinning, then of yielding, before steps become short sleeps.
 const SPINS: u32 = 64;

@@ -1,0 +1,298 @@
+//! The slot protocol explored by loom: every interleaving up to a bound on preemptions, of the smallest rings.
+//!
+//! Weights are a flat array and rows are loom cells, so that a read beside a write is found whatever it reads.
+#![allow(unsafe_code)] // Access to loom cells, which loom itself checks.
+
+use std::sync::Arc as StdArc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::layout::Ring;
+use super::process::{ENTRY_WORDS, PROCESSES, Processes};
+use super::settings::Autoreset;
+use super::slots::{LARGEST, MEMBER_WORDS, MEMBERS, Row, STATE_WORDS, Slots, Update, Weights, word};
+use super::tails::{End, Step, Tails, Window};
+use crate::Region;
+use crate::region::Cells;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+struct Flat(Cells<AtomicU32>);
+
+impl Weights for Flat {
+    fn set(&self, slot: usize, weight: u32) {
+        self.0[slot].swap(weight, Ordering::AcqRel);
+    }
+
+    fn get(&self, slot: usize) -> u32 {
+        self.0[slot].load(Ordering::Acquire)
+    }
+}
+
+/// A ring whose rows hold their own lap.
+struct Model {
+    slots: Slots<Flat>,
+    rows: Vec<UnsafeCell<u32>>,
+    tails: Tails,
+}
+
+const WINDOW: Window = Window { rows: 2, needs_final: true, autoreset: Autoreset::Disabled };
+
+impl Model {
+    fn new(capacity: usize) -> Arc<Self> {
+        let ring = Ring::new(capacity);
+        let region = StdArc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
+        let cells = |count| Cells::<AtomicU64>::in_region(&region, 0, count).unwrap();
+        let halves = |count| Cells::<AtomicU32>::in_region(&region, 0, count).unwrap();
+        Arc::new(Self {
+            slots: Slots {
+                ring,
+                words: cells(word::COUNT),
+                members: cells(MEMBERS * MEMBER_WORDS),
+                states: halves(STATE_WORDS * ring.slots),
+                weights: Flat(halves(ring.slots)),
+                processes: Processes::new(
+                    Cells::in_region(&region, 0, PROCESSES * ENTRY_WORDS).unwrap(),
+                    true,
+                )
+                .unwrap(),
+            },
+            rows: (0..ring.slots).map(|_| UnsafeCell::new(0)).collect(),
+            tails: Tails::new(cells(Tails::stride(WINDOW.rows)), WINDOW.rows),
+        })
+    }
+
+    /// Adds a row that is sampleable at once.
+    fn add(&self, weight: u32) -> Row {
+        let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), 1);
+        let row = reservation.row(0);
+        self.write(row);
+        let pin = reservation.pin();
+        reservation.publish(0, weight);
+        pin.make_ready(row, 1);
+        reservation.settle(&pin);
+        row
+    }
+
+    /// Adds a row of environment 0; the row before it becomes sampleable.
+    fn append(&self, weight: u32) {
+        let member = self.slots.enter().unwrap();
+        let _lock = self.tails.lock(&[0], &self.slots.processes, member.tag());
+        let reservation = self.slots.reserve(member.change(), 1);
+        let row = reservation.row(0);
+        self.write(row);
+        let pin = reservation.pin();
+        reservation.publish(0, weight);
+        let step = Step { row, end: End::None, last: None };
+        self.tails.append(&pin, 0, WINDOW, step, |row| {
+            pin.make_ready(row, 1);
+        });
+    }
+
+    fn write(&self, row: Row) {
+        // SAFETY: loom checks that nobody else is on the cell.
+        self.rows[row.slot].with_mut(|cell| unsafe { *cell = row.lap });
+    }
+
+    fn read(&self, slot: usize) -> u32 {
+        // SAFETY: as above.
+        self.rows[slot].with(|cell| unsafe { *cell })
+    }
+
+    /// Looks at every slot as a sampler that drew it; whole rows only, and of the lap that the ticket says.
+    fn sample(&self, follow: bool) {
+        let member = self.slots.enter().unwrap();
+        let pin = member.pin();
+        for slot in 0..self.slots.ring.slots {
+            if self.slots.weights.get(slot) == 0 {
+                continue;
+            }
+            let Some(row) = pin.sampleable(slot) else { continue };
+            assert_eq!(self.read(slot), row.lap);
+            if follow {
+                let next = pin.next(slot).expect("a sampleable row has a next one");
+                let sequence = |slot: usize, lap| lap as usize * self.slots.ring.slots + slot;
+                assert_eq!(sequence(next, self.read(next)), sequence(slot, row.lap) + 1);
+            }
+        }
+    }
+
+    fn update(&self, row: Row, weight: u32) -> Update {
+        let member = self.slots.enter().unwrap().change();
+        let pin = member.pin();
+        let update = pin.update(row, weight);
+        if update == Update::Store {
+            pin.store_many(&[row], &[weight]);
+        }
+        update
+    }
+}
+
+fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(test);
+}
+
+/// A writer goes once round the ring while a reader is on the rows.
+#[test]
+fn no_row_is_read_while_it_is_written() {
+    explore(2, || {
+        let model = Model::new(1); // Three slots: the fourth row overwrites the first.
+        model.add(1);
+        model.add(1);
+        let reader = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.sample(false))
+        };
+        model.add(1);
+        model.add(1);
+        model.add(1);
+        reader.join().unwrap();
+    });
+}
+
+/// Two writers share the ring: no slot is written by both, and the last row is there.
+#[test]
+fn two_writers_never_share_a_slot() {
+    explore(2, || {
+        let model = Model::new(1);
+        model.add(1);
+        let other = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                model.add(2);
+                model.add(3);
+            })
+        };
+        model.add(4);
+        other.join().unwrap();
+        let last = model.slots.ring.row(3);
+        assert_eq!(model.read(last.slot), last.lap);
+        assert_ne!(model.slots.weights.get(last.slot), 0);
+        // The others were pushed out.
+        for sequence in 1..3 {
+            assert_eq!(model.slots.weights.get(model.slots.ring.row(sequence).slot), 0, "row {sequence}");
+        }
+        assert_eq!(model.slots.ready_count(), 1);
+    });
+}
+
+/// A late priority never reaches the row that took its place.
+#[test]
+fn late_updates_do_not_reach_the_next_row() {
+    explore(2, || {
+        let model = Model::new(1);
+        let first = model.add(1);
+        let updater = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                model.update(first, 100);
+            })
+        };
+        for weight in 2..=4 {
+            model.add(weight);
+        }
+        updater.join().unwrap();
+        // The fourth row lies where the first one was.
+        let row = model.slots.ring.row(3);
+        assert_eq!(row.slot, first.slot);
+        assert_eq!(model.slots.weights.get(row.slot), 4);
+        assert_eq!(model.update(first, 100), Update::Stale);
+    });
+}
+
+/// A priority that comes while its row becomes sampleable is the one that counts.
+#[test]
+fn an_update_is_not_lost_when_its_row_becomes_ready() {
+    explore(3, || {
+        let model = Model::new(4);
+        model.append(5);
+        let row = model.slots.ring.row(0);
+        let updater = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.update(row, 7))
+        };
+        model.append(LARGEST);
+        assert_ne!(updater.join().unwrap(), Update::Stale);
+        assert_eq!(model.slots.weights.get(row.slot), 7);
+    });
+}
+
+/// A reader follows links to the next row of the environment while the ring goes round.
+#[test]
+fn links_lead_to_the_next_row() {
+    explore(2, || {
+        let model = Model::new(2);
+        model.append(1);
+        model.append(1);
+        let reader = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.sample(true))
+        };
+        for _ in 0..3 {
+            model.append(1);
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// Two threads add to one environment: whatever the order, links go forward and skip nothing.
+#[test]
+fn one_environment_two_writers() {
+    explore(2, || {
+        let model = Model::new(4);
+        let other = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.append(1))
+        };
+        model.append(1);
+        other.join().unwrap();
+        model.append(1);
+        model.sample(true);
+        assert_eq!(model.slots.ready_count(), 2);
+    });
+}
+
+/// A reservation that is dropped, as by a panic, leaves slots that nobody draws and that a later lap uses again.
+#[test]
+fn dropped_reservations_are_tombstones() {
+    explore(2, || {
+        let model = Model::new(1);
+        let other = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || drop(model.slots.reserve(model.slots.enter().unwrap().change(), 1)))
+        };
+        model.add(1);
+        other.join().unwrap();
+        model.sample(false);
+        for _ in 0..3 {
+            model.add(2);
+        }
+        assert_eq!(model.slots.ready_count(), 1);
+        model.sample(false);
+    });
+}
+
+/// Behind a shut gate nothing changes.
+#[test]
+fn the_gate_keeps_changes_out() {
+    explore(3, || {
+        let model = Model::new(2);
+        let row = model.add(1);
+        let updater = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.update(row, 9))
+        };
+        {
+            let _gate = model.slots.enter().unwrap().shut();
+            let before = model.slots.weights.get(row.slot);
+            thread::yield_now();
+            assert_eq!(model.slots.weights.get(row.slot), before);
+        }
+        updater.join().unwrap();
+        assert_eq!(model.slots.weights.get(row.slot), 9);
+    });
+}
