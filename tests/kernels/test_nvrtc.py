@@ -1,4 +1,4 @@
-"""The generated header compiles with NVRTC for every family of GPUs that the installed one knows; no GPU needed.
+"""The generated header compiles with NVRTC for every family of GPUs that it knows; no GPU needed.
 
 A family takes seconds: the oldest and the newest are looked at always, those between them with `-m slow`.
 """
