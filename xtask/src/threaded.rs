@@ -419,6 +419,7 @@ use super::stores::Stores;
     for (i, class) in CLASSES.iter().enumerate() {
         let _ = writeln!(out, "pub const {class}: usize = {i};");
     }
+    let _ = writeln!(out, "/// Their names.\npub const CLASS_NAMES: [&str; CLASSES] = {CLASSES:?};");
     let _ = writeln!(out, "pub const CLASSES: usize = {};", CLASSES.len());
     let _ = writeln!(out, "/// No function: the slow path.\npub const NONE: u16 = 0xFFFF;");
     let _ = writeln!(out, "/// The function for an opcode and a kind of operand.");

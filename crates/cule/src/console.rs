@@ -7,6 +7,7 @@ use crate::env::{self, Action, NOOP, PADDLE_MIN, RESET, State, full};
 use crate::games::{self, names, rows, select};
 use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
 use crate::machine::{self, Board, cart, tia};
+use crate::observe::palette;
 use crate::random::{self, Random};
 use crate::rom::{self, Rom, Scheme};
 use crate::threaded::{self, Code};
@@ -561,15 +562,47 @@ impl Console {
         &self.board.picture[self.state.machine.tia.buffer as usize][..self.height() * tia::WIDTH]
     }
 
+    /// Brightness of the picture, one byte per pixel.
+    ///
+    /// # Errors
+    /// [`CuleError::BufferLength`].
+    pub fn screen_gray(&self, out: &mut [u8]) -> Result<(), CuleError> {
+        let screen = self.screen();
+        has_length("the gray picture", out, screen.len())?;
+        let gray = &palette::GRAY[self.is_pal() as usize];
+        for (pixel, &index) in out.iter_mut().zip(screen) {
+            *pixel = gray[usize::from(index)];
+        }
+        Ok(())
+    }
+
+    /// Red, green and blue of the picture, three bytes per pixel.
+    ///
+    /// # Errors
+    /// [`CuleError::BufferLength`].
+    pub fn screen_rgb(&self, out: &mut [u8]) -> Result<(), CuleError> {
+        let screen = self.screen();
+        has_length("the RGB picture", out, 3 * screen.len())?;
+        let rgb = &palette::RGB[self.is_pal() as usize];
+        for (pixel, &index) in out.chunks_exact_mut(3).zip(screen) {
+            let color = rgb[usize::from(index)].to_be_bytes();
+            pixel.copy_from_slice(&color[1..]);
+        }
+        Ok(())
+    }
+
     // ------------------------------------------------------------ saved states
 
     /// The state as bytes. `generator` adds the environment's generator, so that sticky actions repeat too.
     pub fn save(&self, generator: bool) -> Vec<u8> {
         let large_ram = cart::large_ram_bytes(&self.state.machine.cart) as usize;
         let header = self.header(generator);
+        // Which buffer shows the picture belongs to the pictures, which no state holds.
+        let mut state = self.state;
+        state.machine.tia.buffer = 0;
         let mut bytes = Vec::with_capacity(size_of::<Header>() + size_of::<State>() + large_ram);
         bytes.extend_from_slice(bytemuck::bytes_of(&header));
-        bytes.extend_from_slice(bytemuck::bytes_of(&self.state));
+        bytes.extend_from_slice(bytemuck::bytes_of(&state));
         bytes.extend_from_slice(&self.board.ram[..large_ram]);
         if generator {
             bytes.extend_from_slice(bytemuck::bytes_of(&self.env_random));
@@ -587,7 +620,7 @@ impl Console {
         }
     }
 
-    /// Goes back to a saved state of the same ROM. The picture stays until the next frame.
+    /// Goes back to a saved state of the same ROM. The picture stays until the next frame; options stay as they are.
     ///
     /// # Errors
     /// [`CuleError::State`]: another ROM, another version, or damaged bytes.
@@ -609,7 +642,7 @@ impl Console {
         }
         let (state, rest) = rest.split_at(size_of::<State>());
         let (ram, random) = rest.split_at(large_ram);
-        let state: State = bytemuck::pod_read_unaligned(state);
+        let mut state: State = bytemuck::pod_read_unaligned(state);
         machine::check(&state.machine, &self.state.machine).map_err(bad)?;
         if state.env.game != self.state.env.game {
             return Err(bad(format!("game {}, expected {}", state.env.game, self.state.env.game)));
@@ -624,10 +657,20 @@ impl Console {
             }
             self.env_random = random;
         }
+        state.machine.tia.buffer = self.state.machine.tia.buffer;
+        state.env.frame_limit = self.state.env.frame_limit;
+        state.env.life_limit = self.state.env.life_limit;
         self.state = state;
         self.board.ram[..large_ram].copy_from_slice(ram);
         Ok(())
     }
+}
+
+fn has_length(what: &'static str, buffer: &[u8], expected: usize) -> Result<(), CuleError> {
+    if buffer.len() != expected {
+        return Err(CuleError::BufferLength { what, expected, found: buffer.len() });
+    }
+    Ok(())
 }
 
 fn actions(set: u32) -> Vec<u8> {

@@ -22,11 +22,13 @@ pub struct Code {
 /// What an address means: the number of its function and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Meaning {
+    /// Opcode and kind of operand.
+    kind: (u8, u8),
     handler: u16,
     operand: u16,
 }
 
-const SLOW: Meaning = Meaning { handler: NONE, operand: 0 };
+const SLOW: Meaning = Meaning { kind: (0, 0), handler: NONE, operand: 0 };
 
 /// How records are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,25 +63,14 @@ impl Code {
 
     /// [`Code::new`] with settings.
     pub fn with(image: &[u8], kind: u8, settings: Settings) -> Self {
+        let Some(bank) = Self::bank(kind) else { return Self::plain(image) };
         let cart = cart::new(kind, image.len() as u32);
-        let bank = match kind {
-            cart::KIND_2K
-            | cart::KIND_4K
-            | cart::KIND_F8
-            | cart::KIND_F8SC
-            | cart::KIND_F6
-            | cart::KIND_F6SC => 4096,
-            cart::KIND_F4 | cart::KIND_F4SC | cart::KIND_FE | cart::KIND_DPC | cart::KIND_MB => 4096,
-            cart::KIND_F8_LOW | cart::KIND_FA => 4096,
-            cart::KIND_E0 => 1024,
-            _ => return Self::plain(image),
-        };
         let rom_bytes = image.len() as u32;
         // A cartridge of 2 KiB shows its image twice.
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
-        let meanings: Vec<Meaning> = (0..image.len()).map(|at| decoder.meaning(at)).collect();
+        let meanings = decoder.meanings();
         let records = (0..image.len())
             .map(|at| {
                 if segmented {
@@ -90,6 +81,42 @@ impl Code {
             })
             .collect();
         Self { image: image.into(), records, segmented, rom_bytes }
+    }
+
+    /// For each byte of an image the opcode and the kind of operand (`handlers::CLASS_NAMES`) that it is as an
+    /// instruction; `None` where the slow path runs.
+    pub fn kinds(image: &[u8], kind: u8) -> Vec<Option<(u8, u8)>> {
+        let Some(bank) = Self::bank(kind) else { return vec![] };
+        let cart = cart::new(kind, image.len() as u32);
+        let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
+        let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
+        let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
+        decoder.meanings().iter().map(|meaning| (meaning.handler != NONE).then_some(meaning.kind)).collect()
+    }
+
+    /// Bytes of an instruction.
+    pub fn length(opcode: u8) -> u16 {
+        match INSTRUCTIONS[usize::from(opcode)].mode {
+            Mode::Imp | Mode::Acc => 1,
+            Mode::Abs | Mode::Absx | Mode::Absy | Mode::Ind => 3,
+            _ => 2,
+        }
+    }
+
+    /// Bytes that always stand together, for the cartridges that the fast interpreter can run.
+    fn bank(kind: u8) -> Option<usize> {
+        Some(match kind {
+            cart::KIND_2K
+            | cart::KIND_4K
+            | cart::KIND_F8
+            | cart::KIND_F8SC
+            | cart::KIND_F6
+            | cart::KIND_F6SC => 4096,
+            cart::KIND_F4 | cart::KIND_F4SC | cart::KIND_FE | cart::KIND_DPC | cart::KIND_MB => 4096,
+            cart::KIND_F8_LOW | cart::KIND_FA => 4096,
+            cart::KIND_E0 => 1024,
+            _ => return None,
+        })
     }
 
     /// The image, as long as the records.
@@ -144,14 +171,14 @@ impl Decoder<'_> {
         address & 0x1000 != 0 && cart::is_plain(self.cart, (address & 0xFFF) as u32)
     }
 
+    fn meanings(&self) -> Vec<Meaning> {
+        (0..self.image.len()).map(|at| self.meaning(at)).collect()
+    }
+
     fn meaning(&self, at: usize) -> Meaning {
         let opcode = usize::from(self.image[at]);
         let instruction = &INSTRUCTIONS[opcode];
-        let length = match instruction.mode {
-            Mode::Imp | Mode::Acc => 1,
-            Mode::Abs | Mode::Absx | Mode::Absy | Mode::Ind => 3,
-            _ => 2,
-        };
+        let length = usize::from(Code::length(opcode as u8));
         if !self.is_plain(at, length) {
             return SLOW;
         }
@@ -188,7 +215,10 @@ impl Decoder<'_> {
             Mode::Ind => return SLOW,
         };
         let handler = NUMBER[opcode][class];
-        if handler == NONE { SLOW } else { Meaning { handler, operand: operand as u16 } }
+        if handler == NONE {
+            return SLOW;
+        }
+        Meaning { kind: (opcode as u8, class as u8), handler, operand: operand as u16 }
     }
 
     /// Class and operand of a constant address.
@@ -234,7 +264,7 @@ impl Decoder<'_> {
 
     /// The record at image offset `at`.
     fn record<const S: bool>(&self, meanings: &[Meaning], at: usize, settings: Settings) -> u64 {
-        let Meaning { handler, operand } = meanings[at];
+        let Meaning { handler, operand, .. } = meanings[at];
         let function = self.function::<S>(meanings, at, settings, handler);
         (function as usize as u64) << 16 | u64::from(operand)
     }
@@ -250,11 +280,7 @@ impl Decoder<'_> {
             return slow::<S>;
         }
         let opcode = self.image[at];
-        let length = match INSTRUCTIONS[usize::from(opcode)].mode {
-            Mode::Imp | Mode::Acc => 1,
-            Mode::Abs | Mode::Absx | Mode::Absy => 3,
-            _ => 2,
-        };
+        let length = usize::from(Code::length(opcode));
         let Some(&next) = meanings.get(at + length) else {
             return HANDLERS::<S>::TABLE[usize::from(handler)];
         };
@@ -293,8 +319,10 @@ impl Decoder<'_> {
             (LDA, BPL) => poll::<S, LDA, false>,
             (LDX, BPL) => poll::<S, LDX, false>,
             (LDY, BPL) => poll::<S, LDY, false>,
-            (COUNT_X, BNE) => count::<S, COUNT_X, 0>,
-            (COUNT_Y, BNE) => count::<S, COUNT_Y, 8>,
+            (COUNT_X, BNE) => count::<S, COUNT_X, 0, true>,
+            (COUNT_Y, BNE) => count::<S, COUNT_Y, 8, true>,
+            (COUNT_X, BPL) => count::<S, COUNT_X, 0, false>,
+            (COUNT_Y, BPL) => count::<S, COUNT_Y, 8, false>,
             _ => return None,
         })
     }

@@ -353,11 +353,11 @@ pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
     }
 }
 
-/// A loop that counts X (`SHIFT` = 0) or Y (8) down to zero; `B` is the number of the function of DEX or DEY.
+/// A loop that counts X (`SHIFT` = 0) or Y (8) down to zero (`Z`) or below; `B` is the number of the function of DEX or DEY.
 ///
 /// # Safety
 /// As all of the chain.
-pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32>(
+pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
     k: &mut Context,
     ip: *const u64,
     xy: u32,
@@ -369,11 +369,13 @@ pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32>(
     unsafe {
         let left = cn as u32 & 0xFFFF;
         let period = 2 + 2 + (*ip.add(1) as u32 >> 8 & 0xFF);
-        let rounds = ((xy >> SHIFT & 0xFF) + 255) & 0xFF;
+        let start = xy >> SHIFT & 0xFF;
+        let last = u32::from(Z);
+        let rounds = if Z || start < 0x80 { start.wrapping_sub(last) & 0xFF } else { 0 };
         let (mut xy, mut cn) = (xy, cn);
-        if left > 2 * rounds + 5000 {
+        if rounds != 0 && left > 2 * rounds + 5000 {
             cn = cn + (u64::from(rounds * period) << 16) - u64::from(2 * rounds);
-            xy = xy & !(0xFF << SHIFT) | 1 << SHIFT;
+            xy = xy & !(0xFF << SHIFT) | last << SHIFT;
         }
         handlers::HANDLERS::<S>::TABLE[B](k, ip, xy, a, cn, f)
     }
