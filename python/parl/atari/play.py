@@ -26,8 +26,6 @@ _PLAYER_TWO = {"w": "UP", "s": "DOWN", "a": "LEFT", "d": "RIGHT", "f": "FIRE"}
 _QUIT = frozenset({"q", "escape", "ctrl+c"})
 _WINDOW_HEIGHT = 630
 _WINDOW_WIDTH = 840
-# A terminal takes every second frame; more is more text than most of them draw.
-_TERMINAL_FRAMES = 2
 
 
 def action_of(held: Iterable[str], keys: dict[str, str]) -> Action:
@@ -63,20 +61,25 @@ class _TerminalDisplay:
         self._screen = TerminalScreen(sys.stdout, size.columns, size.lines, true_colour=colours)
         self._keys = Keys()
         self._read = read
-        self._skipped = 0
+        self._waiting: NDArray[np.uint8] | None = None
 
     def poll(self) -> tuple[frozenset[str], list[str]]:
         self._keys.feed(self._read())
         return self._keys.held(), self._keys.pressed()
 
     def show(self, rgb: NDArray[np.uint8], status: str) -> None:
-        self._skipped = (self._skipped + 1) % _TERMINAL_FRAMES
-        if self._skipped == 0:
-            self._screen.draw(rgb, status)
+        # Every second frame, which is text enough, with the brighter pixels of both: much flickers in turn.
+        if self._waiting is None:
+            self._waiting = rgb
+        else:
+            self._screen.draw(np.maximum(self._waiting, rgb), status)
+            self._waiting = None
 
 
 class _WindowDisplay:
     def __init__(self, title: str) -> None:
+        # Or it greets on standard output.
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         self._pygame: Any = importlib.import_module("pygame")
         self._pygame.display.init()
         self._window = self._pygame.display.set_mode((_WINDOW_WIDTH, _WINDOW_HEIGHT), self._pygame.RESIZABLE)
