@@ -229,6 +229,7 @@ def _table(name: str, config: TrainConfig, algorithm: Any) -> dict[str, Any]:
 
 def train(
     name: str,
+    /,
     env: str | Callable[..., Any] | None = None,
     *,
     config: TrainConfig | None = None,

@@ -68,9 +68,16 @@ def learner_with_distinct_target(config):
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("delta", [1.0, math.inf])
-def test_loss_targets_and_priorities_against_numpy(double, dueling, layer_norm, delta):
-    config = Config(double=double, dueling=dueling, layer_norm=layer_norm, huber_delta=delta, hidden=(6, 5))
+@pytest.mark.parametrize(("delta", "scale"), [(1.0, 1.0), (math.inf, 0.1)])
+def test_loss_targets_and_priorities_against_numpy(double, dueling, layer_norm, delta, scale):
+    config = Config(
+        double=double,
+        dueling=dueling,
+        layer_norm=layer_norm,
+        huber_delta=delta,
+        reward_scale=scale,
+        hidden=(6, 5),
+    )
     learner = learner_with_distinct_target(config)
     arrays, batch = make_batch(0)
     online = learner.weights.numpy().astype(np.float64)
@@ -79,7 +86,7 @@ def test_loss_targets_and_priorities_against_numpy(double, dueling, layer_norm, 
     q = network(online, config, arrays["obs"])[rows, arrays["action"]]
     next_target = network(target, config, arrays["next_obs"])
     chooser = network(online, config, arrays["next_obs"]) if double else next_target
-    y = arrays["reward"] + arrays["discount"] * next_target[rows, chooser.argmax(1)]
+    y = scale * arrays["reward"] + arrays["discount"] * next_target[rows, chooser.argmax(1)]
     error = np.abs(y - q)
     each = 0.5 * error**2 if delta == math.inf else np.where(error <= 1, 0.5 * error**2, error - 0.5)
 

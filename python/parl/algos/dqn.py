@@ -10,7 +10,8 @@ and ``d = gamma^k`` (0 where the episode terminated; truncation bootstraps)::
     p     = |delta| + priority_epsilon                         p:       Schaul et al. (2016), section 3.3
     Q     = V + A - mean(A)                                    dueling: Wang et al. (2016), equation 9
 
-The n-step sums, the draw in proportion to ``p ** alpha`` and ``w`` are the replay's work.
+Rewards are multiplied by ``reward_scale`` first. The n-step sums, the draw in proportion to ``p ** alpha``
+and ``w`` are the replay's work.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Config:
     """Rewards summed before bootstrapping, 1..64."""
     gamma: float = 0.99
     """Discount a step, 0..1."""
+    reward_scale: float = 1.0
+    """Rewards are multiplied by this: networks learn fastest where values stay below about 10."""
     prioritized: bool = True
     """Draw in proportion to the last temporal-difference error; else uniformly."""
     alpha: float = 0.6
@@ -244,7 +247,7 @@ class DQNLearner:
                 value = double_q_value(self.online(batch.next_obs), next_target_q)
             else:
                 value = next_target_q.amax(dim=1)
-            return bellman_target(batch.reward, batch.discount, value)
+            return bellman_target(batch.reward * self._config.reward_scale, batch.discount, value)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The scalar loss, the errors ``delta`` (B,) and the values ``Q(s, a)`` (B,)."""

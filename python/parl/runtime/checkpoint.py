@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def load_learner(saved: Saved, learner: Learner) -> None:
 
     try:
         learner.load_state_dict(torch.load(saved.folder / "learner.pt", weights_only=True))
-    except (FileNotFoundError, RuntimeError, KeyError, EOFError) as error:
+    except (FileNotFoundError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
         raise RunDirectoryError(f"{saved.folder / 'learner.pt'} does not fit: {error}") from error
 
 

@@ -1,0 +1,63 @@
+"""Environments so small that the right answer is known."""
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+
+class Identity(gymnasium.Env):
+    """Reward 1 for naming the symbol that is shown, else 0; an episode is 20 symbols, ended by truncation.
+
+    The best return is 20, that of chance 20 / 4.
+    """
+
+    observation_space = Box(0.0, 1.0, (4,), np.float32)
+    action_space = Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self._show(), {}
+
+    def _show(self):
+        self._symbol = int(self.np_random.integers(4))
+        return np.eye(4, dtype=np.float32)[self._symbol]
+
+    def step(self, action):
+        reward = float(action == self._symbol)
+        self._step += 1
+        return self._show(), reward, False, self._step == 20, {}
+
+
+class Chain(gymnasium.Env):
+    """Six rooms in a row: right leads on, left leads back, the last room ends the episode with reward 1.
+
+    Each step costs 0.1, but staying in the first room (going left there) only 0.05: the cheapest step
+    is the wrong one. After 30 steps the episode is truncated. The best return is 1 - 5 * 0.1 = 0.5.
+    """
+
+    ROOMS = 6
+    observation_space = Box(0.0, 1.0, (ROOMS,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._room = self._step = 0
+        return self._look(), {}
+
+    def _look(self):
+        return np.eye(self.ROOMS, dtype=np.float32)[self._room]
+
+    def step(self, action):
+        self._step += 1
+        reward = -0.1
+        if action == 1:
+            self._room += 1
+        elif self._room == 0:
+            reward = -0.05
+        else:
+            self._room -= 1
+        terminated = self._room == self.ROOMS - 1
+        if terminated:
+            reward += 1.0
+        return self._look(), reward, terminated, not terminated and self._step >= 30, {}

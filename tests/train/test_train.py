@@ -1,0 +1,247 @@
+"""Runs as users start them: settings, resuming, failing, interrupting, evaluating."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from parl.errors import ConfigError, RunDirectoryError, WorkerError
+from parl.run import RunDirectory, read_metrics
+from parl.train import TrainConfig, default_settings, evaluate, resume, settings_from, train
+
+SMALL = {
+    "env": "CartPole-v1",
+    "num_envs": 4,
+    "batch_size": 32,
+    "learning_starts": 100,
+    "replay_capacity": 4_000,
+    "hidden": (16,),
+    "n_step": 3,
+    "evaluation_episodes": 5,
+    "quiet": True,
+}
+LOCKSTEP = SMALL | {"schedule": "lockstep", "actors": 2, "learners": 2}
+
+
+def weights_of(path):
+    folder = RunDirectory.open(path).checkpoints.last()
+    return torch.load(folder / "learner.pt", weights_only=True)["weights"]
+
+
+def test_a_run_leaves_what_it_should(tmp_path):
+    run = train("dqn", **LOCKSTEP, total_frames="1k", runs=str(tmp_path), evaluation_every=400, seed=3)
+    assert run.path == tmp_path / "dqn-CartPole-v1-3"
+    assert run.stopped == "total_frames"
+    assert 1_000 <= run.env_steps < 1_008
+    records = read_metrics(run.path)
+    assert sum("evaluation_return" in record for record in records) == 3
+    last = [record for record in records if "replay_ratio" in record][-1]
+    assert last["replay_ratio"] == pytest.approx(4.0, rel=0.05)
+    assert last["updates"] == run.updates > 100
+    assert last["episode_return"] > 5
+    assert RunDirectory.open(run.path).config["run"]["learners"] == 2
+    assert RunDirectory.open(run.path).config["dqn"]["hidden"] == [16]
+
+
+def test_evaluation_is_repeatable_and_takes_fresh_seeds(tmp_path):
+    run = train("dqn", **LOCKSTEP, total_frames=600, runs=str(tmp_path))
+    one, two, other = (evaluate(run.path, episodes=20, seed=seed) for seed in (5, 5, 6))
+    assert one.shape == (20,)
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+    with pytest.raises(ConfigError, match="newest"):
+        evaluate(run.path, checkpoint="newest")
+
+
+def test_stopped_at_a_checkpoint_and_resumed_equals_the_uninterrupted_run(tmp_path):
+    whole = train("dqn", **LOCKSTEP, total_frames=1_600, runs=str(tmp_path), name="whole")
+    half = train("dqn", **LOCKSTEP, total_frames=800, runs=str(tmp_path), name="half")
+    assert not torch.equal(weights_of(half.path), weights_of(whole.path))
+    resumed = resume(half.path, total_frames=1_600)
+    assert (resumed.env_steps, resumed.updates) == (whole.env_steps, whole.updates)
+    assert torch.equal(weights_of(half.path), weights_of(whole.path))
+    again = train("dqn", **LOCKSTEP, total_frames=1_600, runs=str(tmp_path), name="again")
+    assert torch.equal(weights_of(again.path), weights_of(whole.path))
+
+
+def test_a_run_without_checkpoint_starts_over(tmp_path):
+    run = train("dqn", **LOCKSTEP, total_frames=600, runs=str(tmp_path))
+    expected = weights_of(run.path)
+    for file in sorted((run.path / "checkpoints").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    resume(run.path)
+    assert torch.equal(weights_of(run.path), expected)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    run = train("dqn", **LOCKSTEP, total_frames=300, runs=str(tmp_path))
+    folder = RunDirectory.open(run.path).checkpoints.last()
+    (folder / "learner.pt").write_bytes(b"nothing")
+    with pytest.raises(RunDirectoryError, match=r"learner\.pt"):
+        resume(run.path, total_frames=600)
+    (folder / "counters.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match="format None"):
+        resume(run.path, total_frames=600)
+
+
+def test_auto_says_why(tmp_path, capsys):
+    run = train("dqn", **(SMALL | {"quiet": False}), total_frames=400, runs=str(tmp_path))
+    said = capsys.readouterr().err
+    assert "actor" in said and "bound" in said
+    assert RunDirectory.open(run.path).config["run"]["actors"] >= 1
+
+
+class Falls(gymnasium.Wrapper):
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 150:
+            raise ValueError("the cart left the rails")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_a_failing_environment_ends_the_run_and_leaves_it_resumable(tmp_path, kind):
+    options = SMALL | {"env": lambda: Falls(gymnasium.make("CartPole-v1")), "actor_kind": kind}
+    with pytest.raises(WorkerError, match="the cart left the rails"):
+        train("dqn", **options, actors=2, learners=1, total_frames="1M", runs=str(tmp_path), name="fails")
+    # It has no checkpoint yet: it starts over, and fails again in the same way.
+    with pytest.raises(WorkerError, match="the cart left the rails"):
+        resume(tmp_path / "fails")
+
+
+def test_settings_are_checked(tmp_path):
+    with pytest.raises(ConfigError, match="learning_rate"):
+        train("dqn", env="CartPole-v1", learning_rat=1.0, runs=str(tmp_path))
+    with pytest.raises(ConfigError, match="no algorithm 'dqm'"):
+        train("dqm")
+    with pytest.raises(ConfigError, match="batch_size = 32 is no multiple of learners = 3"):
+        train("dqn", **SMALL, learners=3)
+    with pytest.raises(ConfigError, match="actors = 9 is above num_envs = 4"):
+        train("dqn", **SMALL, actors=9)
+    with pytest.raises(ConfigError, match="replay_ratio"):
+        TrainConfig(replay_ratio=float("nan"))
+    with pytest.raises(ConfigError, match="schedule"):
+        TrainConfig(schedule="loose")
+    assert not any(tmp_path.iterdir())
+
+
+def test_settings_survive_a_file():
+    config, algorithm = default_settings("dqn")
+    table = {"run": {"total_frames": "2.5M", "stop_at_return": 475}, "dqn": {"hidden": [7], "gamma": 1}}
+    config, algorithm = settings_from("dqn", table, "x.toml")
+    assert config.total_frames == 2_500_000
+    assert config.stop_at_return == 475.0
+    assert algorithm.hidden == (7,)
+    with pytest.raises(ConfigError, match=r"x\.toml \[dqn\].*gama.*gamma"):
+        settings_from("dqn", {"dqn": {"gama": 1}}, "x.toml")
+    with pytest.raises(ConfigError, match="'sac'"):
+        settings_from("dqn", {"algorithm": "sac"}, "x.toml")
+
+
+SCRIPT = """
+import sys
+from parl.train import train
+
+if __name__ == "__main__":
+    run = train(
+        "dqn", env="CartPole-v1", total_frames="100M", actors=2, learners=2, num_envs=4, batch_size=32,
+        learning_starts=100, replay_capacity=4000, hidden=(16,), n_step=3, runs=sys.argv[1], name="long",
+        log_every_s=0.1, checkpoint_every=600, quiet=True, schedule=sys.argv[2],
+    )
+    print(run.stopped)
+"""
+
+
+def children(pid):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    if int(file.read().rsplit(")", 1)[1].split()[1]) == pid:
+                        found.append(int(entry))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+    return found
+
+
+def start(tmp_path, schedule="free"):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    process = subprocess.Popen(
+        [sys.executable, script, tmp_path / "runs", schedule],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    index = tmp_path / "runs" / "long" / "checkpoints" / "index.json"
+    deadline = time.monotonic() + 120
+    while not index.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process, children(process.pid)
+
+
+def gone(pids, within_s=20.0):
+    deadline = time.monotonic() + within_s
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.02)
+
+
+def segments(pid):
+    return [name for name in os.listdir("/dev/shm") if name.startswith(f"parl-{pid}-")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("schedule", ["free", "lockstep"])
+def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
+    process, workers = start(tmp_path, schedule)
+    assert len(workers) == (3 if schedule == "free" else 0)
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out.strip() == "interrupted"
+    gone(workers)
+    assert not segments(process.pid)
+    path = tmp_path / "runs" / "long"
+    counters = json.loads((RunDirectory.open(path).checkpoints.last() / "counters.json").read_text())
+    # Free actors go on between the last record and the checkpoint.
+    assert counters["env_steps"] >= read_metrics(path)[-1]["env_steps"] > 600
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_killed_worker_ends_the_run_with_a_status(tmp_path, which):
+    process, workers = start(tmp_path)
+    os.kill(sorted(workers)[which], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "was killed by signal 9 (SIGKILL)" in err
+    gone(workers)
+    assert not segments(process.pid)
+    # The checkpoint stands: the run goes on.
+    path = tmp_path / "runs" / "long"
+    steps = json.loads((RunDirectory.open(path).checkpoints.last() / "counters.json").read_text())[
+        "env_steps"
+    ]
+    assert resume(path, total_frames=steps + 500).env_steps >= steps + 500
+
+
+def test_a_killed_driver_takes_its_workers_along(tmp_path):
+    process, workers = start(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    gone(workers)
+    assert not segments(process.pid)
