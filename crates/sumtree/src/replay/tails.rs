@@ -138,7 +138,10 @@ impl Tails {
         tail.push(row);
         match end {
             End::None => tail.complete(window.rows - 1, &mut ready),
-            End::Truncated if window.needs_final && window.autoreset == Autoreset::NextStep => {}
+            // The rows whose window reaches the end wait for the final observation, the others are complete.
+            End::Truncated if window.needs_final && window.autoreset == Autoreset::NextStep => {
+                tail.complete(window.rows - 1, &mut ready);
+            }
             End::Terminated | End::Truncated => {
                 if let Some(last) = last {
                     pin.link(row.slot, last.slot);
