@@ -103,6 +103,24 @@ pub enum SumTreeError {
         /// What its children sum to.
         computed: u64,
     },
+    /// The histogram of weights differs from the leaves.
+    #[error("the histogram counts {stored} weights of {bits} significant bits, there are {counted}")]
+    Histogram {
+        /// Significant bits of the weights.
+        bits: usize,
+        /// What the histogram holds.
+        stored: u64,
+        /// What the leaves hold.
+        counted: u64,
+    },
+    /// Shares of a mixture that are no shares of one.
+    #[error("shares uniform {uniform} and newest {newest} are not at least 0 with a sum of at most 1")]
+    Shares {
+        /// The uniform share as it was given.
+        uniform: f64,
+        /// The newest share as it was given.
+        newest: f64,
+    },
     /// The memory is not to be had.
     #[error("{bytes} bytes of memory are not to be had: {reason}")]
     OutOfMemory {

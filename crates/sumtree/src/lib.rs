@@ -1,26 +1,32 @@
 #![doc = include_str!("../README.md")]
 
+mod bulk;
 mod descent;
 mod error;
 mod layout;
+mod mixture;
 mod node;
 mod path;
+mod prefetch;
 mod priority;
 mod region;
 pub mod replay;
 mod rng;
 mod sample;
+mod stats;
 pub mod sync;
 mod top;
 mod tree;
 
 pub use error::SumTreeError;
 pub use layout::{DEFAULT_FAN_OUT, FAN_OUTS, MAX_CAPACITY, max_weight};
+pub use mixture::Mixture;
 pub use path::{PATH_VARIABLE, Path};
 pub use priority::{DEFAULT_SCALE, Scale};
 pub use region::{Cells, LINE_BYTES, Region, SharedCell};
 pub use rng::Rng;
 pub use sample::Draws;
+pub use stats::SIZES;
 pub use tree::SumTree;
 
 /// An integer that can name a leaf. Negative and too large ones are errors that show the value as given.

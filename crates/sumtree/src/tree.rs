@@ -5,14 +5,22 @@ use std::sync::Arc;
 use crate::layout::{HEADER_WORDS, LEVELS_MAX, Layout, max_weight};
 use crate::path::Path;
 use crate::region::{Cells, Region};
+use crate::stats::Tally;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{Index, SumTreeError};
+use crate::{Index, SumTreeError, prefetch};
+
+/// How many updates ahead their cache lines are asked for.
+const AHEAD: usize = 12;
 
 /// Words of the header. Counters of different use lie on different cache lines.
-mod header {
+pub(crate) mod header {
     /// Which tree lies here; 0 before the first one is made.
     pub const SIGNATURE: usize = 0;
     pub const RESTARTS: usize = 8;
+    /// The largest weight ever stored.
+    pub const LARGEST: usize = 16;
+    /// Leaves by size of their weight; the entry of size 0 is not kept.
+    pub const HISTOGRAM: usize = 24;
 }
 
 /// A sum tree over `capacity` integer weights, shared by any number of reading and writing threads or processes.
@@ -21,7 +29,7 @@ mod header {
 pub struct SumTree {
     pub(crate) layout: Layout,
     pub(crate) path: Path,
-    header: Cells<AtomicU64>,
+    pub(crate) header: Cells<AtomicU64>,
     pub(crate) leaves: Cells<AtomicU32>,
     /// Level 1 if a level above it is searched.
     pub(crate) narrow: Option<Cells<AtomicU32>>,
@@ -131,16 +139,6 @@ impl SumTree {
         self.top().iter().map(Sum::seen).sum()
     }
 
-    /// How many draws had to start anew because a writer had emptied the node they were in.
-    #[must_use]
-    pub fn restarts(&self) -> u64 {
-        self.header[header::RESTARTS].load(Ordering::Relaxed) // A counter: orders nothing.
-    }
-
-    pub(crate) fn count_restart(&self) {
-        self.header[header::RESTARTS].fetch_add(1, Ordering::Relaxed); // A counter: orders nothing.
-    }
-
     /// Weight of one leaf.
     ///
     /// # Errors
@@ -184,7 +182,8 @@ impl SumTree {
     pub fn set(&self, index: impl Index, weight: u32) -> Result<(), SumTreeError> {
         let i = self.check_index(index, 0)?;
         self.check_weights(&[weight])?;
-        self.exchange(i, weight);
+        let old = self.exchange(i, weight);
+        Tally::count_one(self, old, weight);
         Ok(())
     }
 
@@ -196,9 +195,16 @@ impl SumTree {
         same_length("weights", weights.len(), indices.len())?;
         self.check_indices(indices)?;
         self.check_weights(weights)?;
-        for (index, weight) in indices.iter().zip(weights) {
-            self.exchange(index.to_usize(), *weight);
+        let mut tally = Tally::new();
+        indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
+        for (j, (index, weight)) in indices.iter().zip(weights).enumerate() {
+            if let Some(ahead) = indices.get(j + AHEAD) {
+                self.prefetch(ahead.to_usize());
+            }
+            let old = self.exchange(index.to_usize(), *weight);
+            tally.count(old, *weight);
         }
+        tally.flush(self);
         Ok(())
     }
 
@@ -219,6 +225,9 @@ impl SumTree {
     /// [`SumTreeError::Index`] for the first leaf outside, [`SumTreeError::Weight`].
     pub fn fill_range(&self, first: usize, count: usize, weight: u32) -> Result<(), SumTreeError> {
         self.check_range(first, count)?;
+        if count == 0 {
+            return Ok(());
+        }
         self.check_weights(&[weight])?;
         self.exchange_range(first, count, |_| weight);
         Ok(())
@@ -243,7 +252,7 @@ impl SumTree {
         Ok(())
     }
 
-    fn stored(&self, level: usize, entry: usize) -> u64 {
+    pub(crate) fn stored(&self, level: usize, entry: usize) -> u64 {
         // Relaxed: at rest there is nothing to order.
         match (level, &self.narrow) {
             (0, _) => u64::from(self.leaves[entry].load(Ordering::Relaxed)),
@@ -261,14 +270,24 @@ impl SumTree {
         &self.wide[self.wide.len() - 1][..self.layout.levels()[self.layout.levels().len() - 1].used]
     }
 
+    /// Asks for the lines of a leaf and of the sum above it, which are the ones that miss.
     #[inline(always)]
-    fn exchange(&self, i: usize, weight: u32) {
+    fn prefetch(&self, i: usize) {
+        prefetch::write(&raw const self.leaves[i]);
+        if let Some(sums) = &self.narrow {
+            prefetch::write(&raw const sums[i >> self.layout.levels()[1].shift]);
+        }
+    }
+
+    #[inline(always)]
+    fn exchange(&self, i: usize, weight: u32) -> u32 {
         // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote before.
         // Acquire: what follows in this thread, say overwriting the row of a leaf just set to 0, stays after it.
         let old = self.leaves[i].swap(weight, Ordering::AcqRel);
         if old != weight {
             self.add_path(i, u64::from(weight).wrapping_sub(u64::from(old)));
         }
+        old
     }
 
     #[inline(always)]
@@ -288,6 +307,7 @@ impl SumTree {
     fn exchange_range(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
         let levels = self.layout.levels();
         let mut gathered = [0u64; LEVELS_MAX];
+        let mut tally = Tally::new();
         let end = first + count;
         let mut i = first;
         while i < end {
@@ -297,6 +317,7 @@ impl SumTree {
                 let new = weight(leaf - first);
                 let old = self.leaves[leaf].swap(new, Ordering::AcqRel); // AcqRel: as in `exchange`.
                 difference = difference.wrapping_add(u64::from(new)).wrapping_sub(u64::from(old));
+                tally.count(old, new);
             }
             for (above, level) in levels.iter().enumerate().skip(1) {
                 gathered[above] = gathered[above].wrapping_add(difference);
@@ -318,6 +339,7 @@ impl SumTree {
             }
             i = block_end;
         }
+        tally.flush(self);
     }
 
     pub(crate) fn check_index(&self, index: impl Index, position: usize) -> Result<usize, SumTreeError> {
@@ -349,8 +371,9 @@ impl SumTree {
     }
 
     fn check_weights(&self, weights: &[u32]) -> Result<(), SumTreeError> {
-        let max = self.max_weight();
-        if weights.iter().copied().max().unwrap_or(0) <= max {
+        let (max, largest) = (self.max_weight(), weights.iter().copied().max().unwrap_or(0));
+        if largest <= max {
+            self.note_largest(largest);
             return Ok(());
         }
         let position = weights.iter().position(|w| *w > max).unwrap_or(0);

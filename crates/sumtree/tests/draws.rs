@@ -7,7 +7,7 @@ mod common;
 
 use common::{assert_binomial, assert_distribution};
 use std::collections::HashMap;
-use sumtree::{Draws, FAN_OUTS, Rng, SumTree, max_weight};
+use sumtree::{Draws, FAN_OUTS, Mixture, Rng, SumTree, SumTreeError, max_weight};
 
 /// Weights of very unequal sizes, one in four zero.
 fn uneven_tree(n: usize, fan_out: usize, seed: u64) -> (SumTree, Vec<u32>) {
@@ -268,4 +268,100 @@ fn draws_depend_on_seed_and_weights_alone() {
     };
     assert_eq!(draw(&a, 1), draw(&b, 1));
     assert_ne!(draw(&a, 1), draw(&a, 2));
+}
+
+/// Uniform draws hit each leaf that has weight equally often, whatever the weight, and no other leaf; also in a range
+/// where so few have weight that trying leaves fails.
+#[test]
+fn uniform_draws_ignore_the_size_of_weights() {
+    let tree = SumTree::new(30_000, 16).unwrap();
+    let mut live: Vec<u64> = Vec::new();
+    for i in (100..9000u64).filter(|i| i % 3 == 0).chain([20_000, 20_007, 29_999]) {
+        tree.set(i, if i % 2 == 0 { 1 } else { (1 << 28) - 1 }).unwrap();
+        live.push(i);
+    }
+    for (range, seed) in [(0..9000usize, 1), (15_000..30_000, 2)] {
+        let among: Vec<u64> = live.iter().copied().filter(|i| range.contains(&(*i as usize))).collect();
+        let cells = among.len().min(64);
+        let mut counts = vec![0; cells];
+        let mut p = vec![0.0; cells];
+        (0..among.len()).for_each(|nth| p[nth % cells] += 1.0 / among.len() as f64);
+        let (mut indices, mut weights) = (vec![0; 100], vec![0; 100]);
+        let mut rng = Rng::new(seed);
+        for _ in 0..400 {
+            tree.sample_uniform(&mut rng, range.clone(), &mut indices, &mut weights).unwrap();
+            for (i, w) in indices.iter().zip(&weights) {
+                assert_eq!(tree.get(*i).unwrap(), *w);
+                counts[among.binary_search(i).unwrap() % cells] += 1;
+            }
+        }
+        assert_distribution(&counts, &p, &format!("uniform in {range:?}"));
+    }
+    let empty = tree.sample_uniform(&mut Rng::new(0), 10_000..15_000, &mut [0], &mut [0]);
+    assert_eq!(empty, Err(SumTreeError::Empty));
+    assert!(tree.sample_uniform(&mut Rng::new(0), 5..30_001, &mut [0], &mut [0]).is_err());
+    #[allow(clippy::reversed_empty_ranges)] // What is tested.
+    let backwards = tree.sample_uniform(&mut Rng::new(0), 5..4, &mut [0], &mut [0]);
+    assert!(backwards.is_err());
+}
+
+/// A mixture draws each leaf with the probability that it returns: by weight, uniformly, and from the newest leaves,
+/// which here go on at the start of the live range.
+#[test]
+fn mixtures_draw_with_the_probability_they_say() {
+    let (tree, model) = uneven_tree(400, 16, 8);
+    let live = 40..360usize;
+    (0..400).filter(|i| !live.contains(i)).for_each(|i| tree.set(i, 0).unwrap());
+    let mixture =
+        Mixture { uniform: 0.25, newest: 0.15, live: live.clone(), newest_from: 350, newest_count: 30 };
+    let newest = |i: usize| (350..360).contains(&i) || (40..60).contains(&i);
+    let alive: Vec<usize> = live.filter(|i| model[*i] > 0).collect();
+    let total: f64 = alive.iter().map(|i| f64::from(model[*i])).sum();
+    let young = alive.iter().filter(|i| newest(**i)).count() as f64;
+    let p: Vec<f64> = alive
+        .iter()
+        .map(|i| {
+            0.6 * f64::from(model[*i]) / total
+                + 0.25 / alive.len() as f64
+                + if newest(*i) { 0.15 / young } else { 0.0 }
+        })
+        .collect();
+    let mut counts = vec![0; alive.len()];
+    let (mut indices, mut weights, mut said) = (vec![0; 101], vec![0; 101], vec![0.0; 101]);
+    let mut rng = Rng::new(12);
+    for _ in 0..2000 {
+        let seen = tree.sample_mixture(&mut rng, &mixture, &mut indices, &mut weights, &mut said).unwrap();
+        assert_eq!(seen as f64, total);
+        for (i, said) in indices.iter().zip(&said) {
+            let at = alive.binary_search(&(*i as usize)).unwrap();
+            assert!((p[at] - said).abs() < 1e-12);
+            counts[at] += 1;
+        }
+    }
+    assert_distribution(&counts, &p, "mixture");
+    let bad = |change: fn(&mut Mixture)| {
+        let mut mixture = mixture.clone();
+        change(&mut mixture);
+        tree.sample_mixture(&mut Rng::new(0), &mixture, &mut [0], &mut [0], &mut [0.0]).unwrap_err()
+    };
+    assert!(matches!(bad(|m| m.uniform = 0.9), SumTreeError::Shares { .. }));
+    assert!(matches!(bad(|m| m.newest = f64::NAN), SumTreeError::Shares { .. }));
+    assert!(matches!(bad(|m| m.live = 0..401), SumTreeError::Index { .. }));
+    assert!(matches!(bad(|m| m.newest_from = 360), SumTreeError::Index { .. }));
+    assert!(matches!(bad(|m| m.newest_count = 321), SumTreeError::Length { .. }));
+}
+
+/// Learners that split the strata draw disjoint masses: of a tree of equal weights, no leaf twice.
+#[test]
+fn split_draws_are_disjoint() {
+    let tree = SumTree::new(6000, 16).unwrap();
+    tree.fill_range(0, 6000, 1).unwrap();
+    let mut seen = vec![0; 6000];
+    for rank in 0..6 {
+        let (mut indices, mut weights) = (vec![0; 1000], vec![0; 1000]);
+        let mode = Draws::Split { rank, learners: 6 };
+        tree.sample(&mut Rng::new(u64::from(rank)), mode, &mut indices, &mut weights).unwrap();
+        indices.iter().for_each(|i| seen[*i as usize] += 1);
+    }
+    assert!(seen.iter().all(|hits| *hits == 1));
 }

@@ -89,6 +89,7 @@ proptest! {
             apply(&tree, &mut model, call);
         }
         tree.verify().unwrap();
+        tree.verify_histogram().unwrap();
         let total: u64 = model.iter().sum();
         prop_assert_eq!(tree.total(), total);
         let mut leaves = vec![0; n as usize];

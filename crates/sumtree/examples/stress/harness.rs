@@ -181,5 +181,6 @@ pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
     sum.stores = stored.load(SeqCst);
     sum.restarts = tree.restarts();
     tree.verify()?;
+    tree.verify_histogram()?;
     Ok(sum)
 }

@@ -60,7 +60,10 @@ fn main() -> ExitCode {
                 "zero-weight draws: {} of {} ({} of them with the leaf's phase unchanged), wrong weights: {}",
                 out.zero_draws, out.draws, out.checked, out.wrong_weights
             );
-            println!("every node equals the sum of its children; {:.1} s", start.elapsed().as_secs_f64());
+            println!(
+                "every node equals the sum of its children, the histogram is that of the leaves; {:.1} s",
+                start.elapsed().as_secs_f64()
+            );
             if out.zero_draws == 0 && out.wrong_weights == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {

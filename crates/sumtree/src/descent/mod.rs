@@ -15,6 +15,7 @@ pub(crate) mod scalar;
 
 use crate::SumTree;
 use crate::path::Path;
+use crate::prefetch;
 use crate::top::Top;
 
 /// Draws that walk together. Enough to hide the latency of memory, few enough to stay in the first cache.
@@ -90,22 +91,15 @@ impl Nodes {
     /// Asks for the lines of one node.
     #[inline(always)]
     pub(crate) fn prefetch(self, node: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let first = self.start.wrapping_add(node * self.bytes).cast::<i8>();
-            let mut at = 0;
-            loop {
-                // SAFETY: a prefetch of any address does nothing but move cache lines.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at)) };
-                at += 64;
-                if at >= self.bytes {
-                    break;
-                }
+        let first = self.start.wrapping_add(node * self.bytes);
+        let mut at = 0;
+        loop {
+            prefetch::read(first.wrapping_add(at));
+            at += 64;
+            if at >= self.bytes {
+                break;
             }
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (self.start, node);
     }
 }
 

@@ -1,0 +1,188 @@
+//! The whole tree at once: loading all weights, making the sums again from the leaves, the largest weights. In
+//! parallel over nodes, for trees that are large enough for it.
+
+use rayon::prelude::*;
+
+use crate::layout::max_weight;
+use crate::stats::{SIZES, count_sizes};
+use crate::sync::Ordering::Relaxed;
+use crate::tree::same_length;
+use crate::{SumTree, SumTreeError};
+
+/// Nodes that one task handles: some thousand cache lines, so that a task is worth its start.
+const NODES_PER_TASK: usize = 4096;
+
+impl SumTree {
+    /// Sets all weights at once, one per leaf, and makes all sums from them. Much faster than storing them one by
+    /// one, and meant for a tree that nobody else uses yet: draws meanwhile may fail, updates meanwhile may be lost.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Length`] unless there is one weight per leaf; [`SumTreeError::Weight`]. Nothing is stored then.
+    pub fn load(&self, weights: &[u32]) -> Result<(), SumTreeError> {
+        same_length("weights", weights.len(), self.capacity())?;
+        let max = max_weight(self.fan_out());
+        if let Some(position) =
+            weights.par_iter().with_min_len(1 << 16).position_first(|weight| *weight > max)
+        {
+            return Err(SumTreeError::Weight { weight: weights[position], position, max });
+        }
+        let leaves = &self.leaves[..weights.len()];
+        leaves.par_iter().zip(weights).with_min_len(1 << 16).for_each(|(leaf, weight)| {
+            leaf.store(*weight, Relaxed); // Relaxed: nobody else uses the tree; joining the tasks orders the rest.
+        });
+        self.restore_sums();
+        Ok(())
+    }
+
+    /// Makes every sum, and the histogram, from the leaves: after a process died between a leaf and its path. Nobody
+    /// else may update meanwhile.
+    pub fn restore_sums(&self) {
+        for level in 1..self.layout.levels().len() {
+            let group = self.layout.levels()[level - 1].group;
+            let nodes = 0..self.layout.levels()[level].used;
+            nodes.into_par_iter().with_min_len(NODES_PER_TASK).for_each(|node| {
+                let children = node * group..(node + 1) * group;
+                let sum = children.map(|child| self.stored(level - 1, child)).fold(0, u64::wrapping_add);
+                // Relaxed: as in `load`.
+                match (level, &self.narrow) {
+                    (1, Some(sums)) => sums[node].store(sum as u32, Relaxed),
+                    _ => self.wide[self.wide_at(level)][node].store(sum, Relaxed),
+                }
+            });
+        }
+        let counts = self.count_leaves();
+        self.set_histogram(&counts);
+        let largest = (0..SIZES).rev().find(|size| counts[*size] > 0).unwrap_or(0);
+        let all = self.leaves.par_iter().with_min_len(1 << 16);
+        if largest > 0 {
+            self.note_largest(all.map(|leaf| leaf.load(Relaxed)).max().unwrap_or(0)); // Relaxed: as above.
+        }
+    }
+
+    /// Checks that the histogram is that of the leaves. Meaningful when no update is under way.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Histogram`] names the first size that is miscounted.
+    pub fn verify_histogram(&self) -> Result<(), SumTreeError> {
+        let (stored, counted) = (self.histogram(), self.count_leaves());
+        match (0..SIZES).find(|size| stored[*size] != counted[*size]) {
+            None => Ok(()),
+            Some(bits) => Err(SumTreeError::Histogram { bits, stored: stored[bits], counted: counted[bits] }),
+        }
+    }
+
+    fn count_leaves(&self) -> [u64; SIZES] {
+        let leaves = &self.leaves[..self.capacity()];
+        leaves
+            .par_chunks(1 << 16)
+            .map(|part| count_sizes(part.iter().map(|leaf| leaf.load(Relaxed)))) // Relaxed: as in `load`.
+            .reduce(|| [0; SIZES], |a, b| std::array::from_fn(|size| a[size] + b[size]))
+    }
+
+    /// The `indices.len()` leaves of largest weight, largest first, of equal ones the lower leaf first. Reads every
+    /// leaf once: O(capacity).
+    ///
+    /// # Errors
+    /// [`SumTreeError::TooFewLeaves`] when fewer leaves than that have a weight above zero; [`SumTreeError::Length`].
+    pub fn largest(&self, indices: &mut [u64], weights: &mut [u32]) -> Result<(), SumTreeError> {
+        let asked = indices.len();
+        same_length("weights", weights.len(), asked)?;
+        if asked == 0 {
+            return Ok(());
+        }
+        let order = |a: &(u32, u64), b: &(u32, u64)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        // Each part keeps the best it has; the best of these are the best of all.
+        let keep = |mut best: Vec<(u32, u64)>| {
+            if best.len() > asked {
+                best.select_nth_unstable_by(asked - 1, order);
+                best.truncate(asked);
+            }
+            best
+        };
+        let part_leaves = (1usize << 16).max(asked);
+        let parts =
+            self.leaves[..self.capacity()].par_chunks(part_leaves).enumerate().map(|(part, leaves)| {
+                let first = part * part_leaves;
+                // Acquire: pairs with the Release of the exchange that stored the weight.
+                let seen = leaves.iter().map(|leaf| leaf.load(crate::sync::Ordering::Acquire));
+                keep((first as u64..).zip(seen).filter(|(_, w)| *w > 0).map(|(i, w)| (w, i)).collect())
+            });
+        let mut best = parts.reduce(Vec::new, |mut a, b| {
+            a.extend(b);
+            keep(a)
+        });
+        if best.len() < asked {
+            return Err(SumTreeError::TooFewLeaves { asked, positive: best.len() });
+        }
+        best.sort_unstable_by(order);
+        for ((index, weight), (w, i)) in indices.iter_mut().zip(weights).zip(best) {
+            (*index, *weight) = (i, w);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::Rng;
+    use crate::sync::Ordering;
+
+    fn weights(n: usize, fan_out: usize, seed: u64) -> Vec<u32> {
+        let mut rng = Rng::new(seed);
+        (0..n).map(|_| (rng.below(u64::from(max_weight(fan_out)) + 1) >> rng.below(29)) as u32).collect()
+    }
+
+    #[test]
+    fn load_is_the_same_as_storing_one_by_one() {
+        for (n, fan_out) in [(1usize, 4), (999, 16), (70_001, 8), (200_003, 32), (150_000, 64)] {
+            let model = weights(n, fan_out, 3);
+            let (a, b) = (SumTree::new(n as u64, fan_out).unwrap(), SumTree::new(n as u64, fan_out).unwrap());
+            a.fill_range(0, n, 5).unwrap();
+            a.load(&model).unwrap();
+            b.set_range(0, &model).unwrap();
+            a.verify().unwrap();
+            a.verify_histogram().unwrap();
+            assert_eq!((a.total(), a.histogram()), (b.total(), b.histogram()));
+            assert_eq!(a.largest_ever(), *model.iter().max().unwrap().max(&5));
+        }
+        let tree = SumTree::new(5, 16).unwrap();
+        assert!(matches!(tree.load(&[1; 4]), Err(SumTreeError::Length { .. })));
+        let error = tree.load(&[1, 1, u32::MAX, 1, 1]).unwrap_err();
+        assert!(matches!(error, SumTreeError::Weight { position: 2, .. }));
+        assert_eq!(tree.total(), 0);
+    }
+
+    #[test]
+    fn sums_lost_halfway_are_restored() {
+        let tree = SumTree::new(40_000, 16).unwrap();
+        tree.load(&weights(40_000, 16, 9)).unwrap();
+        tree.leaves[17].store(123_456, Ordering::Relaxed);
+        tree.leaves[39_999].store(0, Ordering::Relaxed);
+        assert!(tree.verify().is_err());
+        tree.restore_sums();
+        tree.verify().unwrap();
+        tree.verify_histogram().unwrap();
+    }
+
+    #[test]
+    fn largest_agrees_with_sorting() {
+        let n = 200_001;
+        let mut model = weights(n, 16, 5);
+        model[150_000] = (1 << 28) - 1;
+        model[70_000] = (1 << 28) - 1;
+        let tree = SumTree::new(n as u64, 16).unwrap();
+        tree.load(&model).unwrap();
+        let mut sorted: Vec<(u32, u64)> = model.iter().copied().zip(0..).filter(|(w, _)| *w > 0).collect();
+        sorted.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        for k in [0, 1, 2, 1000, 66_000] {
+            let (mut indices, mut found) = (vec![0; k], vec![0; k]);
+            tree.largest(&mut indices, &mut found).unwrap();
+            assert!(found.iter().copied().zip(indices).eq(sorted[..k].iter().copied()), "k = {k}");
+        }
+        let asked = sorted.len() + 1;
+        let error = tree.largest(&mut vec![0; asked], &mut vec![0; asked]).unwrap_err();
+        assert_eq!(error, SumTreeError::TooFewLeaves { asked, positive: asked - 1 });
+    }
+}

@@ -1,0 +1,195 @@
+//! Draws that are only in part by weight: uniform over the leaves that have one, and mixtures with shares of uniform
+//! and of newest leaves.
+
+use std::ops::Range;
+
+use crate::sync::{Ordering, fence};
+use crate::tree::same_length;
+use crate::{Draws, Rng, SumTree, SumTreeError};
+
+/// Uniform tries before the leaves are counted off instead: a range in which one leaf in 16 has weight runs dry with
+/// probability (15/16)^64 = 2 %.
+const TRIES: u32 = 64;
+
+/// How much of a batch is drawn otherwise than by weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixture {
+    /// Share drawn uniformly among the leaves of `live` that have weight.
+    pub uniform: f64,
+    /// Share drawn uniformly among the newest leaves that have weight.
+    pub newest: f64,
+    /// Leaves in use.
+    pub live: Range<usize>,
+    /// The newest leaves: so many from this one on, going on at the start of `live` after its end.
+    pub newest_from: usize,
+    /// How many leaves count as newest, at most those of `live`.
+    pub newest_count: usize,
+}
+
+impl Mixture {
+    fn check(&self, capacity: usize) -> Result<(), SumTreeError> {
+        let share = |share: f64| (0.0..=1.0).contains(&share);
+        if !share(self.uniform) || !share(self.newest) || self.uniform + self.newest > 1.0 {
+            return Err(SumTreeError::Shares { uniform: self.uniform, newest: self.newest });
+        }
+        check_range(&self.live, capacity)?;
+        let newest = self.newest > 0.0;
+        if newest && !self.live.contains(&self.newest_from) {
+            let index = self.newest_from as i128;
+            return Err(SumTreeError::Index { index, position: 0, capacity: self.live.end });
+        }
+        if newest && !(1..=self.live.len()).contains(&self.newest_count) {
+            let (got, expected) = (self.newest_count, self.live.len());
+            return Err(SumTreeError::Length { what: "newest leaves", got, expected });
+        }
+        Ok(())
+    }
+
+    /// The newest leaves as at most two runs.
+    fn newest_runs(&self) -> [Range<usize>; 2] {
+        let end = self.newest_from + self.newest_count;
+        let over = end.saturating_sub(self.live.end);
+        [self.newest_from..end.min(self.live.end), self.live.start..self.live.start + over]
+    }
+}
+
+fn check_range(range: &Range<usize>, capacity: usize) -> Result<(), SumTreeError> {
+    if range.start < range.end && range.end <= capacity {
+        return Ok(());
+    }
+    Err(SumTreeError::Index { index: range.end as i128, position: 0, capacity })
+}
+
+impl SumTree {
+    /// Draws uniformly and independently among the leaves of `range` with a weight above zero; `weights` get these.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`] for an empty range or one beyond the tree; [`SumTreeError::Empty`] when no leaf of it
+    /// has weight; [`SumTreeError::Length`].
+    pub fn sample_uniform(
+        &self,
+        rng: &mut Rng,
+        range: Range<usize>,
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        same_length("weights", weights.len(), indices.len())?;
+        check_range(&range, self.capacity())?;
+        self.uniform_among(rng, &[range, 0..0], indices, weights)
+    }
+
+    /// Draws a batch of which random shares are uniform, newest, and by weight (stratified); the order is newest,
+    /// uniform, by weight. `probabilities[j]` is the chance with which one draw of the mixture comes up with leaf `j`,
+    /// for importance weights: `(1 - uniform - newest) * w / total + uniform / live + newest / newest leaves`, the
+    /// counts being of leaves with weight. Returns the total that this call saw. Counting the live leaves that have
+    /// weight reads them once: O(live) when `uniform` is above zero and `live` is not the whole tree.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Shares`]; [`SumTreeError::Index`] and [`SumTreeError::Length`] for bad ranges and slices;
+    /// [`SumTreeError::Empty`] when the tree, the live or the newest leaves have no weight.
+    pub fn sample_mixture(
+        &self,
+        rng: &mut Rng,
+        mixture: &Mixture,
+        indices: &mut [u64],
+        weights: &mut [u32],
+        probabilities: &mut [f64],
+    ) -> Result<u64, SumTreeError> {
+        let n = indices.len();
+        same_length("weights", weights.len(), n)?;
+        same_length("probabilities", probabilities.len(), n)?;
+        mixture.check(self.capacity())?;
+        // Each share is rounded up or down at random, so that it is right in the mean.
+        let newest = share_of(n, mixture.newest, rng);
+        let uniform = share_of(n, mixture.uniform, rng).min(n - newest);
+        let runs = mixture.newest_runs();
+        let whole = mixture.live == (0..self.capacity());
+        let live = match mixture.uniform > 0.0 {
+            false => 0,
+            true if whole => self.positive(),
+            true => self.positive_among(&[mixture.live.clone(), 0..0]),
+        };
+        let young = if mixture.newest > 0.0 { self.positive_among(&runs) } else { 0 };
+        let (a, rest) = indices.split_at_mut(newest);
+        let (b, c) = rest.split_at_mut(uniform);
+        let (wa, rest) = weights.split_at_mut(newest);
+        let (wb, wc) = rest.split_at_mut(uniform);
+        self.uniform_among(rng, &runs, a, wa)?;
+        self.uniform_among(rng, &[mixture.live.clone(), 0..0], b, wb)?;
+        let total = self.sample(rng, Draws::Stratified, c, wc)?;
+        if total == 0 {
+            return Err(SumTreeError::Empty);
+        }
+        let by_weight = 1.0 - mixture.uniform - mixture.newest;
+        for ((p, index), weight) in probabilities.iter_mut().zip(indices.iter()).zip(weights.iter()) {
+            let i = *index as usize;
+            *p = by_weight * f64::from(*weight) / total as f64;
+            // At least 1: the leaf itself was seen with weight, whatever writers did since the count.
+            if mixture.uniform > 0.0 && mixture.live.contains(&i) {
+                *p += mixture.uniform / live.max(1) as f64;
+            }
+            if mixture.newest > 0.0 && runs.iter().any(|run| run.contains(&i)) {
+                *p += mixture.newest / young.max(1) as f64;
+            }
+        }
+        Ok(total)
+    }
+
+    fn positive_among(&self, runs: &[Range<usize>; 2]) -> u64 {
+        let count = |run: &Range<usize>| {
+            // Relaxed: a count; which leaves are drawn is decided by later loads.
+            self.leaves[run.clone()].iter().filter(|leaf| leaf.load(Ordering::Relaxed) > 0).count() as u64
+        };
+        runs.iter().map(count).sum()
+    }
+
+    /// Uniform draws among the positive leaves of two runs: by trying leaves, then, where weight is rare, by listing
+    /// those that have it.
+    fn uniform_among(
+        &self,
+        rng: &mut Rng,
+        runs: &[Range<usize>; 2],
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        let among = (runs[0].len() + runs[1].len()) as u64;
+        let mut listed: Option<Vec<(usize, u32)>> = None;
+        for (index, weight) in indices.iter_mut().zip(weights.iter_mut()) {
+            let try_one = |rng: &mut Rng| {
+                let nth = rng.below(among) as usize;
+                let leaf = runs[0]
+                    .len()
+                    .checked_sub(nth + 1)
+                    .map_or_else(|| runs[1].start + nth - runs[0].len(), |_| runs[0].start + nth);
+                (leaf, self.leaves[leaf].load(Ordering::Relaxed)) // Relaxed: the fence below.
+            };
+            let tries = if listed.is_some() { 0 } else { TRIES };
+            let found = (0..tries).map(|_| try_one(rng)).find(|(_, w)| *w > 0);
+            let (leaf, seen) = match found {
+                Some(found) => found,
+                None => {
+                    let all = listed.get_or_insert_with(|| {
+                        let leaves = runs.iter().cloned().flatten();
+                        let seen = leaves.map(|leaf| (leaf, self.leaves[leaf].load(Ordering::Relaxed)));
+                        seen.filter(|(_, w)| *w > 0).collect()
+                    });
+                    if all.is_empty() {
+                        return Err(SumTreeError::Empty);
+                    }
+                    all[rng.below(all.len() as u64) as usize]
+                }
+            };
+            (*index, *weight) = (leaf as u64, seen);
+        }
+        // Acquire: pairs with the Release exchanges that stored the weights.
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+}
+
+/// `share * n`, rounded up with the probability of its fraction.
+fn share_of(n: usize, share: f64, rng: &mut Rng) -> usize {
+    let exact = share * n as f64;
+    let up = share > 0.0 && rng.unit() < exact.fract();
+    (exact as usize + usize::from(up)).min(n)
+}

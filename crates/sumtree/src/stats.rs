@@ -1,0 +1,168 @@
+//! What a tree knows about its weights besides their sum: how many there are of each size, the largest ever stored,
+//! and how often draws had to restart. Readable at any time; kept per batch of updates, so that no update waits for
+//! a counter.
+
+use crate::SumTree;
+use crate::sync::Ordering::Relaxed;
+use crate::tree::header;
+
+/// Sizes of weights: 0, and one for each number of significant bits up to 32.
+pub const SIZES: usize = 33;
+
+/// Significant bits of a weight: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7.
+#[inline(always)]
+fn size(weight: u32) -> usize {
+    (u32::BITS - weight.leading_zeros()) as usize
+}
+
+/// Changes of the histogram by one batch of updates.
+pub(crate) struct Tally {
+    changes: [u32; SIZES],
+}
+
+impl Tally {
+    pub fn new() -> Self {
+        Self { changes: [0; SIZES] }
+    }
+
+    #[inline(always)]
+    pub fn count(&mut self, old: u32, new: u32) {
+        let (from, to) = (size(old), size(new));
+        self.changes[from] = self.changes[from].wrapping_sub(1);
+        self.changes[to] = self.changes[to].wrapping_add(1);
+    }
+
+    /// The same for a batch of one, straight to the tree's counters.
+    #[inline(always)]
+    pub fn count_one(tree: &SumTree, old: u32, new: u32) {
+        let (from, to) = (size(old), size(new));
+        if from == to || cfg!(loom) {
+            return;
+        }
+        // Counters: they order nothing.
+        if from > 0 {
+            tree.header[header::HISTOGRAM + from].fetch_sub(1, Relaxed);
+        }
+        if to > 0 {
+            tree.header[header::HISTOGRAM + to].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Adds the changes to the tree's counters. Not under loom, where they would multiply the interleavings; they
+    /// are adds like those of the sums.
+    pub fn flush(&self, tree: &SumTree) {
+        if cfg!(loom) {
+            return;
+        }
+        for (size, change) in self.changes.iter().enumerate().skip(1) {
+            if *change != 0 {
+                let signed = i64::from(*change as i32) as u64;
+                tree.header[header::HISTOGRAM + size].fetch_add(signed, Relaxed); // A counter: orders nothing.
+            }
+        }
+    }
+}
+
+impl SumTree {
+    /// Number of leaves by the size of their weight: entry 0 counts zeros, entry k the weights of `k` significant
+    /// bits, `2^(k-1) <= weight < 2^k`. Exact when no update is under way.
+    #[must_use]
+    pub fn histogram(&self) -> [u64; SIZES] {
+        let mut counts = [0; SIZES];
+        for (size, count) in counts.iter_mut().enumerate().skip(1) {
+            // Relaxed: a counter. Below zero for a moment while updates overlap.
+            *count = (self.header[header::HISTOGRAM + size].load(Relaxed) as i64).max(0) as u64;
+        }
+        counts[0] = (self.capacity() as u64).saturating_sub(counts.iter().sum());
+        counts
+    }
+
+    /// Number of leaves with a weight above zero. Exact when no update is under way.
+    #[must_use]
+    pub fn positive(&self) -> u64 {
+        self.capacity() as u64 - self.histogram()[0]
+    }
+
+    /// A lower bound of the smallest positive weight, more than half of it: the power of two at or below it. `None`
+    /// when every weight is zero. Exact in this sense when no update is under way.
+    #[must_use]
+    pub fn smallest_at_least(&self) -> Option<u32> {
+        (1..SIZES).find(|size| self.histogram()[*size] > 0).map(|size| 1 << (size - 1))
+    }
+
+    /// The largest weight ever stored since the tree was made.
+    #[must_use]
+    pub fn largest_ever(&self) -> u32 {
+        self.header[header::LARGEST].load(Relaxed) as u32 // A counter: orders nothing.
+    }
+
+    pub(crate) fn note_largest(&self, weight: u32) {
+        // A plain load first: once the largest is known, nobody writes this line.
+        if !cfg!(loom) && u64::from(weight) > self.header[header::LARGEST].load(Relaxed) {
+            self.header[header::LARGEST].fetch_max(u64::from(weight), Relaxed); // A counter: orders nothing.
+        }
+    }
+
+    pub(crate) fn set_histogram(&self, counts: &[u64; SIZES]) {
+        for (size, count) in counts.iter().enumerate().skip(1) {
+            self.header[header::HISTOGRAM + size].store(*count, Relaxed); // Nobody else writes meanwhile.
+        }
+    }
+
+    /// How many draws had to start anew because a writer had emptied the node they were in.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.header[header::RESTARTS].load(Relaxed) // A counter: orders nothing.
+    }
+
+    pub(crate) fn count_restart(&self) {
+        self.header[header::RESTARTS].fetch_add(1, Relaxed); // A counter: orders nothing.
+    }
+}
+
+/// Counts of `weights` by size.
+pub(crate) fn count_sizes(weights: impl Iterator<Item = u32>) -> [u64; SIZES] {
+    let mut counts = [0; SIZES];
+    weights.for_each(|weight| counts[size(weight)] += 1);
+    counts
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    #[test]
+    fn histogram_follows_every_kind_of_update() {
+        let tree = SumTree::new(3000, 16).unwrap();
+        let mut rng = Rng::new(1);
+        for round in 0..50 {
+            let any = |rng: &mut Rng| (rng.below(1 << 28) >> rng.below(29)) as u32;
+            tree.set(rng.below(3000), any(&mut rng)).unwrap();
+            let indices: Vec<u64> = (0..100).map(|_| rng.below(200)).collect();
+            let weights: Vec<u32> = (0..100).map(|_| any(&mut rng)).collect();
+            tree.set_many(&indices, &weights).unwrap();
+            tree.set_range(rng.below(2900) as usize, &weights).unwrap();
+            tree.fill_range(rng.below(2000) as usize, 1000, any(&mut rng) * (round % 2)).unwrap();
+            let mut leaves = vec![0; 3000];
+            tree.get_range(0, &mut leaves).unwrap();
+            assert_eq!(tree.histogram(), count_sizes(leaves.iter().copied()));
+            assert_eq!(tree.positive(), leaves.iter().filter(|w| **w > 0).count() as u64);
+            let least = leaves.iter().copied().filter(|w| *w > 0).min();
+            let bound = tree.smallest_at_least();
+            assert_eq!(bound.is_some(), least.is_some());
+            assert!(bound.zip(least).is_none_or(|(b, w)| b <= w && w < 2 * b));
+        }
+    }
+
+    #[test]
+    fn largest_ever_stays() {
+        let tree = SumTree::new(100, 16).unwrap();
+        assert_eq!((tree.largest_ever(), tree.smallest_at_least()), (0, None));
+        tree.set(1u32, 77).unwrap();
+        tree.set_many(&[2u32, 3], &[99, 98]).unwrap();
+        tree.fill_range(0, 100, 0).unwrap();
+        assert_eq!((tree.largest_ever(), tree.positive()), (99, 0));
+    }
+}
