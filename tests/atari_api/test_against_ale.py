@@ -181,7 +181,10 @@ CALLS = [
     *[("getInt", key) for key in ("random_seed", "frame_skip", "reward_max", "paddle_min", "cpu", "none")],
     *[("getFloat", key) for key in ("repeat_action_probability", "frame_skip", "sound", "none")],
     *[("getBool", key) for key in ("truncate_on_loss_of_life", "frame_skip", "random_seed", "none")],
-    *[("getString", key) for key in ("cpu", "frame_skip", "repeat_action_probability", "color_averaging", "none")],
+    *[
+        ("getString", key)
+        for key in ("cpu", "frame_skip", "repeat_action_probability", "color_averaging", "none")
+    ],
     ("setInt", "none", 3),
     ("setInt", "repeat_action_probability", 3),
     ("setInt", "frame_skip", 2**40),

@@ -22,6 +22,7 @@ _SEEDS = 2**32
 _NTSC_FPS = 60.0
 _PAL_FPS = 50.0
 _BYTES = 256
+_RAM_BYTES = 128
 _MOST_FRAMES = 2**31
 
 
@@ -333,7 +334,10 @@ class Console:
         Raises:
             IndexError: the index is outside 0..128. ValueError: the value is outside 0..256.
         """
-        self._native.write_ram(operator.index(index), _whole("value", value, _BYTES))
+        index, value = operator.index(index), _whole("value", value, _BYTES)
+        if not 0 <= index < _RAM_BYTES:
+            raise IndexError(f"RAM index {index} is outside 0..{_RAM_BYTES}")
+        self._native.write_ram(index, value)
 
     # ---------------------------------------------------------------- states
 
