@@ -11,8 +11,20 @@ use crate::interpreter::{assigns, mentions, operation, rename};
 
 /// Kinds of operands that have functions of their own.
 pub const CLASSES: [&str; 14] = [
-    "PLAIN", "RAM", "TIA_READ", "TRIGGER", "STORE", "WSYNC", "QUIET", "VALUE", "TIMER", "PORT", "RIOT_WRITE", "INDEX",
-    "SURE", "SUPERCHIP",
+    "PLAIN",
+    "RAM",
+    "TIA_READ",
+    "TRIGGER",
+    "STORE",
+    "WSYNC",
+    "QUIET",
+    "VALUE",
+    "TIMER",
+    "PORT",
+    "RIOT_WRITE",
+    "INDEX",
+    "SURE",
+    "SUPERCHIP",
 ];
 
 /// Pairs of functions worth one of their own, most frequent first: `opcode class opcode class` per line.
@@ -151,7 +163,9 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
         let Frame { open, .. } = frame(text);
         let condition = statements(&format!("o = {text}"))?;
         let condition = condition.trim_start_matches("o = ").trim_end_matches("; ");
-        return Some(format!("{open}if {condition} {{ cn += ((opr >> 8) as u64) << 16; ip = ip.offset(opr as u8 as i8 as isize); check!(); }} "));
+        return Some(format!(
+            "{open}if {condition} {{ cn += ((opr >> 8) as u64) << 16; ip = ip.offset(opr as u8 as i8 as isize); check!(); }} "
+        ));
     }
     let operation = statements(text)?;
     let Frame { open, close } = frame(text);
@@ -193,12 +207,22 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
             let zero_page = matches!(mode, Mode::Zpx | Mode::Zpy);
             match access {
                 Access::Read if zero_page => {
-                    run(&format!("{find}if at & 0x80 == 0 {{ slow!() }} let o: u32 = ram!(at); "), "")
+                    let chip = "k.load_device(at, opr, cycles!())";
+                    run(
+                        &format!("{find}let o: u32 = if at & 0x80 == 0 {{ {chip} }} else {{ ram!(at) }}; "),
+                        "",
+                    )
                 }
-                Access::Read => run(&format!("{find}let o: u32 = load!(at); "), ""),
-                Access::Write if zero_page => {
-                    run(&format!("{find}let o: u32; "), "if at & 0x80 == 0 { store!(at & 0x3F, o); } else { set_ram!(at, o); } ")
+                // The last byte before the read stays on the bus: of the operand or of the pointer.
+                Access::Read if matches!(mode, Mode::Indx | Mode::Indy) => {
+                    let high = if mode == Mode::Indx { "at >> 8" } else { "base >> 8" };
+                    run(&format!("{find}let o: u32 = load!(at, {high}); "), "")
                 }
+                Access::Read => run(&format!("{find}let o: u32 = load!(at, opr >> 8); "), ""),
+                Access::Write if zero_page => run(
+                    &format!("{find}let o: u32; "),
+                    "if at & 0x80 == 0 { store!(at & 0x3F, o); } else { set_ram!(at, o); } ",
+                ),
                 // SHS changes S before it is known whether the store can be done here.
                 Access::Write if name != "SHS" => run(&format!("{find}let o: u32; "), "put!(at, o); "),
                 Access::Modify => {
@@ -216,6 +240,13 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
 }
 
 fn special(name: &str, mode: Mode, class: &str) -> Option<String> {
+    if (name, mode, class) == ("JMP", Mode::Ind, "INDEX") {
+        return Some(
+            "let low: u32 = memory!(opr); let high: u32 = memory!(opr & 0xFF00 | opr + 1 & 0xFF); \
+             let to: u32 = low | high << 8; if to & 0x1000 == 0 { slow!() } jump!(to); check!(); "
+                .into(),
+        );
+    }
     if class != "PLAIN" {
         return None;
     }
@@ -227,7 +258,9 @@ fn special(name: &str, mode: Mode, class: &str) -> Option<String> {
             ("PHA", _) => "let o: u32 = a; push!(o); ",
             ("PHP", _) => "let o: u32 = k.status(xy, f); push!(o); ",
             ("PLA", _) => "let o: u32 = pull!(); a = o; f = f & 0x100 | o; ",
-            ("PLP", _) => "let o: u32 = pull!(); f = k.set_status(o); xy = xy & 0x00_FFFF | (o >> 6 & 1) << 16; ",
+            ("PLP", _) => {
+                "let o: u32 = pull!(); f = k.set_status(o); xy = xy & 0x00_FFFF | (o >> 6 & 1) << 16; "
+            }
             _ => return None,
         }
         .into(),
@@ -253,7 +286,7 @@ fn block(instruction: &Instruction, body: &str) -> String {
 }
 
 /// Words of the bodies, and what they stand for; `$0` and `$1` are arguments.
-const WORDS: [(&str, &str); 21] = [
+const WORDS: [(&str, &str); 22] = [
     ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
     ("cycles", "((cn >> 16) as u32)"),
     ("ram", "(*k.m.riot.ram.get_unchecked((($0) & 0x7F) as usize) as u32)"),
@@ -280,12 +313,19 @@ const WORDS: [(&str, &str); 21] = [
     (
         "load",
         "if (($0) & 0x1FFF).wrapping_sub(k.plain_low) < k.plain_span { rom!($0) } \
+         else if ($0) & 0x1280 == 0x0080 { ram!($0) } \
+         else { let o: u32 = k.load_device($0, $1, cycles!()); if o > 0xFF { slow!() } o }",
+    ),
+    (
+        "memory",
+        "if (($0) & 0x1FFF).wrapping_sub(k.plain_low) < k.plain_span { rom!($0) } \
          else if ($0) & 0x1280 == 0x0080 { ram!($0) } else { slow!() }",
     ),
     (
         "put",
         "if ($0) & 0x1280 == 0x0080 { set_ram!($0, $1); } \
-         else if ($0) & 0x1080 == 0 { store!(($0) & 0x3F, $1); } else { slow!() }",
+         else if ($0) & 0x1080 == 0 { store!(($0) & 0x3F, $1); } \
+         else if !k.store_device($0, $1, cycles!()) { slow!() }",
     ),
     ("pointer", "(ram!($0) | ram!($0 + 1) << 8)"),
     ("jump", "ip = k.jump::<S>($0)"),
@@ -308,9 +348,13 @@ const WORDS: [(&str, &str); 21] = [
     ),
     (
         "pull",
-        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; if s & 0x80 == 0 { slow!() } k.m.cpu.s = s as u8; ram!(s) }",
+        "{ let s: u32 = k.m.cpu.s.wrapping_add(1) as u32; k.m.cpu.s = s as u8; \
+         if s & 0x80 == 0 { k.pull_tia(s, cycles!()) } else { ram!(s) } }",
     ),
-    ("check", "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }"),
+    (
+        "check",
+        "if cfg!(debug_assertions) || (cn as u16) < RESERVE { return leave::<S>(k, ip, xy, a, cn, f); }",
+    ),
     ("next", "let record: u64 = *ip; handler(record)(k, ip, xy, a, cn, f)"),
 ];
 
@@ -318,7 +362,8 @@ const WORDS: [(&str, &str); 21] = [
 fn expand(text: &str) -> String {
     let mut text = text.to_string();
     while let Some(bang) = text.find("!(") {
-        let start = text[..bang].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+        let start =
+            text[..bang].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
         let name = &text[start..bang];
         let mut depth = 0;
         let mut arguments = vec![String::new()];
@@ -373,7 +418,8 @@ fn handlers() -> Vec<Handler> {
     all
 }
 
-const SIGNATURE: &str = "<const S: bool>(k: &mut Context, ip_: *const u64, xy_: u32, a_: u32, cn_: u64, f_: u32)";
+const SIGNATURE: &str =
+    "<const S: bool>(k: &mut Context, ip_: *const u64, xy_: u32, a_: u32, cn_: u64, f_: u32)";
 
 /// `threaded/handlers.rs`.
 pub fn handlers_file() -> String {
@@ -386,7 +432,8 @@ pub fn handlers_file() -> String {
         let [first, class_1, second, class_2, ..] = words.as_slice() else { continue };
         let opcode = |text: &str| usize::from_str_radix(text, 16).expect("an opcode in hexadecimal");
         let known = |text: &str| *CLASSES.iter().find(|class| **class == text).expect("a known class");
-        let (one, two) = (index.get(&(opcode(first), known(class_1))), index.get(&(opcode(second), known(class_2))));
+        let (one, two) =
+            (index.get(&(opcode(first), known(class_1))), index.get(&(opcode(second), known(class_2))));
         if let (Some(&one), Some(&two)) = (one, two)
             && !ends(&INSTRUCTIONS[handlers[one].opcode])
             && pairs.len() < PAIR_COUNT

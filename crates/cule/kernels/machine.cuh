@@ -740,6 +740,123 @@ PARL_CONST uint8_t SWITCH_RESET = 0x1;
 PARL_CONST uint8_t SWITCH_SELECT = 0x2;
 }
 
+namespace cule::machine::records {
+// Handlers of every opcode: operand in RAM (or the only one), in the TIA, in the cartridge; 0 leaves the block.
+PARL_TABLE Array<Array<uint8_t, 3>, 256> HANDLERS = 
+    Array<Array<uint8_t, 3>, 256>{{Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{2, 0, 0}},
+    Array<uint8_t, 3>{{3, 0, 0}}, Array<uint8_t, 3>{{4, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{5, 0, 0}}, Array<uint8_t, 3>{{6, 0, 0}}, Array<uint8_t, 3>{{7, 0, 0}}, Array<uint8_t, 3>{{1, 0, 8}},
+    Array<uint8_t, 3>{{2, 0, 9}}, Array<uint8_t, 3>{{3, 0, 0}}, Array<uint8_t, 3>{{4, 0, 0}}, Array<uint8_t,
+    3>{{10, 0, 0}}, Array<uint8_t, 3>{{11, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0,
+    0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t, 3>{{13, 0, 0}}, Array<uint8_t, 3>{{14, 0, 0}},
+    Array<uint8_t, 3>{{15, 0, 0}}, Array<uint8_t, 3>{{16, 0, 0}}, Array<uint8_t, 3>{{17, 0, 0}},
+    Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{19, 0, 0}},
+    Array<uint8_t, 3>{{20, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{21, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{22, 0, 0}}, Array<uint8_t, 3>{{23, 0, 0}}, Array<uint8_t, 3>{{24, 0, 0}},
+    Array<uint8_t, 3>{{25, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{26, 0, 0}},
+    Array<uint8_t, 3>{{27, 0, 0}}, Array<uint8_t, 3>{{7, 0, 0}}, Array<uint8_t, 3>{{22, 0, 28}},
+    Array<uint8_t, 3>{{23, 0, 29}}, Array<uint8_t, 3>{{24, 0, 0}}, Array<uint8_t, 3>{{25, 0, 0}},
+    Array<uint8_t, 3>{{30, 0, 0}}, Array<uint8_t, 3>{{31, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t, 3>{{32, 0, 0}},
+    Array<uint8_t, 3>{{33, 0, 0}}, Array<uint8_t, 3>{{34, 0, 0}}, Array<uint8_t, 3>{{35, 0, 0}},
+    Array<uint8_t, 3>{{36, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{37, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{38, 0, 0}},
+    Array<uint8_t, 3>{{39, 0, 0}}, Array<uint8_t, 3>{{40, 0, 0}}, Array<uint8_t, 3>{{41, 0, 0}},
+    Array<uint8_t, 3>{{42, 0, 0}}, Array<uint8_t, 3>{{43, 0, 0}}, Array<uint8_t, 3>{{44, 0, 0}},
+    Array<uint8_t, 3>{{45, 0, 0}}, Array<uint8_t, 3>{{38, 0, 46}}, Array<uint8_t, 3>{{39, 0, 0}},
+    Array<uint8_t, 3>{{40, 0, 0}}, Array<uint8_t, 3>{{47, 0, 0}}, Array<uint8_t, 3>{{48, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t,
+    3>{{49, 0, 0}}, Array<uint8_t, 3>{{50, 0, 0}}, Array<uint8_t, 3>{{51, 0, 0}}, Array<uint8_t, 3>{{0, 0,
+    0}}, Array<uint8_t, 3>{{52, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{53, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{54, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{1, 0, 0}}, Array<uint8_t, 3>{{55, 0, 0}},
+    Array<uint8_t, 3>{{56, 0, 0}}, Array<uint8_t, 3>{{57, 0, 0}}, Array<uint8_t, 3>{{58, 0, 0}},
+    Array<uint8_t, 3>{{59, 0, 0}}, Array<uint8_t, 3>{{60, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{55, 0, 61}}, Array<uint8_t, 3>{{56, 0, 0}},
+    Array<uint8_t, 3>{{57, 0, 0}}, Array<uint8_t, 3>{{62, 0, 0}}, Array<uint8_t, 3>{{63, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t,
+    3>{{64, 0, 0}}, Array<uint8_t, 3>{{65, 0, 0}}, Array<uint8_t, 3>{{66, 0, 0}}, Array<uint8_t, 3>{{0, 0,
+    0}}, Array<uint8_t, 3>{{67, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{68, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{69, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{69, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{70, 71, 0}}, Array<uint8_t, 3>{{72, 73,
+    0}}, Array<uint8_t, 3>{{74, 75, 0}}, Array<uint8_t, 3>{{76, 77, 0}}, Array<uint8_t, 3>{{78, 0, 0}},
+    Array<uint8_t, 3>{{69, 0, 0}}, Array<uint8_t, 3>{{79, 0, 0}}, Array<uint8_t, 3>{{80, 0, 0}},
+    Array<uint8_t, 3>{{70, 71, 0}}, Array<uint8_t, 3>{{72, 73, 0}}, Array<uint8_t, 3>{{74, 75, 0}},
+    Array<uint8_t, 3>{{76, 77, 0}}, Array<uint8_t, 3>{{81, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{82, 0, 0}}, Array<uint8_t,
+    3>{{83, 0, 0}}, Array<uint8_t, 3>{{84, 0, 0}}, Array<uint8_t, 3>{{85, 0, 0}}, Array<uint8_t, 3>{{86, 0,
+    0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{87, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{0, 0, 0}}, Array<uint8_t, 3>{{88, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{89, 0,
+    0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{90, 0, 0}}, Array<uint8_t, 3>{{91, 0, 0}},
+    Array<uint8_t, 3>{{92, 0, 0}}, Array<uint8_t, 3>{{93, 0, 0}}, Array<uint8_t, 3>{{94, 0, 0}},
+    Array<uint8_t, 3>{{95, 0, 0}}, Array<uint8_t, 3>{{96, 0, 0}}, Array<uint8_t, 3>{{97, 0, 0}},
+    Array<uint8_t, 3>{{90, 0, 98}}, Array<uint8_t, 3>{{91, 0, 99}}, Array<uint8_t, 3>{{92, 0, 100}},
+    Array<uint8_t, 3>{{93, 0, 101}}, Array<uint8_t, 3>{{102, 0, 0}}, Array<uint8_t, 3>{{103, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{104, 0, 0}}, Array<uint8_t, 3>{{105, 0, 0}},
+    Array<uint8_t, 3>{{106, 0, 0}}, Array<uint8_t, 3>{{107, 0, 0}}, Array<uint8_t, 3>{{108, 0, 0}},
+    Array<uint8_t, 3>{{109, 0, 0}}, Array<uint8_t, 3>{{110, 0, 0}}, Array<uint8_t, 3>{{111, 0, 0}},
+    Array<uint8_t, 3>{{112, 0, 0}}, Array<uint8_t, 3>{{113, 0, 0}}, Array<uint8_t, 3>{{114, 0, 0}},
+    Array<uint8_t, 3>{{115, 0, 0}}, Array<uint8_t, 3>{{116, 0, 0}}, Array<uint8_t, 3>{{117, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{69, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t,
+    3>{{118, 0, 0}}, Array<uint8_t, 3>{{119, 0, 0}}, Array<uint8_t, 3>{{120, 0, 0}}, Array<uint8_t, 3>{{121,
+    0, 0}}, Array<uint8_t, 3>{{122, 0, 0}}, Array<uint8_t, 3>{{123, 0, 0}}, Array<uint8_t, 3>{{124, 0, 0}},
+    Array<uint8_t, 3>{{125, 0, 0}}, Array<uint8_t, 3>{{118, 0, 126}}, Array<uint8_t, 3>{{119, 0, 127}},
+    Array<uint8_t, 3>{{120, 0, 0}}, Array<uint8_t, 3>{{121, 0, 0}}, Array<uint8_t, 3>{{128, 0, 0}},
+    Array<uint8_t, 3>{{129, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t, 3>{{130, 0, 0}}, Array<uint8_t, 3>{{131, 0, 0}},
+    Array<uint8_t, 3>{{132, 0, 0}}, Array<uint8_t, 3>{{133, 0, 0}}, Array<uint8_t, 3>{{134, 0, 0}},
+    Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{19, 0, 0}},
+    Array<uint8_t, 3>{{135, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{136, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{69, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{137, 0, 0}}, Array<uint8_t, 3>{{138, 0, 0}},
+    Array<uint8_t, 3>{{139, 0, 0}}, Array<uint8_t, 3>{{140, 0, 0}}, Array<uint8_t, 3>{{141, 0, 0}},
+    Array<uint8_t, 3>{{142, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{142, 0, 0}},
+    Array<uint8_t, 3>{{137, 0, 143}}, Array<uint8_t, 3>{{138, 0, 144}}, Array<uint8_t, 3>{{139, 0, 0}},
+    Array<uint8_t, 3>{{140, 0, 0}}, Array<uint8_t, 3>{{145, 0, 0}}, Array<uint8_t, 3>{{146, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}}, Array<uint8_t, 3>{{12, 0, 0}}, Array<uint8_t,
+    3>{{147, 0, 0}}, Array<uint8_t, 3>{{148, 0, 0}}, Array<uint8_t, 3>{{149, 0, 0}}, Array<uint8_t, 3>{{150,
+    0, 0}}, Array<uint8_t, 3>{{151, 0, 0}}, Array<uint8_t, 3>{{18, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{19, 0, 0}}, Array<uint8_t, 3>{{152, 0, 0}}, Array<uint8_t, 3>{{0, 0, 0}},
+    Array<uint8_t, 3>{{0, 0, 0}}}};
+// Cycles without page penalty.
+PARL_TABLE Array<uint8_t, 256> CYCLES = 
+    Array<uint8_t, 256>{{7, 6, 2, 8, 3, 3, 5, 5, 3, 2, 2, 2, 4, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7,
+    4, 4, 7, 7, 6, 6, 2, 8, 3, 3, 5, 5, 4, 2, 2, 2, 4, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7, 4, 4, 7,
+    7, 6, 6, 2, 8, 3, 3, 5, 5, 3, 2, 2, 2, 3, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7, 4, 4, 7, 7, 6, 6,
+    2, 8, 3, 3, 5, 5, 4, 2, 2, 2, 5, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7, 4, 4, 7, 7, 2, 6, 2, 6, 3,
+    3, 3, 3, 2, 2, 2, 2, 4, 4, 4, 4, 2, 6, 2, 6, 4, 4, 4, 4, 2, 5, 2, 5, 5, 5, 5, 5, 2, 6, 2, 6, 3, 3, 3, 4,
+    2, 2, 2, 2, 4, 4, 4, 4, 2, 5, 2, 5, 4, 4, 4, 4, 2, 4, 2, 4, 4, 4, 4, 4, 2, 6, 2, 8, 3, 3, 5, 5, 2, 2, 2,
+    2, 4, 4, 6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7, 4, 4, 7, 7, 2, 6, 2, 8, 3, 3, 5, 5, 2, 2, 2, 2, 4, 4,
+    6, 6, 2, 5, 2, 8, 4, 4, 6, 6, 2, 4, 2, 7, 4, 4, 7, 7}};
+// Bytes of the instruction.
+PARL_TABLE Array<uint8_t, 256> BYTES = 
+    Array<uint8_t, 256>{{1, 2, 1, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3,
+    3, 3, 3, 3, 3, 2, 1, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3,
+    3, 1, 2, 1, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 1, 2,
+    1, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2,
+    2, 2, 2, 1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2,
+    1, 2, 1, 2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 1,
+    2, 3, 3, 3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 2, 1, 2, 3, 3,
+    3, 3, 2, 2, 1, 2, 2, 2, 2, 2, 1, 3, 1, 3, 3, 3, 3, 3}};
+// How the operand says what it is.
+PARL_TABLE Array<uint8_t, 256> KINDS = 
+    Array<uint8_t, 256>{{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+    1, 1, 1, 0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1,
+    0, 0, 0, 0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0,
+    0, 2, 2, 2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2,
+    2, 2, 4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
+}
+
 namespace cule::machine::tia {
 PARL_CONST int32_t CLOCKS_PER_LINE = 228;
 PARL_CONST uint32_t CYCLES_PER_LINE = 76u;
@@ -969,6 +1086,8 @@ PARL_CONST uint32_t LIFE_REPORTS = 1u;
 PARL_CONST uint32_t LIFE_ENDS = 2u;
 // As `LIFE_ENDS`, the last life included.
 PARL_CONST uint32_t ANY_LIFE_ENDS = 3u;
+// As `LIFE_ENDS`, but the frames of the step are all run before anybody looks.
+PARL_CONST uint32_t LIFE_ENDS_LATE = 4u;
 // Rewards as they are.
 PARL_CONST uint32_t CLIP_NONE = 0u;
 // Rewards cut to -1..=1.
@@ -1225,6 +1344,11 @@ PARL_FN void subtract_decimal(machine::operations::Cpu& cpu, uint32_t operand);
 PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand);
 }
 
+namespace cule::machine::records {
+PARL_FN uint32_t swizzled(uint32_t address);
+PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high);
+}
+
 namespace cule::machine::riot {
 PARL_FN machine::riot::Riot new_(const Array<uint8_t, 128>& ram);
 PARL_FN void reset(machine::riot::Riot& riot, uint32_t draw);
@@ -1257,6 +1381,7 @@ PARL_FN void catch_up(machine::Machine& m, machine::Board& board, int32_t target
 PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal);
 PARL_FN bool is_steady(const machine::tia::Tia& t);
 PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal);
+PARL_FN void end_blank(machine::tia::Tia& t, int32_t clock);
 PARL_FN void enter_row(machine::Machine& m, machine::Board& board);
 PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
 }
@@ -1264,6 +1389,7 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 namespace cule::machine::tia::collision {
 PARL_FN uint16_t open(const machine::tia::Tia& t);
 PARL_FN void refresh_near(machine::Machine& m, machine::Board& board);
+PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_);
 PARL_FN bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
@@ -1285,6 +1411,10 @@ PARL_FN Array<uint32_t, 5> ball(const machine::tia::Tia& t);
 PARL_FN Array<uint32_t, 5> playfield(const machine::tia::Tia& t);
 PARL_FN uint64_t playfield_cells(uint32_t bits, uint8_t mirror);
 PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode);
+PARL_FN uint64_t player_cells(uint8_t position, uint8_t nusiz);
+PARL_FN uint64_t missile_cells(uint8_t position, uint8_t nusiz);
+PARL_FN uint64_t ball_cells(uint8_t position, uint8_t ctrlpf);
+PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t position);
 PARL_FN uint64_t cells(const machine::tia::Tia& t, uint32_t object);
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board);
 PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects);
@@ -1320,7 +1450,7 @@ PARL_FN void enable(machine::tia::Tia& t, uint32_t object, bool on);
 PARL_FN void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
 PARL_FN void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
 PARL_FN void touch_always(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
-PARL_FN uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
+PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
 PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_vblank(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
 PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
@@ -6941,6 +7071,80 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand) {
 }
 }
 
+namespace cule::machine::records {
+
+// The place of a RAM byte among the words of 32 lanes.
+PARL_FN uint32_t swizzled(uint32_t address) {
+    return ((address & 0x7Cu) << 5) | (address & 3u);
+}
+
+// The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
+// second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
+PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high) {
+    const uint32_t opcode = static_cast<uint32_t>(rom[at]);
+    const uint32_t bytes = static_cast<uint32_t>(machine::records::BYTES[opcode]);
+    const uint32_t offset = static_cast<uint32_t>(at) & 0x3FFu;
+    uint32_t end = 0x400u;
+    if ((((at >> 10) & 3u) == 3u) && (plain_high < 0x1000u)) {
+        end = plain_high & 0x3FFu;
+    }
+    uint32_t operand = 0u;
+    if ((bytes > 1u) && ((at + 1u) < rom.length)) {
+        operand = static_cast<uint32_t>(rom[at + 1u]);
+    }
+    if ((bytes > 2u) && ((at + 2u) < rom.length)) {
+        operand |= static_cast<uint32_t>(rom[at + 2u]) << 8;
+    }
+    uint32_t second = 0u;
+    uint8_t handler = machine::records::HANDLERS[opcode][0u];
+    switch (machine::records::KINDS[opcode]) {
+        case 1: {
+            if (operand < 0x80u) {
+                handler = machine::records::HANDLERS[opcode][1u];
+            } else {
+                operand = machine::records::swizzled(operand);
+            }
+            break;
+        }
+        case 2: {
+            if ((operand & 0x1000u) != 0u) {
+                handler = machine::records::HANDLERS[opcode][2u];
+            } else if ((operand & 0x1280u) == 0x80u) {
+                operand = machine::records::swizzled(operand);
+            } else if ((operand & 0x80u) == 0u) {
+                handler = machine::records::HANDLERS[opcode][1u];
+            } else {
+                handler = 0;
+            }
+            break;
+        }
+        case 3: {
+            if ((operand < 0x80u) || (operand == 0xFFu)) {
+                handler = 0;
+            }
+            second = machine::records::swizzled(operand + 1u);
+            operand = machine::records::swizzled(operand);
+            break;
+        }
+        case 4: {
+            operand = static_cast<uint32_t>(static_cast<uint16_t>(static_cast<int8_t>(static_cast<uint8_t>(operand))));
+            break;
+        }
+        default: {
+            break;
+        }
+    }
+    if ((offset + bytes) > end) {
+        handler = 0;
+    }
+    uint32_t first = (operand | (static_cast<uint32_t>(machine::records::CYCLES[opcode]) << 16)) | (bytes << 20);
+    if ((offset + bytes) == 0x400u) {
+        first |= 0x400000u;
+    }
+    return ((static_cast<uint64_t>(handler) | (static_cast<uint64_t>(second) << 16)) << 32) | static_cast<uint64_t>(first);
+}
+}
+
 namespace cule::machine::riot {
 
 // Power-on.
@@ -7223,7 +7427,8 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
             machine::tia::paint::chunk(m, board, from, to);
         }
         if (((m.tia.blank_pending != 0) && (from < machine::tia::beam::BLANK_END)) && (to >= machine::tia::beam::BLANK_END)) {
-            m.tia.blank_pending = 0;
+            const int32_t end = rs::add<int32_t>(m.tia.row_start, machine::tia::beam::BLANK_END);
+            machine::tia::beam::end_blank(m.tia, end);
         }
         m.tia.beam = rs::add<int32_t>(m.tia.row_start, to);
         from = to;
@@ -7238,14 +7443,22 @@ PARL_FN bool is_steady(const machine::tia::Tia& t) {
 // Moves the beam where nothing can happen except the end of an HMOVE blank.
 PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal) {
     if (t.blank_pending != 0) {
-        const int32_t blank_row = (from < machine::tia::beam::BLANK_END) ? t.row_start : rs::add<int32_t>(t.row_start, machine::tia::CLOCKS_PER_LINE);
-        if (rs::add<int32_t>(blank_row, machine::tia::beam::BLANK_END) <= goal) {
-            t.blank_pending = 0;
+        const int32_t first = (from < machine::tia::beam::BLANK_END) ? t.row_start : rs::add<int32_t>(t.row_start, machine::tia::CLOCKS_PER_LINE);
+        const int32_t last = rs::sub<int32_t>(rs::mul<int32_t>(rs::add<int32_t>(rs::sub<int32_t>(goal, machine::tia::beam::BLANK_END), machine::tia::CLOCKS_PER_LINE) / machine::tia::CLOCKS_PER_LINE, machine::tia::CLOCKS_PER_LINE), machine::tia::CLOCKS_PER_LINE);
+        if (first <= last) {
+            machine::tia::beam::end_blank(t, rs::add<int32_t>(last, machine::tia::beam::BLANK_END));
         }
     }
     t.beam = goal;
     if (goal > rs::add<int32_t>(t.row_start, machine::tia::CLOCKS_PER_LINE)) {
         t.row_start = rs::mul<int32_t>(rs::sub<int32_t>(goal, 1) / machine::tia::CLOCKS_PER_LINE, machine::tia::CLOCKS_PER_LINE);
+    }
+}
+
+// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that.
+PARL_FN void end_blank(machine::tia::Tia& t, int32_t clock) {
+    if (rs::add<int32_t>(t.base, clock) > t.last_hmove) {
+        t.blank_pending = 0;
     }
 }
 
@@ -7316,29 +7529,35 @@ PARL_FN uint16_t open(const machine::tia::Tia& t) {
 PARL_FN void refresh_near(machine::Machine& m, machine::Board& board) {
     machine::tia::Tia& t = m.tia;
     t.near_stale = 0;
-    uint8_t near_ = 0;
-    uint64_t partners = 0ull;
     uint64_t any = 0ull;
-    for (uint32_t object = 0u; object < 5u; ++object) {
-        any |= board.cells[object];
-    }
-    if (!machine::tia::hidden(t)) {
-        for (uint32_t latch = 0u; latch < 16u; ++latch) {
-            if ((((static_cast<uint16_t>(~t.collisions) & static_cast<uint16_t>(~machine::tia::collision::NO_LATCH)) >> latch) & 1) != 0) {
-                const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-                const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-                const bool meet = (board.cells[a] & board.cells[b]) != 0ull;
-                if (meet && ((t.enabled & machine::tia::bit(b)) != 0)) {
-                    near_ |= machine::tia::bit(a);
-                }
-                if (meet && ((t.enabled & machine::tia::bit(a)) != 0)) {
-                    near_ |= machine::tia::bit(b);
-                }
-                if ((b == machine::tia::PF) && ((t.enabled & machine::tia::bit(a)) != 0)) {
-                    partners |= board.cells[a];
-                }
-            }
+    uint64_t partners = 0ull;
+    uint64_t seen = 0ull;
+    uint64_t shared = 0ull;
+    for (uint32_t object = 0u; object < 6u; ++object) {
+        const uint64_t cells = board.cells[object];
+        const uint64_t on = static_cast<uint64_t>((t.enabled >> object) & 1);
+        const uint64_t shown = cells & rs::wrapping_sub<uint64_t>(0ull, on);
+        shared |= seen & shown;
+        seen |= shown;
+        if (object < machine::tia::PF) {
+            any |= cells;
+            const uint64_t latched = static_cast<uint64_t>((t.collisions >> ((2u * object) + 5u)) & 1);
+            partners |= shown & rs::wrapping_sub<uint64_t>(latched, 1ull);
         }
+    }
+    uint8_t near_ = 0;
+    for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
+        const uint64_t others = (((t.enabled >> object_2) & 1) != 0) ? shared : seen;
+        if ((board.cells[object_2] & others) != 0ull) {
+            near_ |= machine::tia::bit(object_2);
+        }
+    }
+    if ((near_ != 0) && (t.collisions != 0)) {
+        near_ &= machine::tia::collision::unlatched(t, board, near_);
+    }
+    if (machine::tia::hidden(t)) {
+        near_ = 0;
+        partners = 0ull;
     }
     if (t.mirror != (t.ctrlpf & 1)) {
         near_ = machine::tia::ALL_OBJECTS;
@@ -7348,6 +7567,26 @@ PARL_FN void refresh_near(machine::Machine& m, machine::Board& board) {
     t.guard = (m.draw != 0) ? machine::tia::GUARD_ALL : near_;
     board.playfield_partners = partners;
     board.any_cells = any;
+}
+
+// Those of the objects `near` that meet one with which they have not collided yet.
+PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_) {
+    uint8_t found = 0;
+    const uint16_t latches = static_cast<uint16_t>(~t.collisions) & static_cast<uint16_t>(~machine::tia::collision::NO_LATCH);
+    for (uint32_t latch = 0u; latch < 16u; ++latch) {
+        const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
+        const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
+        const uint8_t both = machine::tia::bit(a) | machine::tia::bit(b);
+        if (((((latches >> latch) & 1) != 0) && ((near_ & both) == both)) && ((board.cells[a] & board.cells[b]) != 0ull)) {
+            if ((t.enabled & machine::tia::bit(b)) != 0) {
+                found |= machine::tia::bit(a);
+            }
+            if ((t.enabled & machine::tia::bit(a)) != 0) {
+                found |= machine::tia::bit(b);
+            }
+        }
+    }
+    return found;
 }
 
 // True when `object`, were it on `cells`, could newly collide with an enabled one.
@@ -7448,13 +7687,21 @@ PARL_FN int32_t motion(uint8_t nibble, int32_t cycle) {
 
 // HMOVE.
 PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
-    machine::tia::beam::catch_up(m, board, clock);
     const int32_t cycle = machine::tia::line_clock(m.tia, clock) / 3;
+    const machine::tia::Tia& t = m.tia;
+    const bool blanks = (t.layout.hmove_blanks != 0) && ((cycle <= 20) || (cycle == 75));
+    const bool special = (((t.star_field != 0) || (t.missile0_form != machine::tia::FORM_NORMAL)) || (t.skip[0u] != 0)) || (t.skip[1u] != 0);
+    if ((((m.draw != 0) || (m.eager != 0)) || special) || ((t.blank_pending != 0) && !blanks)) {
+        machine::tia::beam::catch_up(m, board, clock);
+    }
     m.tia.star_field = 0;
     for (uint32_t object = 0u; object < 5u; ++object) {
         const int32_t right = machine::tia::hmove::motion(m.tia.motion[object], cycle);
         if (right != 0) {
-            const int32_t new_ = rs::add<int32_t>(rs::add<int32_t>(static_cast<int32_t>(m.tia.position[object]), right), machine::tia::VISIBLE_CLOCKS) % machine::tia::VISIBLE_CLOCKS;
+            const int32_t to = rs::add<int32_t>(static_cast<int32_t>(m.tia.position[object]), right);
+            const int32_t new_ = (to < 0) ? rs::add<int32_t>(to, machine::tia::VISIBLE_CLOCKS) : (to % machine::tia::VISIBLE_CLOCKS);
+            const uint64_t cells = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
+            machine::tia::write::touch_move(m, board, clock, object, cells);
             m.tia.position[object] = static_cast<uint8_t>(new_);
             machine::tia::write::moved(m, board, object);
         }
@@ -7470,7 +7717,7 @@ PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
         machine::tia::write::moved(m, board, machine::tia::M0);
     }
     m.tia.last_hmove = clock;
-    if ((m.tia.layout.hmove_blanks != 0) && ((cycle <= 20) || (cycle == 75))) {
+    if (blanks) {
         m.tia.blank_pending = 1;
     }
 }
@@ -7602,34 +7849,56 @@ PARL_FN uint64_t copied_cells(uint32_t start, uint32_t width, uint8_t mode) {
     return (all | (all >> 40)) & machine::tia::objects::ALL_CELLS;
 }
 
+// Cells of a player.
+PARL_FN uint64_t player_cells(uint8_t position, uint8_t nusiz) {
+    const uint8_t mode = nusiz & 7;
+    const uint32_t start = static_cast<uint32_t>(position);
+    if (mode == 5) {
+        return machine::tia::objects::copied_cells(start + 1u, 16u, mode);
+    }
+    if (mode == 7) {
+        return machine::tia::objects::copied_cells(start + 1u, 32u, mode);
+    }
+    return machine::tia::objects::copied_cells(start, 8u, mode);
+}
+
+// Cells of a missile that looks as NUSIZ says.
+PARL_FN uint64_t missile_cells(uint8_t position, uint8_t nusiz) {
+    return machine::tia::objects::copied_cells(static_cast<uint32_t>(position), 1u << ((nusiz >> 4) & 3), nusiz & 7);
+}
+
+// Cells of the ball.
+PARL_FN uint64_t ball_cells(uint8_t position, uint8_t ctrlpf) {
+    return machine::tia::objects::copied_cells(static_cast<uint32_t>(position), 1u << ((ctrlpf >> 4) & 3), 0);
+}
+
+// Cells that a movable object could cover at `position`, whether it shows or not.
+PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t position) {
+    if (object == machine::tia::BL) {
+        return machine::tia::objects::ball_cells(position, t.ctrlpf);
+    }
+    const uint32_t number = object & 1u;
+    const uint8_t nusiz = t.nusiz[number];
+    if (object == (machine::tia::P0 + number)) {
+        return machine::tia::objects::player_cells(position, nusiz);
+    }
+    if (number == 0u) {
+        if (t.star_field != 0) {
+            return machine::tia::objects::ALL_CELLS;
+        }
+        if (t.missile0_form == machine::tia::FORM_WIDE) {
+            return machine::tia::objects::missile_cells(position, nusiz | 0x10);
+        }
+    }
+    return machine::tia::objects::missile_cells(position, nusiz);
+}
+
 // Cells that an object can cover where it stands, whether it shows or not.
 PARL_FN uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
     if (object == machine::tia::PF) {
         return machine::tia::objects::playfield_cells(t.playfield, t.mirror);
     }
-    const uint32_t position = static_cast<uint32_t>(t.position[object]);
-    if (object == machine::tia::BL) {
-        return machine::tia::objects::copied_cells(position, 1u << ((t.ctrlpf >> 4) & 3), 0);
-    }
-    const uint32_t number = object & 1u;
-    const uint8_t mode = t.nusiz[number] & 7;
-    if (object == (machine::tia::P0 + number)) {
-        if (mode == 5) {
-            return machine::tia::objects::copied_cells(position + 1u, 16u, mode);
-        }
-        if (mode == 7) {
-            return machine::tia::objects::copied_cells(position + 1u, 32u, mode);
-        }
-        return machine::tia::objects::copied_cells(position, 8u, mode);
-    }
-    if ((number == 0u) && (t.star_field != 0)) {
-        return machine::tia::objects::ALL_CELLS;
-    }
-    uint8_t size = (t.nusiz[number] >> 4) & 3;
-    if ((number == 0u) && (t.missile0_form == machine::tia::FORM_WIDE)) {
-        size |= 1;
-    }
-    return machine::tia::objects::copied_cells(position, 1u << size, mode);
+    return machine::tia::objects::cells_at(t, object, t.position[object]);
 }
 
 // Makes the cells of all objects anew.
@@ -7908,9 +8177,7 @@ PARL_FN void place(machine::Machine& m, machine::Board& board, int32_t target, u
     if ((m.eager == 0) && (new_ == static_cast<int32_t>(m.tia.position[object]))) {
         return;
     }
-    machine::tia::Tia next = m.tia;
-    next.position[object] = static_cast<uint8_t>(new_);
-    const uint64_t covered = machine::tia::objects::cells(next, object);
+    const uint64_t covered = machine::tia::objects::cells_at(m.tia, object, static_cast<uint8_t>(new_));
     machine::tia::write::touch_move(m, board, target, object, covered);
     m.tia.position[object] = static_cast<uint8_t>(new_);
     machine::tia::write::moved(m, board, object);
@@ -8060,7 +8327,7 @@ PARL_FN void touch_always(machine::Machine& m, machine::Board& board, int32_t ta
 }
 
 // Writes register `address` mod 64 at the end of cycle `cycles`; returns the cycles that WSYNC stalls.
-PARL_FN uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write) {
+PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write) {
     const uint32_t register_ = address & 0x3Fu;
     const int32_t clock = machine::tia::clock_of(cycles);
     if (clock >= m.tia.limit) {
@@ -8232,10 +8499,8 @@ PARL_FN void write_nusiz(machine::Machine& m, machine::Board& board, int32_t clo
     if (special) {
         machine::tia::write::touch_always(m, board, target, true);
     } else if (sized) {
-        machine::tia::Tia next = m.tia;
-        next.nusiz[player] = new_;
-        const uint64_t player_cells = machine::tia::objects::cells(next, machine::tia::P0 + player);
-        const uint64_t missile_cells = machine::tia::objects::cells(next, machine::tia::M0 + player);
+        const uint64_t player_cells = machine::tia::objects::player_cells(m.tia.position[machine::tia::P0 + player], new_);
+        const uint64_t missile_cells = machine::tia::objects::missile_cells(m.tia.position[machine::tia::M0 + player], new_);
         machine::tia::write::touch_move(m, board, target, machine::tia::P0 + player, player_cells);
         machine::tia::write::touch_move(m, board, target, machine::tia::M0 + player, missile_cells);
     } else {
@@ -8270,9 +8535,7 @@ PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t cl
     const bool sized = (changes & 0x30) != 0;
     machine::tia::write::touch_always(m, board, clock, turned || ((m.draw != 0) && (changes != 0)));
     if ((sized && (m.draw == 0)) && (m.eager == 0)) {
-        machine::tia::Tia next = m.tia;
-        next.ctrlpf = new_;
-        const uint64_t cells = machine::tia::objects::cells(next, machine::tia::BL);
+        const uint64_t cells = machine::tia::objects::ball_cells(m.tia.position[machine::tia::BL], new_);
         machine::tia::write::touch_move(m, board, clock, machine::tia::BL, cells);
     }
     m.tia.ctrlpf = new_;
@@ -8662,7 +8925,8 @@ PARL_FN void count(step::Episode& episode, const env::State& state, int32_t rewa
 // A life was lost in a way that ends the episode.
 PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episode) {
     switch (rules.life) {
-        case 2u: {
+        case 2u:
+        case 4u: {
             return episode.lost != 0;
         }
         case 3u: {
@@ -8676,7 +8940,8 @@ PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episod
 
 // True when the step stops after this frame, and a reset is due.
 PARL_FN bool stops(const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    return (env::ended(state) || step::limited(rules, episode)) || step::life_ends(rules, episode);
+    const bool life = (rules.life != step::LIFE_ENDS_LATE) && step::life_ends(rules, episode);
+    return (env::ended(state) || step::limited(rules, episode)) || life;
 }
 
 // True when a limit on frames or steps is reached.
@@ -8689,7 +8954,7 @@ PARL_FN void end_step(const step::StepRules& rules, step::Episode& episode, cons
     episode.lives = env::lives(state);
     episode.total = rs::wrapping_add<int32_t>(episode.total, episode.reward);
     const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
-    episode.ended = static_cast<uint8_t>(step::stops(rules, episode, state) || late);
+    episode.ended = static_cast<uint8_t>((step::stops(rules, episode, state) || step::life_ends(rules, episode)) || late);
 }
 
 // The game is over, or a life was lost and that counts.

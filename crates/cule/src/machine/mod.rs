@@ -33,6 +33,7 @@ pub mod dpc;
 pub mod input;
 pub mod instructions;
 pub mod operations;
+pub mod records;
 pub mod riot;
 pub mod tia;
 

@@ -212,7 +212,7 @@ impl Decoder<'_> {
             }
             Mode::Indy if !(0x80..=0xFE).contains(&low) => return SLOW,
             Mode::Zpx | Mode::Zpy | Mode::Indx | Mode::Indy => (handlers::INDEX, low),
-            Mode::Ind => return SLOW,
+            Mode::Ind => (handlers::INDEX, word),
         };
         let handler = NUMBER[opcode][class];
         if handler == NONE {

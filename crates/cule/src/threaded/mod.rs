@@ -24,7 +24,7 @@ pub use code::Code;
 
 use crate::machine::INSTRUCTIONS_PER_STEP;
 use crate::machine::operations::Cpu;
-use crate::machine::{self, Board, Machine, cpu, instructions, riot, tia};
+use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot, tia};
 
 /// A function of the chain: context, record, X | Y << 8 | V << 16 | stored value << 24, A, cycles << 16 | instructions
 /// left, result | carry << 8.
@@ -159,6 +159,63 @@ impl Context {
         self.m.bus = if absolute { address >> 8 } else { address };
         // SAFETY: the board outlives the run (`run` borrows it).
         tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
+    }
+
+    /// Reads a device at `address`, the byte `bus` being on the bus; more than a byte where banks could move.
+    #[inline(never)]
+    fn load_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
+        if address & 0x1080 == 0 {
+            self.m.bus = bus;
+            // SAFETY: the board outlives the run (`run` borrows it).
+            return tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles);
+        }
+        if address & 0x1280 == 0x0280 {
+            return riot::read(&mut self.m, address, cycles);
+        }
+        let offset = address & 0xFFF;
+        if address & 0x1000 != 0 && cart::is_superchip(&self.m.cart) && (0x80..0x100).contains(&offset) {
+            return u32::from(self.m.cart.ram[(offset & 0x7F) as usize]);
+        }
+        if address & 0x1000 != 0 && self.m.cart.kind == cart::KIND_DPC && offset < 0x40 {
+            // SAFETY: the image outlives the run (`run` borrows the code).
+            return dpc::read(&mut self.m.cart, unsafe { &*self.image }, address, cycles);
+        }
+        0x100
+    }
+
+    /// Writes a device at `address`; false where it has to be done the slow way.
+    #[inline(never)]
+    fn store_device(&mut self, address: u32, value: u32, cycles: u32) -> bool {
+        let offset = address & 0xFFF;
+        if address & 0x1280 == 0x0280 {
+            riot::write(&mut self.m.riot, address, value, cycles);
+            return true;
+        }
+        if address & 0x1000 == 0 {
+            return false;
+        }
+        if cart::is_superchip(&self.m.cart) && offset < 0x80 {
+            self.m.cart.ram[offset as usize] = value as u8;
+            return true;
+        }
+        if self.m.cart.kind == cart::KIND_DPC && offset < 0x80 {
+            dpc::write(&mut self.m.cart, offset, value, cycles);
+            return true;
+        }
+        false
+    }
+
+    /// Pulls a byte with the stack in the TIA: what the discarded read finds stays on the bus.
+    #[inline(never)]
+    fn pull_tia(&mut self, s: u32, cycles: u32) -> u32 {
+        let before = s.wrapping_sub(1) & 0xFF;
+        self.m.bus = 0x68;
+        self.m.bus = if before & 0x80 != 0 {
+            u32::from(self.m.riot.ram[(before & 0x7F) as usize])
+        } else {
+            self.load_device(before, 0x68, cycles)
+        };
+        self.load_device(s, self.m.bus, cycles)
     }
 
     /// Reads a RIOT register.

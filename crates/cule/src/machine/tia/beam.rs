@@ -54,7 +54,8 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
             paint::chunk(m, board, from, to);
         }
         if m.tia.blank_pending != 0 && from < BLANK_END && to >= BLANK_END {
-            m.tia.blank_pending = 0;
+            let end: i32 = m.tia.row_start + BLANK_END;
+            end_blank(&mut m.tia, end);
         }
         m.tia.beam = m.tia.row_start + to;
         from = to;
@@ -69,15 +70,25 @@ fn is_steady(t: &Tia) -> bool {
 /// Moves the beam where nothing can happen except the end of an HMOVE blank.
 fn skip_to(t: &mut Tia, from: i32, goal: i32) {
     if t.blank_pending != 0 {
-        let blank_row: i32 = if from < BLANK_END { t.row_start } else { t.row_start + CLOCKS_PER_LINE };
-        if blank_row + BLANK_END <= goal {
-            t.blank_pending = 0;
+        // The first row whose blank is still to come, and the last one whose blank is over at the goal.
+        let first: i32 = if from < BLANK_END { t.row_start } else { t.row_start + CLOCKS_PER_LINE };
+        let last: i32 =
+            (goal - BLANK_END + CLOCKS_PER_LINE) / CLOCKS_PER_LINE * CLOCKS_PER_LINE - CLOCKS_PER_LINE;
+        if first <= last {
+            end_blank(t, last + BLANK_END);
         }
     }
     t.beam = goal;
     if goal > t.row_start + CLOCKS_PER_LINE {
         // A row that is complete counts as the present one: the next has not been entered yet.
         t.row_start = (goal - 1) / CLOCKS_PER_LINE * CLOCKS_PER_LINE;
+    }
+}
+
+/// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that.
+fn end_blank(t: &mut Tia, clock: i32) {
+    if t.base + clock > t.last_hmove {
+        t.blank_pending = 0;
     }
 }
 

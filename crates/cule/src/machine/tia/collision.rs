@@ -27,29 +27,36 @@ fn open(t: &Tia) -> u16 {
 pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     let t: &mut Tia = &mut m.tia;
     t.near_stale = 0;
-    let mut near: u8 = 0;
-    let mut partners: u64 = 0;
     let mut any: u64 = 0;
-    for object in 0..5 {
-        any |= board.cells[object];
-    }
-    if !hidden(t) {
-        for latch in 0..16 {
-            if (!t.collisions & !NO_LATCH) >> latch & 1 != 0 {
-                let a: usize = FIRST[latch] as usize;
-                let b: usize = SECOND[latch] as usize;
-                let meet: bool = board.cells[a] & board.cells[b] != 0;
-                if meet && t.enabled & bit(b) != 0 {
-                    near |= bit(a);
-                }
-                if meet && t.enabled & bit(a) != 0 {
-                    near |= bit(b);
-                }
-                if b == PF && t.enabled & bit(a) != 0 {
-                    partners |= board.cells[a];
-                }
-            }
+    let mut partners: u64 = 0;
+    let mut seen: u64 = 0;
+    let mut shared: u64 = 0;
+    for object in 0..6 {
+        let cells: u64 = board.cells[object];
+        let on: u64 = (t.enabled >> object & 1) as u64;
+        let shown: u64 = cells & 0u64.wrapping_sub(on);
+        shared |= seen & shown;
+        seen |= shown;
+        if object < PF {
+            any |= cells;
+            let latched: u64 = (t.collisions >> (2 * object + 5) & 1) as u64;
+            partners |= shown & latched.wrapping_sub(1);
         }
+    }
+    let mut near: u8 = 0;
+    for object in 0..6 {
+        // An object that shows meets another one where two are, one that does not where one is.
+        let others: u64 = if t.enabled >> object & 1 != 0 { shared } else { seen };
+        if board.cells[object] & others != 0 {
+            near |= bit(object);
+        }
+    }
+    if near != 0 && t.collisions != 0 {
+        near &= unlatched(t, board, near);
+    }
+    if hidden(t) {
+        near = 0;
+        partners = 0;
     }
     if t.mirror != t.ctrlpf & 1 {
         // The next row turns the playfield: all may be different there.
@@ -60,6 +67,26 @@ pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     t.guard = if m.draw != 0 { GUARD_ALL } else { near };
     board.playfield_partners = partners;
     board.any_cells = any;
+}
+
+/// Those of the objects `near` that meet one with which they have not collided yet.
+fn unlatched(t: &Tia, board: &Board, near: u8) -> u8 {
+    let mut found: u8 = 0;
+    let latches: u16 = !t.collisions & !NO_LATCH;
+    for latch in 0..16 {
+        let a: usize = FIRST[latch] as usize;
+        let b: usize = SECOND[latch] as usize;
+        let both: u8 = bit(a) | bit(b);
+        if latches >> latch & 1 != 0 && near & both == both && board.cells[a] & board.cells[b] != 0 {
+            if t.enabled & bit(b) != 0 {
+                found |= bit(a);
+            }
+            if t.enabled & bit(a) != 0 {
+                found |= bit(b);
+            }
+        }
+    }
+    found
 }
 
 /// True when `object`, were it on `cells`, could newly collide with an enabled one.

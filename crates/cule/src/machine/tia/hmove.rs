@@ -2,8 +2,8 @@
 //!
 //! Device subset.
 
-use super::write::moved;
-use super::{FORM_NORMAL, M0, P0, VISIBLE_CLOCKS, beam, line_clock};
+use super::write::{moved, touch_move};
+use super::{FORM_NORMAL, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock, objects};
 use crate::machine::{Board, Machine};
 
 /// Most that objects can move left, strobes at cycles 4-20.
@@ -32,13 +32,23 @@ fn motion(nibble: u8, cycle: i32) -> i32 {
 
 /// HMOVE.
 pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
-    beam::catch_up(m, board, clock);
     let cycle: i32 = line_clock(&m.tia, clock) / 3;
+    let t: &Tia = &m.tia;
+    let blanks: bool = t.layout.hmove_blanks != 0 && (cycle <= 20 || cycle == 75);
+    let special: bool =
+        t.star_field != 0 || t.missile0_form != FORM_NORMAL || t.skip[0] != 0 || t.skip[1] != 0;
+    // A blank that waits belongs to the strobe before: the beam must have passed it, unless this one is to wait too.
+    if m.draw != 0 || m.eager != 0 || special || (t.blank_pending != 0 && !blanks) {
+        beam::catch_up(m, board, clock);
+    }
     m.tia.star_field = 0;
     for object in 0..5 {
         let right: i32 = motion(m.tia.motion[object], cycle);
         if right != 0 {
-            let new: i32 = (m.tia.position[object] as i32 + right + VISIBLE_CLOCKS) % VISIBLE_CLOCKS;
+            let to: i32 = m.tia.position[object] as i32 + right;
+            let new: i32 = if to < 0 { to + VISIBLE_CLOCKS } else { to % VISIBLE_CLOCKS };
+            let cells: u64 = objects::cells_at(&m.tia, object, new as u8);
+            touch_move(m, board, clock, object, cells);
             m.tia.position[object] = new as u8;
             moved(m, board, object);
         }
@@ -54,7 +64,7 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
         moved(m, board, M0);
     }
     m.tia.last_hmove = clock;
-    if m.tia.layout.hmove_blanks != 0 && (cycle <= 20 || cycle == 75) {
+    if blanks {
         m.tia.blank_pending = 1;
     }
 }

@@ -130,34 +130,56 @@ fn copied_cells(start: u32, width: u32, mode: u8) -> u64 {
     (all | all >> 40) & ALL_CELLS
 }
 
+/// Cells of a player.
+pub fn player_cells(position: u8, nusiz: u8) -> u64 {
+    let mode: u8 = nusiz & 7;
+    let start: u32 = position as u32;
+    if mode == 5 {
+        return copied_cells(start + 1, 16, mode);
+    }
+    if mode == 7 {
+        return copied_cells(start + 1, 32, mode);
+    }
+    copied_cells(start, 8, mode)
+}
+
+/// Cells of a missile that looks as NUSIZ says.
+pub fn missile_cells(position: u8, nusiz: u8) -> u64 {
+    copied_cells(position as u32, 1 << (nusiz >> 4 & 3), nusiz & 7)
+}
+
+/// Cells of the ball.
+pub fn ball_cells(position: u8, ctrlpf: u8) -> u64 {
+    copied_cells(position as u32, 1 << (ctrlpf >> 4 & 3), 0)
+}
+
+/// Cells that a movable object could cover at `position`, whether it shows or not.
+pub fn cells_at(t: &Tia, object: usize, position: u8) -> u64 {
+    if object == BL {
+        return ball_cells(position, t.ctrlpf);
+    }
+    let number: usize = object & 1;
+    let nusiz: u8 = t.nusiz[number];
+    if object == P0 + number {
+        return player_cells(position, nusiz);
+    }
+    if number == 0 {
+        if t.star_field != 0 {
+            return ALL_CELLS;
+        }
+        if t.missile0_form == FORM_WIDE {
+            return missile_cells(position, nusiz | 0x10);
+        }
+    }
+    missile_cells(position, nusiz)
+}
+
 /// Cells that an object can cover where it stands, whether it shows or not.
 pub fn cells(t: &Tia, object: usize) -> u64 {
     if object == PF {
         return playfield_cells(t.playfield, t.mirror);
     }
-    let position: u32 = t.position[object] as u32;
-    if object == BL {
-        return copied_cells(position, 1 << (t.ctrlpf >> 4 & 3), 0);
-    }
-    let number: usize = object & 1;
-    let mode: u8 = t.nusiz[number] & 7;
-    if object == P0 + number {
-        if mode == 5 {
-            return copied_cells(position + 1, 16, mode);
-        }
-        if mode == 7 {
-            return copied_cells(position + 1, 32, mode);
-        }
-        return copied_cells(position, 8, mode);
-    }
-    if number == 0 && t.star_field != 0 {
-        return ALL_CELLS;
-    }
-    let mut size: u8 = t.nusiz[number] >> 4 & 3;
-    if number == 0 && t.missile0_form == FORM_WIDE {
-        size |= 1;
-    }
-    copied_cells(position, 1 << size, mode)
+    cells_at(t, object, t.position[object])
 }
 
 /// Makes the cells of all objects anew.

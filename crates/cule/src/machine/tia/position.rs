@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::objects::{COPIES, cells};
+use super::objects::{COPIES, cells_at};
 use super::write::{moved, show_missile, touch_move};
 use super::{BL, FORM_NORMAL, HBLANK_CLOCKS, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock};
 use crate::machine::{Board, Machine};
@@ -62,9 +62,7 @@ fn place(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i3
     if m.eager == 0 && new == m.tia.position[object] as i32 {
         return;
     }
-    let mut next: Tia = m.tia;
-    next.position[object] = new as u8;
-    let covered: u64 = cells(&next, object);
+    let covered: u64 = cells_at(&m.tia, object, new as u8);
     touch_move(m, board, target, object, covered);
     m.tia.position[object] = new as u8;
     moved(m, board, object);

@@ -84,6 +84,7 @@ fn touch_always(m: &mut Machine, board: &mut Board, target: i32, visible: bool) 
 /// Writes register `address` mod 64 at the end of cycle `cycles`; returns the cycles that WSYNC stalls.
 ///
 /// `after_write`: the previous bus access was a write; WSYNC then does not stall.
+#[inline(always)]
 pub fn write(
     m: &mut Machine,
     board: &mut Board,
@@ -225,10 +226,8 @@ fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
     if special {
         touch_always(m, board, target, true);
     } else if sized {
-        let mut next: Tia = m.tia;
-        next.nusiz[player] = new;
-        let player_cells: u64 = objects::cells(&next, P0 + player);
-        let missile_cells: u64 = objects::cells(&next, M0 + player);
+        let player_cells: u64 = objects::player_cells(m.tia.position[P0 + player], new);
+        let missile_cells: u64 = objects::missile_cells(m.tia.position[M0 + player], new);
         touch_move(m, board, target, P0 + player, player_cells);
         touch_move(m, board, target, M0 + player, missile_cells);
     } else {
@@ -264,9 +263,7 @@ fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let sized: bool = changes & 0x30 != 0;
     touch_always(m, board, clock, turned || (m.draw != 0 && changes != 0));
     if sized && m.draw == 0 && m.eager == 0 {
-        let mut next: Tia = m.tia;
-        next.ctrlpf = new;
-        let cells: u64 = objects::cells(&next, BL);
+        let cells: u64 = objects::ball_cells(m.tia.position[BL], new);
         touch_move(m, board, clock, BL, cells);
     }
     m.tia.ctrlpf = new;
