@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 SETUP := $(VENV)/.setup-done
 CARGO ?= cargo
-EXTRAS := train,atari,plot
+EXTRAS := train,atari,plot,video
 # The ROM files that the Atari tests read, from the installed ale-py unless the caller names a folder.
 ROMS = $(or $(ALE_ROMS_DIR),$(shell $(BIN)/python -c 'import importlib.util as u, pathlib; print(pathlib.Path(u.find_spec("ale_py").origin).parent / "roms")'))
 SEED ?= 0

@@ -24,6 +24,7 @@ TV_ASPECT = 4 / 3
 _HALF_BLOCK = "\u2580"
 # ESC [ or ESC O, an optional code, modifiers and event kind, a final letter.
 _SEQUENCE = re.compile(rb"\x1b[\[O](\d*)(?:;(\d*)(?::(\d))?)?([A-Za-z~])")
+_BEGINNING = re.compile(rb"\x1b[\[O][\d;:]{0,12}")
 _ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 _RELEASE = 3
 _CONTROL = 4
@@ -129,7 +130,11 @@ class Keys:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Takes what the terminal sent; sequences may be cut anywhere."""
+        """Takes what the terminal sent since the last call, maybe nothing; sequences may be cut anywhere."""
+        if not data and self._rest == b"\x1b":
+            # Nothing followed it: it was the key and no beginning.
+            self._rest = b""
+            self._press("escape", self._clock() + HOLD_S)
         data, at = self._rest + data, 0
         self._rest = b""
         while at < len(data):
@@ -137,7 +142,7 @@ class Keys:
             if match is not None:
                 at = match.end()
                 self._sequence(match)
-            elif data[at : at + 1] == b"\x1b" and 1 < len(data) - at < 12 and data[at + 1] in b"[O":
+            elif data[at] == 0x1B and (at + 1 == len(data) or _BEGINNING.fullmatch(data, at)):
                 # The beginning of a sequence whose end is still to come.
                 self._rest = data[at:]
                 return
