@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 ALGORITHMS = {"dqn": ("parl.algos.dqn", "DQN")}
 """Name of each algorithm, its module and its class; the module has ``Config`` and ``default_config``."""
 
-# Training returns count as promising from this share of ``stop_at_return`` on, over this many episodes: only
-# then is an evaluation worth its time.
-_PROMISING = 0.9
-_PROMISING_EPISODES = 10
+# An evaluation is worth its time once training earns this share of ``stop_at_return``, judged over this many
+# vector steps by rewards received per episode ended: returns of whole episodes tell of policies long gone.
+_PROMISING = 0.8
+_PROMISING_WINDOW = 75
 # Vector steps between looks at returns, clocks and signals; between two evaluations of a promising policy.
 _LOOK_EVERY = 25
 _EVALUATE_EVERY = 75
@@ -68,14 +68,14 @@ class TrainConfig:
     """Environments of all actors together."""
     schedule: Literal["free", "lockstep"] = "free"
     """free: everything overlaps. lockstep: one fixed order, the same seed gives the same numbers."""
-    replay_ratio: float = 4.0
+    replay_ratio: float = 2.0
     """Transitions sampled per transition collected, counted from learning_starts on."""
-    batch_size: int = 128
+    batch_size: int = 64
     """Transitions per update, all learners together."""
     replay_capacity: int = 50_000
     """Transitions kept."""
     learning_starts: int = 1_000
-    """Transitions collected before the first update."""
+    """Transitions collected before the first update; at least until some can be drawn."""
     evaluation_episodes: int = 100
     """Greedy episodes of an evaluation; 0 never evaluates."""
     evaluation_every: int = 0
@@ -371,11 +371,13 @@ def _setup(name: str, config: TrainConfig, algorithm: Any, maker: EnvMaker, spec
     from parl.runtime.setup import Setup
 
     make: Callable[[Any, EnvSpec], Algorithm] = getattr(_module(name), ALGORITHMS[name][1])
-    pacer = Pacer(
-        config.replay_ratio, config.batch_size, config.num_envs, config.learning_starts, config.total_frames
-    )
+    made = make(algorithm, spec)
+    # A row can be drawn once the n steps after it are known: by then every environment has taken n + 1.
+    drawable = config.num_envs * (int(made.replay_options()["n_step"]) + 1)
+    starts = max(config.learning_starts, drawable)
+    pacer = Pacer(config.replay_ratio, config.batch_size, config.num_envs, starts, config.total_frames)
     return Setup(
-        algorithm=make(algorithm, spec),
+        algorithm=made,
         maker=maker,
         spec=spec,
         seed=config.seed,
@@ -432,6 +434,7 @@ class _Sitting:
     def __init__(self, run: RunDirectory, config: TrainConfig, setup: Setup, progress: Progress) -> None:
         self._run, self._config, self._setup, self._progress = run, config, setup, progress
         self._recent: collections.deque[float] = collections.deque(maxlen=100)
+        self._window: collections.deque[tuple[int, float, int]] = collections.deque()
         self._evaluations = 0
         self._evaluation_return: float | None = None
         self._evaluated_at = self._saved_at = self._logged_at = 0
@@ -512,14 +515,14 @@ class _Sitting:
         if config.evaluation_every and since >= config.evaluation_every:
             return True
         goal = config.stop_at_return
-        if (
-            goal is None
-            or since < _EVALUATE_EVERY * config.num_envs
-            or len(self._recent) < _PROMISING_EPISODES
-        ):
+        now = (loop.env_steps, *loop.rewards_and_episodes())
+        while len(self._window) > 1 and now[0] - self._window[1][0] >= _PROMISING_WINDOW * config.num_envs:
+            self._window.popleft()
+        self._window.append(now)
+        if goal is None or since < _EVALUATE_EVERY * config.num_envs or not self._recent:
             return False
-        latest = list(self._recent)[-_PROMISING_EPISODES:]
-        return sum(latest) / len(latest) >= goal - (1 - _PROMISING) * abs(goal)
+        rewards, ended = (new - old for new, old in zip(now[1:], self._window[0][1:], strict=True))
+        return ended == 0 or rewards / ended >= goal - (1 - _PROMISING) * abs(goal)
 
     def _checkpoint_is_due(self, loop: Loop) -> bool:
         if self._config.checkpoint_every:

@@ -46,6 +46,7 @@ def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
         **options,
         n_step=n_step,
         gamma=0.9,
+        reward_scale=1.0,
         schedule="lockstep",
         actors=1,
         learners=1,

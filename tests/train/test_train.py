@@ -21,6 +21,7 @@ SMALL = {
     "env": "CartPole-v1",
     "num_envs": 4,
     "batch_size": 32,
+    "replay_ratio": 4.0,
     "learning_starts": 100,
     "replay_capacity": 4_000,
     "hidden": (16,),
@@ -70,6 +71,13 @@ def test_stopped_at_a_checkpoint_and_resumed_equals_the_uninterrupted_run(tmp_pa
     assert torch.equal(weights_of(half.path), weights_of(whole.path))
     again = train("dqn", **LOCKSTEP, total_frames=1_600, runs=str(tmp_path), name="again")
     assert torch.equal(weights_of(again.path), weights_of(whole.path))
+
+
+def test_learning_waits_until_a_window_is_complete(tmp_path):
+    options = LOCKSTEP | {"learning_starts": 0, "n_step": 10, "num_envs": 8}
+    run = train("dqn", **options, total_frames=200, runs=str(tmp_path))
+    # 4 * (steps - 8 * 11) / 32
+    assert run.updates == 4 * (run.env_steps - 88) // 32
 
 
 def test_a_run_without_checkpoint_starts_over(tmp_path):

@@ -47,20 +47,20 @@ class Config:
     """Rewards summed before bootstrapping, 1..64."""
     gamma: float = 0.99
     """Discount a step, 0..1."""
-    reward_scale: float = 1.0
+    reward_scale: float = 0.1
     """Rewards are multiplied by this: networks learn fastest where values stay below about 10."""
     prioritized: bool = True
     """Draw in proportion to the last temporal-difference error; else uniformly."""
-    alpha: float = 0.6
+    alpha: float = 0.4
     """Exponent of the priorities, 0..1; 0 draws uniformly."""
     beta: float = 0.4
     """Exponent of the importance weights at the start, 0..1."""
     beta_steps: int = 0
     """Steps over which ``beta`` rises to 1; 0 keeps it."""
-    priority_epsilon: float = 1e-3
-    """Added to each absolute error, in units of the return, so that no row starves."""
+    priority_epsilon: float = 1e-2
+    """Added to each absolute error, in units of the scaled return, so that no row starves."""
     huber_delta: float = 1.0
-    """Error beyond which the loss is linear, in units of the return; ``inf`` gives the squared error."""
+    """Error beyond which the loss is linear, in units of the scaled return; ``inf``: squared error."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the dense layers; images use a convolutional torso and the last width."""
     layer_norm: bool = True
@@ -71,7 +71,7 @@ class Config:
     """Adam's denominator offset."""
     max_gradient_norm: float = 10.0
     """Gradients longer than this are scaled down to it; 0 never scales."""
-    target_period: int = 50
+    target_period: int = 25
     """Updates between copies of the weights into the target network; unused with ``target_tau``."""
     target_tau: float = 0.0
     """Polyak: share of the weights that flows into the target network at each update; 0 copies instead."""
@@ -120,6 +120,7 @@ def default_config(spec: EnvSpec) -> Config:
         return Config()
     return Config(
         n_step=3,
+        reward_scale=1.0,
         hidden=(512,),
         layer_norm=False,
         learning_rate=6.25e-5,

@@ -35,6 +35,8 @@ class Actor:
         self._action_dtype = np.dtype(spec.action_dtype)
         self._same_step = spec.autoreset == "same_step"
         self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
+        self.reward_sum = 0.0
+        """Of all rewards received since the actor was made."""
         self._obs = np.asarray(env.reset(seed=seed)[0], self._dtype)
 
     def step(self, env_steps: int) -> tuple[int, list[tuple[float, int]]]:
@@ -49,16 +51,18 @@ class Actor:
         action = np.asarray(self.policy.act(self._obs, env_steps), self._action_dtype)
         obs, reward, terminated, truncated, info = self._env.step(action)
         extra = self._final_obs(obs, info) if self._same_step else {}
+        reward = np.asarray(reward, np.float32)
         self._replay.add(
             obs=self._obs,
             action=action,
-            reward=np.asarray(reward, np.float32),
+            reward=reward,
             terminated=terminated,
             truncated=truncated,
             env_id=self._env_id,
             **extra,
         )
         self._obs = np.asarray(obs, self._dtype)
+        self.reward_sum += float(reward.sum())
         return self._episodes.step(reward, terminated, truncated)
 
     def _final_obs(self, obs: Any, info: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Board:
     def __init__(self, context: Any, actors: int, learners: int) -> None:
         self.actors, self.learners = actors, learners
         rows = 1 + actors + learners
-        self._memory = context.RawArray(ctypes.c_int64, rows * _WORDS + actors * EPISODE_SLOTS * 2)
+        self._memory = context.RawArray(ctypes.c_int64, (rows + actors) * _WORDS + actors * EPISODE_SLOTS * 2)
         self._map()
 
     def _map(self) -> None:
@@ -45,7 +45,10 @@ class Board:
         self.learner = rows[1 + self.actors :]
         """(L, 8) int64, see the column names."""
         self._steps = self.actor[:, STEPS]
-        self._episodes = words[end:].view(np.float64).reshape(self.actors, EPISODE_SLOTS, 2)
+        floats = words[end:].view(np.float64)
+        self.rewards = floats[: self.actors * _WORDS].reshape(self.actors, _WORDS)[:, 0]
+        """(A,) float64, sum of the rewards that each actor received; a cache line each."""
+        self._episodes = floats[self.actors * _WORDS :].reshape(self.actors, EPISODE_SLOTS, 2)
         self._read = np.zeros(self.actors, np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -68,6 +71,11 @@ class Board:
     def env_steps(self) -> int:
         """Transitions collected by all actors."""
         return int(self._steps.sum())
+
+    @property
+    def episodes(self) -> int:
+        """Episodes ended in all actors."""
+        return int(self.actor[:, EPISODES].sum())
 
     def add_episodes(self, actor: int, finished: list[tuple[float, int]]) -> None:
         """Return and length of each episode that ``actor`` finished."""

@@ -83,6 +83,7 @@ def _run_actor(
         row[b.LAG_SUM] += snapshot.version - version
         row[b.VECTOR_STEPS] += 1
         row[b.STEPS] += transitions
+        board.rewards[index] = actor.reward_sum
         if finished:
             board.add_episodes(index, finished)
     actor.close()
@@ -273,6 +274,10 @@ class FreeLoop:
     def take_episodes(self) -> list[tuple[float, int]]:
         """Return and length of the episodes finished since the last call."""
         return self._board.take_episodes()
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
+        return float(self._board.rewards.sum()), self._board.episodes
 
     def _figures(self) -> dict[str, float]:
         actors, learners = self._board.actor, self._board.learner

@@ -48,6 +48,7 @@ class LockstepLoop:
             elif saved is not None:
                 actor.end_episodes()
         self._episodes: list[tuple[float, int]] = []
+        self._ended = 0
         self._interrupted = False
         self._total = torch.empty_like(self.learner.gradients)
         self._mark = (time.monotonic(), self._env_steps, self._updates)
@@ -76,6 +77,7 @@ class LockstepLoop:
                 transitions, finished = actor.step(self._env_steps)
                 self._env_steps += transitions
                 self._episodes += finished
+                self._ended += len(finished)
             if pacer.due(self._env_steps, self._updates):
                 while pacer.due(self._env_steps, self._updates):
                     self._update()
@@ -106,6 +108,10 @@ class LockstepLoop:
         """Return and length of the episodes finished since the last call."""
         taken, self._episodes = self._episodes, []
         return taken
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
+        return sum(actor.reward_sum for actor in self._actors), self._ended
 
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call."""

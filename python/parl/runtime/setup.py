@@ -140,6 +140,10 @@ class Loop(Protocol):
         """Return and length of the episodes finished since the last call."""
         ...
 
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since the loop was made."""
+        ...
+
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call."""
         ...

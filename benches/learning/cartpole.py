@@ -1,0 +1,166 @@
+"""CartPole-v1 with 2 actors and 2 learners until a 100-episode greedy evaluation averages 475, over seeds.
+
+    python benches/learning/cartpole.py --seeds 10
+    python benches/learning/cartpole.py --seeds 4 --peer sb3     # needs stable-baselines3
+
+Each seed is a process of its own. Columns: seconds of training, from the start of collection to the checkpoint
+of the policy that passed; seconds of the whole process, Python's start and the import of torch included;
+processor seconds of the process and its workers, which tell the work from the noise of a shared machine;
+transitions; updates; mean of the evaluation that ended the run; mean of another 100 episodes on seeds that the
+run never saw, played afterwards by ``parl.evaluate``; and the machine's load average.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+GOAL = 475.0
+
+
+def ours(seed, options):
+    """One run of parl, in this process."""
+    from parl.train import train
+
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        run = train(
+            "dqn", "CartPole-v1", seed=seed, stop_at_return=GOAL, runs=runs, quiet=True, **json.loads(options)
+        )
+        ended = time.time()
+        used = sum(
+            resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        from parl.train import evaluate
+
+        fresh = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * seed).mean())
+    return {
+        "training_s": run.training_s,
+        "ended": ended,
+        "cpu_s": used,
+        "env_steps": run.env_steps,
+        "updates": run.updates,
+        "evaluation": run.evaluation_return,
+        "fresh": fresh,
+        "reached": run.stopped == "stop_at_return",
+    }
+
+
+def sb3(seed, _):
+    """Stable-Baselines3's DQN with the settings of its zoo for CartPole-v1, evaluated as it goes.
+
+    Source of the settings: rl-baselines3-zoo, hyperparams/dqn.yml, CartPole-v1.
+    """
+    import gymnasium
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    class UntilGoal(BaseCallback):
+        score = 0.0
+
+        def _on_step(self):
+            recent = [episode["r"] for episode in list(self.model.ep_info_buffer)[-10:]]
+            if self.n_calls % 2_400 or len(recent) < 10 or sum(recent) / 10 < 0.9 * GOAL:
+                return True
+            env = gymnasium.make("CartPole-v1")
+            env.reset(seed=10**6 + 10**4 * seed + self.n_calls)
+            self.score = float(evaluate_policy(self.model, env, n_eval_episodes=100, warn=False)[0])
+            return self.score < GOAL
+
+    model = DQN(
+        "MlpPolicy",
+        "CartPole-v1",
+        learning_rate=2.3e-3,
+        batch_size=64,
+        buffer_size=100_000,
+        learning_starts=1_000,
+        gamma=0.99,
+        target_update_interval=10,
+        train_freq=256,
+        gradient_steps=128,
+        exploration_fraction=0.16,
+        exploration_final_eps=0.04,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+    )
+    until = UntilGoal()
+    started = time.time()
+    model.learn(total_timesteps=500_000, callback=until)
+    ended = time.time()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "training_s": ended - started,
+        "ended": ended,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "env_steps": model.num_timesteps,
+        "updates": model._n_updates,
+        "evaluation": until.score,
+        "fresh": until.score,
+        "reached": until.score >= GOAL,
+    }
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def table(name, seeds, options):
+    print(f"{name} {options}")
+    print("seed  train s  process s  cpu s    steps  updates    mean   fresh  load")
+    rows = []
+    for seed in seeds:
+        started = time.time()
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name, "--seed", str(seed), "--options", options],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        row = json.loads(done.stdout.splitlines()[-1])
+        row["process_s"] = row["ended"] - started
+        rows.append(row)
+        print(
+            f"{seed:>4} {row['training_s']:8.2f} {row['process_s']:10.2f} {row['cpu_s']:6.1f}"
+            f" {row['env_steps']:8,} {row['updates']:8,} {row['evaluation']:7.1f} {row['fresh']:7.1f}"
+            f" {os.getloadavg()[0]:5.1f}{'' if row['reached'] else '  not reached'}",
+            flush=True,
+        )
+    reached = [row for row in rows if row["reached"]]
+    columns = ("training_s", "process_s", "cpu_s", "env_steps", "updates")
+    middle = {key: median([row[key] for row in rows]) for key in columns}
+    in_time = sum(row["training_s"] <= 15.0 for row in reached)
+    print(
+        f"median: training {middle['training_s']:.2f} s, process {middle['process_s']:.2f} s, processor "
+        f"{middle['cpu_s']:.1f} s, {middle['env_steps']:,.0f} steps, {middle['updates']:,.0f} updates\n"
+        f"reached {GOAL:g}: {len(reached)} of {len(rows)}, in 15 s of training: {in_time} of {len(rows)}\n"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
+    parser.add_argument("--peer", choices=["sb3"], help="also run this library")
+    parser.add_argument("--options", default='{"actors": 2, "learners": 2}', help="settings of parl, as JSON")
+    parser.add_argument("--one", choices=["parl", "sb3"], help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps({"parl": ours, "sb3": sb3}[arguments.one](arguments.seed, arguments.options)))
+        return
+    table("parl", range(arguments.seeds), arguments.options)
+    if arguments.peer:
+        table(arguments.peer, range(arguments.seeds), "{}")
+
+
+if __name__ == "__main__":
+    main()
