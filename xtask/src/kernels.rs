@@ -1,6 +1,6 @@
 //! `cargo xtask kernels`: every generated file of `crates/cule`, written or compared.
 
-use crate::{device, interpreter, threaded};
+use crate::{device, interpreter, ptx, threaded};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,23 +12,24 @@ pub struct Generated {
     pub text: String,
 }
 
-/// All generated files as they should be.
-///
-/// # Errors
-/// A message of one or more lines, when a source is outside its language.
-pub fn outputs(root: &Path) -> Result<Vec<Generated>, String> {
+/// Rust that is made from tables. Some of it is in turn translated, so it comes first.
+fn sources() -> Vec<Generated> {
+    vec![
+        Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() },
+        Generated { path: "crates/cule/src/machine/records.rs".into(), text: ptx::records() },
+        Generated { path: "crates/cule/src/threaded/handlers.rs".into(), text: threaded::handlers_file() },
+        Generated { path: "crates/cule/kernels/cpu_brx.cuh".into(), text: ptx::header() },
+    ]
+}
+
+/// What is made from the device subset as it lies on the disk.
+fn translations(root: &Path) -> Result<Vec<Generated>, String> {
     let source = root.join("crates/cule/src/lib.rs");
-    // The interpreter is itself a source of the translation.
-    let cpu = Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() };
-    let handlers =
-        Generated { path: "crates/cule/src/threaded/handlers.rs".into(), text: threaded::handlers_file() };
     let translation = device::translate(&source, root, "cule").map_err(|refusals| {
         let lines: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         format!("outside the device subset (crates/cule/kernels/README.md):\n{}", lines.join("\n"))
     })?;
     Ok(vec![
-        cpu,
-        handlers,
         Generated { path: "crates/cule/kernels/machine.cuh".into(), text: translation.header },
         Generated { path: "crates/cule/tests/layout.rs".into(), text: translation.layout_test },
     ])
@@ -37,10 +38,16 @@ pub fn outputs(root: &Path) -> Result<Vec<Generated>, String> {
 /// Writes what differs from the checked-in files.
 ///
 /// # Errors
-/// As [`outputs`], and when a file cannot be written.
+/// A message of one or more lines, when a source is outside its language or a file cannot be written.
 pub fn write(root: &Path) -> Result<String, String> {
     let mut report: Vec<String> = Vec::new();
-    for output in outputs(root)? {
+    write_all(root, sources(), &mut report)?;
+    write_all(root, translations(root)?, &mut report)?;
+    Ok(report.join("\n"))
+}
+
+fn write_all(root: &Path, outputs: Vec<Generated>, report: &mut Vec<String>) -> Result<(), String> {
+    for output in outputs {
         let path = root.join(&output.path);
         if fs::read_to_string(&path).is_ok_and(|text| text == output.text) {
             report.push(format!("unchanged {}", output.path.display()));
@@ -49,16 +56,17 @@ pub fn write(root: &Path) -> Result<String, String> {
         fs::write(&path, &output.text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         report.push(format!("written {}", output.path.display()));
     }
-    Ok(report.join("\n"))
+    Ok(())
 }
 
 /// Compares the checked-in files with what would be written.
 ///
 /// # Errors
-/// As [`outputs`], and when a file is missing or stale; the message names the first line that differs.
+/// As [`write`], and when a file is missing or stale; the message names the first line that differs.
 pub fn check(root: &Path) -> Result<String, String> {
     let mut stale: Vec<String> = Vec::new();
-    let outputs: Vec<Generated> = outputs(root)?;
+    let mut outputs: Vec<Generated> = sources();
+    outputs.extend(translations(root)?);
     for output in &outputs {
         let name = output.path.display();
         match fs::read_to_string(root.join(&output.path)) {

@@ -5,4 +5,5 @@
 pub mod device;
 pub mod interpreter;
 pub mod kernels;
+pub mod ptx;
 pub mod threaded;

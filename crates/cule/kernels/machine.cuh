@@ -1086,8 +1086,6 @@ PARL_CONST uint32_t LIFE_REPORTS = 1u;
 PARL_CONST uint32_t LIFE_ENDS = 2u;
 // As `LIFE_ENDS`, the last life included.
 PARL_CONST uint32_t ANY_LIFE_ENDS = 3u;
-// As `LIFE_ENDS`, but the frames of the step are all run before anybody looks.
-PARL_CONST uint32_t LIFE_ENDS_LATE = 4u;
 // Rewards as they are.
 PARL_CONST uint32_t CLIP_NONE = 0u;
 // Rewards cut to -1..=1.
@@ -8925,8 +8923,7 @@ PARL_FN void count(step::Episode& episode, const env::State& state, int32_t rewa
 // A life was lost in a way that ends the episode.
 PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episode) {
     switch (rules.life) {
-        case 2u:
-        case 4u: {
+        case 2u: {
             return episode.lost != 0;
         }
         case 3u: {
@@ -8940,8 +8937,7 @@ PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episod
 
 // True when the step stops after this frame, and a reset is due.
 PARL_FN bool stops(const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    const bool life = (rules.life != step::LIFE_ENDS_LATE) && step::life_ends(rules, episode);
-    return (env::ended(state) || step::limited(rules, episode)) || life;
+    return (env::ended(state) || step::limited(rules, episode)) || step::life_ends(rules, episode);
 }
 
 // True when a limit on frames or steps is reached.
@@ -8954,7 +8950,7 @@ PARL_FN void end_step(const step::StepRules& rules, step::Episode& episode, cons
     episode.lives = env::lives(state);
     episode.total = rs::wrapping_add<int32_t>(episode.total, episode.reward);
     const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
-    episode.ended = static_cast<uint8_t>((step::stops(rules, episode, state) || step::life_ends(rules, episode)) || late);
+    episode.ended = static_cast<uint8_t>(step::stops(rules, episode, state) || late);
 }
 
 // The game is over, or a life was lost and that counts.

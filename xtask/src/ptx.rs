@@ -1,0 +1,576 @@
+//! The interpreter of the 6507 for GPUs, made from `crates/cule/src/machine/instructions.rs`: one inline-PTX block whose
+//! handlers are reached by `brx.idx`, a real jump table (NVRTC turns a C++ `switch` into comparisons).
+//!
+//! The block runs instructions whose accesses are RAM or plain ROM. Everything else leaves it, with the state as it is
+//! before the instruction (code 1: `machine::cpu` takes one step), or, for a store to the TIA, after all of it but the
+//! store itself (code 2: `machine::bus` writes `value` to `address`). What an instruction needs to know of its bytes
+//! stands in a record of 8 bytes per ROM address, made once per ROM by `machine/records.rs`.
+
+use crate::interpreter::instructions::{Access, INSTRUCTIONS, Instruction, Mode, Operation};
+use crate::interpreter::{mentions, operation};
+use std::fmt::Write as _;
+
+/// Instructions that may run between two looks at the budget: no more fit between two taken branches.
+pub const SLACK: u32 = 4200;
+/// Handler that leaves the block.
+const SLOW: usize = 0;
+
+/// Registers of the block that outlive it, in the order of [`REGISTERS`].
+pub const STATE: [&str; 11] = ["a", "x", "y", "s", "c", "v", "d", "n", "cyc", "left", "pc"];
+/// What the block says when it ends.
+pub const RESULTS: [&str; 3] = ["code", "q", "o"];
+/// What it is given: RAM in shared memory, ROM, records, two sets of four ROM blocks, the plain part of the window.
+pub const INPUTS: [&str; 7] = ["ram", "rom", "dec", "sega", "segb", "low", "span"];
+
+/// The block before names become operand numbers.
+pub struct Block {
+    /// PTX, one instruction or label per line, without the braces.
+    pub lines: Vec<String>,
+    /// Handlers by their number: operation and form.
+    pub handlers: Vec<(String, Form)>,
+}
+
+/// How a handler finds its operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Leaves the block.
+    Slow,
+    /// No operand.
+    Implied,
+    /// The accumulator.
+    Accumulator,
+    /// In the instruction.
+    Immediate,
+    /// RAM at an offset known from the instruction.
+    Ram,
+    /// TIA, write only, address known.
+    Tia,
+    /// Cartridge window, read only, address known.
+    Window,
+    /// Page zero plus X or Y.
+    ZeroX,
+    /// Page zero plus Y.
+    ZeroY,
+    /// Any address plus X, read only.
+    IndexX,
+    /// Any address plus Y, read only.
+    IndexY,
+    /// Through a pointer in RAM, plus Y, read only.
+    Pointer,
+    /// A branch.
+    Branch,
+    /// One by one.
+    Special,
+}
+
+/// Forms of an opcode: with an operand in RAM or the only one, in the TIA, in the cartridge.
+fn forms(instruction: &Instruction) -> [Form; 3] {
+    let Operation { access, text, .. } = *operation(instruction);
+    let one = |form: Form| [form, Form::Slow, Form::Slow];
+    // The interrupt flag and the odd stores are rare enough.
+    if text == "ARR" || mentions(text, "h") || mentions(text, "i") {
+        return one(Form::Slow);
+    }
+    let (reads, writes) = (access == Access::Read, access == Access::Write);
+    let tia = if writes { Form::Tia } else { Form::Slow };
+    match (instruction.mode, access) {
+        (_, Access::Branch) => one(Form::Branch),
+        (Mode::Abs, Access::Special) => one(Form::Special),
+        (_, Access::Special) if matches!(instruction.name, "PHA" | "PLA" | "RTS") => one(Form::Special),
+        (_, Access::Special) => one(Form::Slow),
+        (Mode::Imp, _) => one(Form::Implied),
+        (Mode::Acc, _) => one(Form::Accumulator),
+        (Mode::Imm, _) => one(Form::Immediate),
+        (Mode::Zp, _) => [Form::Ram, tia, Form::Slow],
+        (Mode::Abs, _) => [Form::Ram, tia, if reads { Form::Window } else { Form::Slow }],
+        (Mode::Zpx, _) => one(Form::ZeroX),
+        (Mode::Zpy, _) => one(Form::ZeroY),
+        (Mode::Absx, Access::Read) => one(Form::IndexX),
+        (Mode::Absy, Access::Read) => one(Form::IndexY),
+        (Mode::Indy, Access::Read) => one(Form::Pointer),
+        _ => one(Form::Slow),
+    }
+}
+
+/// Handlers in the order of their numbers, and the three numbers of every opcode.
+fn numbering() -> (Vec<(String, Form)>, Vec<[usize; 3]>) {
+    let mut handlers: Vec<(String, Form)> = vec![(String::new(), Form::Slow)];
+    let rows = INSTRUCTIONS.iter().map(|instruction| {
+        forms(instruction).map(|form| {
+            if form == Form::Slow {
+                return SLOW;
+            }
+            let wanted = (instruction.name.to_string(), form);
+            handlers.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+                handlers.push(wanted);
+                handlers.len() - 1
+            })
+        })
+    });
+    let rows = rows.collect();
+    (handlers, rows)
+}
+
+// ---------------------------------------------------------------- expressions
+
+/// Turns the text of an operation into PTX.
+struct Writer {
+    lines: Vec<String>,
+    temporaries: usize,
+}
+
+impl Writer {
+    fn put(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+
+    /// Several instructions, separated by `; `.
+    fn puts(&mut self, lines: &str) {
+        lines.split("; ").filter(|line| !line.is_empty()).for_each(|line| self.put(line));
+    }
+
+    fn temporary(&mut self) -> String {
+        self.temporaries += 1;
+        format!("k{}", self.temporaries - 1)
+    }
+
+    /// Assignments of an operation.
+    fn operation(&mut self, text: &str) {
+        const ADD: &str = "t = a + u + c; v = ((a ^ t) & (u ^ t)) >> 7 & 1; c = t >> 8; n = t & 0xFF; a = n";
+        for statement in text.split("; ").filter(|statement| !statement.is_empty()) {
+            match statement {
+                "ADD" => self.operation(&format!("u = o; {ADD}")),
+                "SUB" => self.operation(&format!("u = o ^ 0xFF; {ADD}")),
+                _ => {
+                    let (target, expression) = statement.split_once(" = ").expect("an assignment");
+                    self.temporaries = 0;
+                    let tokens = tokens(expression);
+                    let mut at = 0;
+                    let value = self.level(&tokens, &mut at, 0);
+                    assert_eq!(at, tokens.len(), "{statement}");
+                    self.settle(target, &value);
+                }
+            }
+        }
+    }
+
+    /// Gives `target` the value, by the instruction that made it where it is fresh.
+    fn settle(&mut self, target: &str, value: &str) {
+        if value.starts_with('k')
+            && let Some(last) = self.lines.last_mut()
+            && let Some((instruction, rest)) = last.split_once(' ')
+            && let Some(rest) = rest.strip_prefix(&format!("{value},"))
+        {
+            *last = format!("{instruction} {target},{rest}");
+            return;
+        }
+        self.put(format!("mov.u32 {target},{value}"));
+    }
+
+    /// Binary operators from the weakest to the strongest; gives the operand that holds the value.
+    fn level(&mut self, tokens: &[String], at: &mut usize, level: usize) -> String {
+        const LEVELS: [&[(&str, &str)]; 5] = [
+            &[("|", "or.b32")],
+            &[("^", "xor.b32")],
+            &[("&", "and.b32")],
+            &[("<<", "shl.b32"), (">>", "shr.u32")],
+            &[("+", "add.u32"), ("-", "sub.u32")],
+        ];
+        if level == LEVELS.len() {
+            let token = &tokens[*at];
+            *at += 1;
+            if token == "(" {
+                let value = self.level(tokens, at, 0);
+                assert_eq!(tokens[*at], ")");
+                *at += 1;
+                return value;
+            }
+            return token.clone();
+        }
+        let mut left = self.level(tokens, at, level + 1);
+        while let Some(operator) = tokens.get(*at) {
+            let Some((_, instruction)) = LEVELS[level].iter().find(|(symbol, _)| symbol == operator) else {
+                break;
+            };
+            *at += 1;
+            let right = self.level(tokens, at, level + 1);
+            let result = self.temporary();
+            self.put(format!("{instruction} {result},{left},{right}"));
+            left = result;
+        }
+        left
+    }
+}
+
+fn tokens(text: &str) -> Vec<String> {
+    let spaced = text.replace('(', " ( ").replace(')', " ) ");
+    spaced.split_whitespace().map(str::to_string).collect()
+}
+
+// ---------------------------------------------------------------- handlers
+
+/// The place in shared memory of RAM byte `from` (0 to 127): words of 32 lanes side by side.
+fn ram_place(to: &str, from: &str) -> String {
+    format!(
+        "and.b32 t0,{from},0x7C; shl.b32 t0,t0,5; and.b32 t1,{from},3; add.u32 t0,t0,t1; add.u32 {to},t0,ram"
+    )
+}
+
+/// The ROM byte at address `q` to `o`; leaves the block where the window is not plain.
+const READ_WINDOW: &str = "and.b32 t0,q,0x1000; setp.eq.u32 p,t0,0; @p bra LSLOW; \
+    and.b32 t0,q,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span; @p bra LSLOW; \
+    and.b32 t0,q,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,q,10; and.b32 t0,t0,3; \
+    shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF; shl.b32 t0,t0,10; \
+    and.b32 t1,q,0x3FF; add.u32 t0,t0,t1; cvt.u64.u32 dd,t0; add.u64 dd,dd,rom; ld.global.nc.u8 o,[dd]";
+
+/// One cycle more when `q` is on another page than `from`; to be added at the end.
+fn penalty(from: &str) -> String {
+    format!("xor.b32 pen,{from},q; and.b32 pen,pen,0xFF00; setp.ne.u32 p,pen,0; selp.u32 pen,1,0,p")
+}
+
+fn handler(w: &mut Writer, name: &str, form: Form) {
+    if form == Form::Slow {
+        return w.put("bra LSLOW");
+    }
+    let Operation { access, text, .. } =
+        *operation(INSTRUCTIONS.iter().find(|i| i.name == name).expect("a known operation"));
+    let penalised = |form: Form| {
+        let mode = if form == Form::IndexX { Mode::Absx } else { Mode::Absy };
+        let mode = if form == Form::Pointer { Mode::Indy } else { mode };
+        INSTRUCTIONS.iter().any(|i| i.name == name && i.mode == mode && i.page_penalty)
+    };
+    if text.contains("ADD") || text.contains("SUB") {
+        w.puts("setp.ne.u32 p,d,0; @p bra LSLOW");
+    }
+    let mut pays = false;
+    match form {
+        Form::Slow | Form::Implied => {}
+        Form::Accumulator => w.put("mov.u32 o,a"),
+        Form::Immediate => w.put("mov.u32 o,w"),
+        Form::Ram => w.put("add.u32 q,w,ram"),
+        Form::Tia => {
+            w.operation(text);
+            return w.puts("mov.u32 q,w; bra LSTORE");
+        }
+        Form::Window => w.puts(&format!("mov.u32 q,w; {READ_WINDOW}")),
+        Form::ZeroX | Form::ZeroY => {
+            let index = if form == Form::ZeroX { "x" } else { "y" };
+            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFF; setp.lt.u32 p,q,128; @p bra LSLOW"));
+            w.puts(&ram_place("q", "q"));
+        }
+        Form::IndexX | Form::IndexY => {
+            let index = if form == Form::IndexX { "x" } else { "y" };
+            w.puts(&format!("add.u32 q,w,{index}; and.b32 q,q,0xFFFF; {READ_WINDOW}"));
+            pays = penalised(form);
+            if pays {
+                w.puts(&penalty("w"));
+            }
+        }
+        Form::Pointer => {
+            w.puts("add.u32 t0,w,ram; ld.shared.u8 w,[t0]; shr.u32 t1,e1,16; add.u32 t0,t1,ram");
+            w.puts("ld.shared.u8 q,[t0]; shl.b32 q,q,8; or.b32 w,w,q; add.u32 q,w,y; and.b32 q,q,0xFFFF");
+            w.puts(READ_WINDOW);
+            pays = penalised(form);
+            if pays {
+                w.puts(&penalty("w"));
+            }
+        }
+        Form::Branch => return branch(w, text),
+        Form::Special => return special(w, name),
+    }
+    let in_ram = matches!(form, Form::Ram | Form::ZeroX | Form::ZeroY);
+    if in_ram && access != Access::Write {
+        w.put("ld.shared.u8 o,[q]");
+    }
+    w.operation(text);
+    if in_ram && access != Access::Read {
+        w.put("st.shared.u8 [q],o");
+    }
+    if form == Form::Accumulator {
+        w.put("mov.u32 a,o");
+    }
+    if pays {
+        w.put("add.u32 cyc,cyc,pen");
+    }
+    w.put("bra LNEXT");
+}
+
+/// `w` is the distance, 16 bits.
+fn branch(w: &mut Writer, text: &str) {
+    let (left, right, test) = match (text.split_once(" == "), text.split_once(" != ")) {
+        (Some((left, right)), _) => (left, right, "ne"),
+        (None, Some((left, right))) => (left, right, "eq"),
+        _ => panic!("a branch compares: {text}"),
+    };
+    w.operation(&format!("t = {left}"));
+    w.puts(&format!("setp.{test}.u32 p,t,{right}; @p bra LNEXT"));
+    w.puts("add.u32 q,pc,w; and.b32 q,q,0xFFFF; and.b32 pc,pc,0xFFFF");
+    w.puts(&penalty("pc"));
+    w.puts("add.u32 cyc,cyc,pen; add.u32 cyc,cyc,1; mov.u32 pc,q; bra LJUMP");
+}
+
+fn special(w: &mut Writer, name: &str) {
+    let push = |w: &mut Writer, value: &str| {
+        w.puts(&format!("and.b32 t2,s,0x7F; {}; st.shared.u8 [t0],{value}", ram_place("t0", "t2")));
+        w.puts("add.u32 s,s,255; and.b32 s,s,0xFF");
+    };
+    let pull = |w: &mut Writer, to: &str, above: u32| {
+        w.puts(&format!("add.u32 t2,s,{above}; and.b32 t2,t2,0x7F; {}", ram_place("t0", "t2")));
+        w.put(format!("ld.shared.u8 {to},[t0]"));
+    };
+    // Stack accesses from `s + first` to `s + last` are RAM.
+    let room = |w: &mut Writer, first: u32, bytes: u32| {
+        w.puts(&format!("sub.u32 t0,s,{first}; setp.ge.u32 p,t0,{bytes}; @p bra LSLOW"));
+    };
+    match name {
+        "JMP" => w.puts("mov.u32 pc,w; bra LJUMP"),
+        "PHA" => {
+            room(w, 0x80, 0x80);
+            push(w, "a");
+            w.put("bra LNEXT");
+        }
+        "PLA" => {
+            room(w, 0x80, 0x7F);
+            pull(w, "a", 1);
+            w.puts("add.u32 s,s,1; mov.u32 n,a; bra LNEXT");
+        }
+        "JSR" => {
+            room(w, 0x81, 0x7F);
+            w.puts("add.u32 q,pc,0xFFFF; and.b32 q,q,0xFFFF; shr.u32 o,q,8");
+            push(w, "o");
+            w.put("and.b32 o,q,0xFF");
+            push(w, "o");
+            w.puts("mov.u32 pc,w; bra LJUMP");
+        }
+        "RTS" => {
+            room(w, 0x80, 0x7E);
+            pull(w, "u", 1);
+            pull(w, "q", 2);
+            // The byte there is read and dropped; it must be plain.
+            w.puts(&format!("shl.b32 q,q,8; or.b32 q,q,u; {READ_WINDOW}"));
+            w.puts("add.u32 s,s,2; add.u32 pc,q,1; bra LJUMP");
+        }
+        _ => panic!("{name} has no handler"),
+    }
+}
+
+/// The whole block.
+pub fn block() -> Block {
+    let (handlers, _) = numbering();
+    let mut w = Writer { lines: Vec::new(), temporaries: 0 };
+    w.put("bra LJUMP");
+    w.put("LTOP:");
+    w.puts("mul.wide.u32 dd,up,8; add.u64 dd,dd,dec; ld.global.nc.v2.u32 {e0,e1},[dd]; and.b32 w,e0,0xFFFF");
+    w.puts("bfe.u32 t0,e0,16,4; add.u32 cyc,cyc,t0; bfe.u32 t1,e0,20,2; add.u32 up,up,t1; add.u32 pc,pc,t1");
+    w.puts("sub.u32 left,left,1; and.b32 t0,e1,0xFF");
+    let names: Vec<String> = (0..handlers.len()).map(|number| format!("H{number}")).collect();
+    w.put(format!("TBL: .branchtargets {}", names.join(",")));
+    w.put("brx.idx t0,TBL");
+    for (number, (name, form)) in handlers.iter().enumerate() {
+        w.put(format!("H{number}:"));
+        handler(&mut w, name, *form);
+    }
+    w.put("LNEXT:");
+    w.puts("and.b32 t0,e0,0x400000; setp.eq.u32 p,t0,0; @p bra LTOP");
+    w.put("LJUMP:");
+    w.puts(&format!("and.b32 pc,pc,0xFFFF; setp.lt.u32 p,left,{SLACK}; @p bra LOUT; and.b32 t0,pc,0x1000"));
+    w.puts("setp.eq.u32 p,t0,0; @p bra LOUT; and.b32 t0,pc,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span");
+    w.puts(
+        "@p bra LOUT; and.b32 t0,pc,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,pc,10",
+    );
+    w.puts("and.b32 t0,t0,3; shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF");
+    w.puts("shl.b32 t0,t0,10; and.b32 t1,pc,0x3FF; add.u32 up,t0,t1; bra LTOP");
+    w.put("LSLOW:");
+    w.puts(
+        "bfe.u32 t0,e0,16,4; sub.u32 cyc,cyc,t0; bfe.u32 t0,e0,20,2; sub.u32 pc,pc,t0; add.u32 left,left,1",
+    );
+    w.put("LOUT:");
+    w.puts("mov.u32 code,1; bra LEND");
+    w.put("LSTORE:");
+    w.puts("and.b32 pc,pc,0xFFFF; mov.u32 code,2");
+    w.put("LEND:");
+    Block { lines: w.lines, handlers }
+}
+
+// ---------------------------------------------------------------- generated files
+
+/// `kernels/cpu_brx.cuh`.
+pub fn header() -> String {
+    let block = block();
+    let operands: Vec<&str> = STATE.iter().chain(&RESULTS).chain(&INPUTS).copied().collect();
+    let mut out = String::from(
+        "// GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: the interpreter of the 6507 for GPUs, one\n\
+         // block of PTX with a jump table. See xtask/src/ptx.rs for what runs inside it and what leaves it.\n\
+         #pragma once\n#include \"machine.cuh\"\n\nnamespace cule::brx {\n\n\
+         // Registers of one lane. `code` says why the block ended: 1 = `machine::cpu::execute` takes the next step,\n\
+         // 2 = `machine::bus::write` stores `value` at `address` to end the present one.\n\
+         struct Registers {\n    uint32_t a, x, y, s, carry, overflow, decimal, result, cycles, left, pc;\n    \
+         uint32_t code, address, value;\n};\n\n\
+         // `ram`: shared-memory address of RAM word 0 of this lane; word i lies 128 i bytes on. `blocks_low`,\n\
+         // `blocks_high`: `Cart::segment` 0-3 and 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part\n\
+         // of the 4 KiB window that is plain.\n\
+         PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,\n                     \
+         uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {\n    asm volatile(\n        \
+         \"{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,up,pen,k<8>; .reg .u64 dd; .reg .pred p;\\n\"\n",
+    );
+    for line in &block.lines {
+        let _ = writeln!(out, "        \"{}\\n\"", numbered(line, &operands));
+    }
+    out.push_str("        \"}\"\n        : ");
+    const FIELDS: [&str; 14] = [
+        "a", "x", "y", "s", "carry", "overflow", "decimal", "result", "cycles", "left", "pc", "code",
+        "address", "value",
+    ];
+    // All of them go in and out: an output alone could share its register with an input that is read after it.
+    let outputs: Vec<String> = FIELDS.iter().map(|field| format!("\"+r\"(r.{field})")).collect();
+    let _ = writeln!(out, "{}", outputs.join(", "));
+    out.push_str(
+        "        : \"r\"(ram), \"l\"(rom), \"l\"(records), \"l\"(blocks_low), \"l\"(blocks_high), \"r\"(plain_low), \
+         \"r\"(plain_span)\n        : \"memory\");\n}\n\n}  // namespace cule::brx\n",
+    );
+    out
+}
+
+/// A line with operand numbers for names, labels that are new in every copy, and a semicolon.
+fn numbered(line: &str, operands: &[&str]) -> String {
+    let mut out = String::new();
+    let mut word = String::new();
+    for c in line.chars().chain(['\n']) {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            word.push(c);
+            continue;
+        }
+        let after_dot = out.ends_with('.');
+        match operands.iter().position(|operand| *operand == word) {
+            Some(number) if !after_dot => {
+                let _ = write!(out, "%{number}");
+            }
+            _ if is_label(&word) && !after_dot => {
+                let _ = write!(out, "{word}_%=");
+            }
+            _ => out.push_str(&word),
+        }
+        word.clear();
+        if c != '\n' {
+            out.push(c);
+        }
+    }
+    if out.ends_with(':') { out } else { format!("{out};") }
+}
+
+fn is_label(word: &str) -> bool {
+    let handler =
+        word.strip_prefix('H').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    handler
+        || word == "TBL"
+        || (word.len() > 2 && word.starts_with('L') && word.bytes().all(|b| b.is_ascii_uppercase()))
+}
+
+/// `machine/records.rs`.
+pub fn records() -> String {
+    let (handlers, rows) = numbering();
+    assert!(handlers.len() <= 256, "{} handlers do not fit into a byte", handlers.len());
+    let mut out = String::from(
+        "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: what the GPU's interpreter needs to know of the\n\
+         //! instruction at a place in the ROM, in 8 bytes.\n//!\n//! Device subset.\n\n\
+         /// Handlers of every opcode: operand in RAM (or the only one), in the TIA, in the cartridge; 0 leaves the block.\n\
+         #[rustfmt::skip]\nconst HANDLERS: [[u8; 3]; 256] = [\n",
+    );
+    for (row, instruction) in rows.iter().zip(&INSTRUCTIONS) {
+        let mode = format!("{:?}", instruction.mode).to_ascii_lowercase();
+        let _ = writeln!(out, "    [{}, {}, {}], // {} {mode}", row[0], row[1], row[2], instruction.name);
+    }
+    out.push_str("];\n");
+    let table = |name: &str, doc: &str, value: &dyn Fn(&Instruction) -> u32| {
+        let mut text = format!("\n/// {doc}\n#[rustfmt::skip]\nconst {name}: [u8; 256] = [\n");
+        for sixteen in INSTRUCTIONS.chunks(16) {
+            let values: Vec<String> = sixteen.iter().map(|i| value(i).to_string()).collect();
+            let _ = writeln!(text, "    {},", values.join(", "));
+        }
+        text + "];\n"
+    };
+    out.push_str(&table("CYCLES", "Cycles without page penalty.", &|i| i.cycles));
+    out.push_str(&table("BYTES", "Bytes of the instruction.", &|i| length(i.mode)));
+    out.push_str(&table("KINDS", "How the operand says what it is.", &|i| match i.mode {
+        Mode::Zp => 1,
+        Mode::Abs if !matches!(i.name, "JMP" | "JSR") => 2,
+        Mode::Indy => 3,
+        Mode::Rel => 4,
+        _ => 0,
+    }));
+    out.push_str(
+        "
+/// The place of a RAM byte among the words of 32 lanes.
+fn swizzled(address: u32) -> u32 {
+    (address & 0x7C) << 5 | address & 3
+}
+
+/// The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
+/// second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
+pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
+    let opcode: usize = rom[at] as usize;
+    let bytes: u32 = BYTES[opcode] as u32;
+    let offset: u32 = at as u32 & 0x3FF;
+    let mut end: u32 = 0x400;
+    if (at >> 10) & 3 == 3 && plain_high < 0x1000 {
+        end = plain_high & 0x3FF;
+    }
+    let mut operand: u32 = 0;
+    if bytes > 1 && at + 1 < rom.len() {
+        operand = rom[at + 1] as u32;
+    }
+    if bytes > 2 && at + 2 < rom.len() {
+        operand |= (rom[at + 2] as u32) << 8;
+    }
+    let mut second: u32 = 0;
+    let mut handler: u8 = HANDLERS[opcode][0];
+    match KINDS[opcode] {
+        1 => {
+            if operand < 0x80 {
+                handler = HANDLERS[opcode][1];
+            } else {
+                operand = swizzled(operand);
+            }
+        }
+        2 => {
+            if operand & 0x1000 != 0 {
+                handler = HANDLERS[opcode][2];
+            } else if operand & 0x1280 == 0x80 {
+                operand = swizzled(operand);
+            } else if operand & 0x80 == 0 {
+                handler = HANDLERS[opcode][1];
+            } else {
+                handler = 0;
+            }
+        }
+        3 => {
+            if operand < 0x80 || operand == 0xFF {
+                handler = 0;
+            }
+            second = swizzled(operand + 1);
+            operand = swizzled(operand);
+        }
+        4 => operand = operand as u8 as i8 as u16 as u32,
+        _ => {}
+    }
+    if offset + bytes > end {
+        handler = 0;
+    }
+    let mut first: u32 = operand | (CYCLES[opcode] as u32) << 16 | bytes << 20;
+    if offset + bytes == 0x400 {
+        first |= 0x40_0000;
+    }
+    (handler as u64 | (second as u64) << 16) << 32 | first as u64
+}
+",
+    );
+    out
+}
+
+fn length(mode: Mode) -> u32 {
+    match mode {
+        Mode::Imp | Mode::Acc => 1,
+        Mode::Abs | Mode::Absx | Mode::Absy | Mode::Ind => 3,
+        _ => 2,
+    }
+}
