@@ -82,7 +82,7 @@ impl Config {
             ("plain", step::LIFE_PLAIN),
             ("reports", step::LIFE_REPORTS),
             ("ends", step::LIFE_ENDS),
-            ("continues", step::LIFE_ENDS),
+            ("continues", step::LIFE_ENDS_LATE),
             ("any", step::ANY_LIFE_ENDS),
         ];
         let clip = [("none", step::CLIP_NONE), ("clamp", step::CLIP_CLAMP), ("sign", step::CLIP_SIGN)];

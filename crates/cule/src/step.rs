@@ -15,6 +15,8 @@ pub const LIFE_REPORTS: u32 = 1;
 pub const LIFE_ENDS: u32 = 2;
 /// As `LIFE_ENDS`, the last life included.
 pub const ANY_LIFE_ENDS: u32 = 3;
+/// As `LIFE_ENDS`, but the frames of the step are all run before anybody looks.
+pub const LIFE_ENDS_LATE: u32 = 4;
 
 /// Rewards as they are.
 pub const CLIP_NONE: u32 = 0;
@@ -96,7 +98,7 @@ pub fn count(episode: &mut Episode, state: &State, reward: i32) {
 /// A life was lost in a way that ends the episode.
 fn life_ends(rules: &StepRules, episode: &Episode) -> bool {
     match rules.life {
-        LIFE_ENDS => episode.lost != 0,
+        LIFE_ENDS | LIFE_ENDS_LATE => episode.lost != 0,
         ANY_LIFE_ENDS => episode.fewer != 0,
         _ => false,
     }
@@ -104,7 +106,8 @@ fn life_ends(rules: &StepRules, episode: &Episode) -> bool {
 
 /// True when the step stops after this frame, and a reset is due.
 pub fn stops(rules: &StepRules, episode: &Episode, state: &State) -> bool {
-    env::ended(state) || limited(rules, episode) || life_ends(rules, episode)
+    let life: bool = rules.life != LIFE_ENDS_LATE && life_ends(rules, episode);
+    env::ended(state) || limited(rules, episode) || life
 }
 
 /// True when a limit on frames or steps is reached.
@@ -117,7 +120,7 @@ pub fn end_step(rules: &StepRules, episode: &mut Episode, state: &State) {
     episode.lives = env::lives(state);
     episode.total = episode.total.wrapping_add(episode.reward);
     let late: bool = rules.step_limit > 0 && episode.steps >= rules.step_limit;
-    episode.ended = (stops(rules, episode, state) || late) as u8;
+    episode.ended = (stops(rules, episode, state) || life_ends(rules, episode) || late) as u8;
 }
 
 /// The game is over, or a life was lost and that counts.

@@ -69,7 +69,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         channel_order: ``"last"``, (stack, h, w, 3), or ``"first"``, (3 stack, h, w).
         mode, difficulty: the game's variant and switches; None for its first mode and difficulty 0.
         life_loss: instead of the two above: ``"plain"``, ``"reports"``, ``"ends"``, ``"any"`` (the last life
-            too) or ``"continues"`` (the episode ends, and the next one goes on with the same game).
+            too) or ``"continues"`` (looked at after the step; the next episode goes on with the same game).
         padding: older pictures after a reset are zeros (``"zero"``) or the first picture (``"reset"``).
         noops: how many idle frames follow a reset: ``"after_fire"``: below ``noop_max``, FIRE counted;
             ``"before_fire"``: one more, before FIRE; ``"numpy"``: 1 to ``noop_max``, from NumPy's generator.
@@ -77,7 +77,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         limit_counts: ``max_num_frames_per_episode`` counts frames of ``"steps"``, or all of the ``"console"``
             since the reset began.
         both_ends: ``terminated`` and ``truncated`` may both be true; else ``terminated`` wins.
-        show_last_frame: a step that ends early on its last frame shows that frame.
+        show_last_frame: a step that the game ends on one of its last two frames shows that frame, too.
         boot: ``"exact"``: an unseeded reset runs the console's boot on the memory as it is, some 70 frames.
             ``"snapshot"``: it puts back the state that a seeded reset gives; idle frames differ as before.
         lockstep: ``recv`` gives results in the order of ``send``, not of completion.

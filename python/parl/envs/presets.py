@@ -12,7 +12,7 @@ _NATURE: dict[str, Any] = {
     "noops": "before_fire",
     "padding": "reset",
     "reward_clipping": "sign",
-    "episodic_life": True,
+    "life_loss": "continues",
     "show_last_frame": True,
 }
 

@@ -80,7 +80,7 @@ pub struct Settings {
     pub fire_reset: bool,
     /// A lost life ends the episode, and the next one goes on with the same game.
     pub life_continues: bool,
-    /// The frame on which a step ends early is shown, too.
+    /// The frame on which a step ends early is shown, if it is one of the last two: the last but one alone.
     pub show_last_frame: bool,
     /// `terminated` and `truncated` may both be reported.
     pub both_ends: bool,

@@ -272,7 +272,7 @@ impl Slot {
         let mut roll = Roll::new();
         work.inputs.clear();
         step::begin_step(episode);
-        let shown_frames = if settings.maxpool { 2 } else { 1 };
+        let shown_frames = if settings.maxpool || settings.show_last_frame { 2 } else { 1 };
         let mut stopped_at = None;
         for left in (1..=skip).rev() {
             env::hold(state, &mut self.random, settings.rules.keep, action, full(u32::from(NOOP)));
@@ -301,7 +301,7 @@ impl Slot {
             self.head.recent = recent;
             return;
         }
-        if !careful && recent.whole < 2 && (early.is_none() || self.head.continues != 0) {
+        if !careful && recent.whole < 2 && early.is_none() {
             // Something older shows: all frames of the step again, drawn, on the pictures before them.
             self.show(board, game);
             rerun(start, &work.inputs, board, &game.code);
@@ -315,10 +315,25 @@ impl Slot {
             let before = pool.then_some(second.as_deref().unwrap_or(before));
             self.push(game, settings, |out| game.screen.draw(last, before, &mut work.canvas, out));
             self.head.single = u8::from(!pool);
+        } else if early == Some(2) && settings.show_last_frame {
+            // The first of the two frames that would have been pooled stands alone.
+            let board = &mut *work.console.board;
+            if !careful && recent.whole < 1 {
+                self.show(board, game);
+                rerun(start, &work.inputs, board, &game.code);
+            }
+            let [last, _] = shown(&self.head.state, board, game.height);
+            self.push(game, settings, |out| game.screen.draw(last, None, &mut work.canvas, out));
+            self.head.single = 1;
         } else if early == Some(1) && pool {
             self.push_stopped(work, game, settings, &start);
         } else {
             self.push_again(settings);
+        }
+        if early.is_some() && self.head.continues != 0 && recent.whole < 2 {
+            let board = &mut *work.console.board;
+            self.show(board, game);
+            rerun(start, &work.inputs, board, &game.code);
         }
         self.head.recent = recent;
         if early.is_none() || self.head.continues != 0 {
