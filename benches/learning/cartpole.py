@@ -3,10 +3,10 @@
     python benches/learning/cartpole.py --seeds 10
     python benches/learning/cartpole.py --seeds 4 --peer sb3     # needs stable-baselines3
 
-Each seed is a process of its own. Columns: seconds of training, from the start of collection to the checkpoint
-of the policy that passed; seconds of the whole process, Python's start and the import of torch included;
+Each seed is a process of its own. Columns: seconds of training, from the start of collection to the saved
+checkpoint that passed; seconds of the whole process, Python's start and the import of torch included;
 processor seconds of the process and its workers, which tell the work from the noise of a shared machine;
-transitions; updates; mean of the evaluation that ended the run; mean of another 100 episodes on seeds that the
+transitions; updates; mean of the evaluation that ended the run; mean of 100 more episodes on seeds that the
 run never saw, played afterwards by ``parl.evaluate``; and the machine's load average.
 """
 
@@ -20,6 +20,7 @@ import tempfile
 import time
 
 GOAL = 475.0
+STEPS_MAX = 500_000
 
 
 def ours(seed, options):
@@ -28,7 +29,14 @@ def ours(seed, options):
 
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         run = train(
-            "dqn", "CartPole-v1", seed=seed, stop_at_return=GOAL, runs=runs, quiet=True, **json.loads(options)
+            "dqn",
+            "CartPole-v1",
+            seed=seed,
+            stop_at_return=GOAL,
+            total_frames=STEPS_MAX,
+            runs=runs,
+            quiet=True,
+            **json.loads(options),
         )
         ended = time.time()
         used = sum(
@@ -83,7 +91,8 @@ def sb3(seed, _):
         target_update_interval=10,
         train_freq=256,
         gradient_steps=128,
-        exploration_fraction=0.16,
+        # 0.16 of the zoo's 50,000 steps, here a part of the most that a run may take.
+        exploration_fraction=0.16 * 50_000 / STEPS_MAX,
         exploration_final_eps=0.04,
         policy_kwargs={"net_arch": [256, 256]},
         seed=seed,
@@ -91,7 +100,7 @@ def sb3(seed, _):
     )
     until = UntilGoal()
     started = time.time()
-    model.learn(total_timesteps=500_000, callback=until)
+    model.learn(total_timesteps=STEPS_MAX, callback=until)
     ended = time.time()
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {

@@ -64,17 +64,17 @@ class TrainConfig:
     """Learners that share every batch; auto measures and chooses."""
     actor_kind: Literal["process", "thread"] = "process"
     """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
-    num_envs: int = 32
+    num_envs: int = 64
     """Environments of all actors together."""
     schedule: Literal["free", "lockstep"] = "free"
     """free: everything overlaps. lockstep: one fixed order, the same seed gives the same numbers."""
-    replay_ratio: float = 2.0
+    replay_ratio: float = 1.0
     """Transitions sampled per transition collected, counted from learning_starts on."""
     batch_size: int = 64
     """Transitions per update, all learners together."""
     replay_capacity: int = 50_000
     """Transitions kept."""
-    learning_starts: int = 1_000
+    learning_starts: int = 2_000
     """Transitions collected before the first update; at least until some can be drawn."""
     evaluation_episodes: int = 100
     """Greedy episodes of an evaluation; 0 never evaluates."""
