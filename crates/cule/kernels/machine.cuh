@@ -126,7 +126,7 @@ struct Tia {
     uint8_t guard;
     uint8_t settled;
     uint8_t stop;
-    uint8_t unused;
+    uint8_t near_loose;
 };
 static_assert(sizeof(Tia) == 108 && alignof(Tia) == 4);
 static_assert(PARL_OFFSET(Tia, origin) == 0 && PARL_OFFSET(Tia, base) == 4 && PARL_OFFSET(Tia, gate) == 8 && PARL_OFFSET(Tia, window_end) == 12);
@@ -140,7 +140,7 @@ static_assert(PARL_OFFSET(Tia, enabl) == 89 && PARL_OFFSET(Tia, enabl_old) == 90
 static_assert(PARL_OFFSET(Tia, skip) == 93 && PARL_OFFSET(Tia, missile0_form) == 95 && PARL_OFFSET(Tia, star_field) == 96 && PARL_OFFSET(Tia, star_phase) == 97);
 static_assert(PARL_OFFSET(Tia, mirror) == 98 && PARL_OFFSET(Tia, blank_pending) == 99 && PARL_OFFSET(Tia, enabled) == 100 && PARL_OFFSET(Tia, dirty) == 101);
 static_assert(PARL_OFFSET(Tia, near_) == 102 && PARL_OFFSET(Tia, near_stale) == 103 && PARL_OFFSET(Tia, guard) == 104 && PARL_OFFSET(Tia, settled) == 105);
-static_assert(PARL_OFFSET(Tia, stop) == 106 && PARL_OFFSET(Tia, unused) == 107);
+static_assert(PARL_OFFSET(Tia, stop) == 106 && PARL_OFFSET(Tia, near_loose) == 107);
 }
 
 namespace cule::machine::cart {
@@ -1086,6 +1086,8 @@ PARL_CONST uint32_t LIFE_REPORTS = 1u;
 PARL_CONST uint32_t LIFE_ENDS = 2u;
 // As `LIFE_ENDS`, the last life included.
 PARL_CONST uint32_t ANY_LIFE_ENDS = 3u;
+// As `LIFE_ENDS`, but the frames of the step are all run before anybody looks.
+PARL_CONST uint32_t LIFE_ENDS_LATE = 4u;
 // Rewards as they are.
 PARL_CONST uint32_t CLIP_NONE = 0u;
 // Rewards cut to -1..=1.
@@ -1387,7 +1389,9 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 namespace cule::machine::tia::collision {
 PARL_FN uint16_t open(const machine::tia::Tia& t);
 PARL_FN void refresh_near(machine::Machine& m, machine::Board& board);
+PARL_FN void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object);
 PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_);
+PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
 PARL_FN bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
@@ -1444,8 +1448,9 @@ namespace cule::machine::tia::write {
 PARL_FN void reshaped(machine::tia::Tia& t, uint8_t objects);
 PARL_FN void moved(machine::Machine& m, machine::Board& board, uint32_t object);
 PARL_FN void unsettle(machine::tia::Tia& t);
-PARL_FN void enable(machine::tia::Tia& t, uint32_t object, bool on);
+PARL_FN void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
 PARL_FN void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
+PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects);
 PARL_FN void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
 PARL_FN void touch_always(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
 PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
@@ -1459,9 +1464,9 @@ PARL_FN uint32_t next_playfield(uint32_t old, uint32_t part, uint32_t value);
 PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t part, uint32_t value);
 PARL_FN int32_t playfield_delay(const machine::Machine& m, int32_t clock);
 PARL_FN int32_t delay(const machine::Machine& m, uint32_t register_, int32_t clock);
-PARL_FN void show_player(machine::tia::Tia& t, uint32_t player);
-PARL_FN void show_ball(machine::tia::Tia& t);
-PARL_FN void show_missile(machine::tia::Tia& t, uint32_t missile);
+PARL_FN void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player);
+PARL_FN void show_ball(machine::tia::Tia& t, machine::Board& board);
+PARL_FN void show_missile(machine::tia::Tia& t, machine::Board& board, uint32_t missile);
 PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
 PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value);
 PARL_FN void write_enabl(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
@@ -7466,6 +7471,7 @@ PARL_FN void enter_row(machine::Machine& m, machine::Board& board) {
     if (mirror != m.tia.mirror) {
         m.tia.mirror = mirror;
         machine::tia::write::moved(m, board, machine::tia::PF);
+        machine::tia::write::unsettle(m.tia);
     }
     for (uint32_t player = 0u; player < 2u; ++player) {
         if (m.tia.skip[player] != 0) {
@@ -7527,6 +7533,7 @@ PARL_FN uint16_t open(const machine::tia::Tia& t) {
 PARL_FN void refresh_near(machine::Machine& m, machine::Board& board) {
     machine::tia::Tia& t = m.tia;
     t.near_stale = 0;
+    t.near_loose = 0;
     uint64_t any = 0ull;
     uint64_t partners = 0ull;
     uint64_t seen = 0ull;
@@ -7567,41 +7574,99 @@ PARL_FN void refresh_near(machine::Machine& m, machine::Board& board) {
     board.any_cells = any;
 }
 
+// Brings `near` up to date after `object` has got new cells or begun to show. It may then name too many.
+PARL_FN void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
+    const uint64_t cells = board.cells[object];
+    if (object < machine::tia::PF) {
+        board.any_cells |= cells;
+    }
+    if ((t.near_stale != 0) || machine::tia::hidden(t)) {
+        return;
+    }
+    uint8_t met = 0;
+    for (uint32_t other = 0u; other < 6u; ++other) {
+        met |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[other] & cells) != 0ull) << other);
+    }
+    met &= static_cast<uint8_t>(~machine::tia::bit(object));
+    uint8_t near_ = t.near_ & static_cast<uint8_t>(~machine::tia::bit(object));
+    if ((met & t.enabled) != 0) {
+        near_ |= machine::tia::bit(object);
+    }
+    if ((t.enabled & machine::tia::bit(object)) != 0) {
+        near_ |= met;
+        if (object < machine::tia::PF) {
+            board.playfield_partners |= cells;
+        }
+    }
+    t.near_ = near_;
+    t.near_loose = 1;
+    if (t.guard != machine::tia::GUARD_ALL) {
+        t.guard = near_;
+    }
+}
+
 // Those of the objects `near` that meet one with which they have not collided yet.
 PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_) {
     uint8_t found = 0;
-    const uint16_t latches = static_cast<uint16_t>(~t.collisions) & static_cast<uint16_t>(~machine::tia::collision::NO_LATCH);
-    for (uint32_t latch = 0u; latch < 16u; ++latch) {
-        const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-        const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-        const uint8_t both = machine::tia::bit(a) | machine::tia::bit(b);
-        if (((((latches >> latch) & 1) != 0) && ((near_ & both) == both)) && ((board.cells[a] & board.cells[b]) != 0ull)) {
-            if ((t.enabled & machine::tia::bit(b)) != 0) {
-                found |= machine::tia::bit(a);
+    for (uint32_t object = 0u; object < 6u; ++object) {
+        if ((near_ & machine::tia::bit(object)) != 0) {
+            const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
+            uint64_t others = 0ull;
+            for (uint32_t other = 0u; other < 6u; ++other) {
+                const uint64_t on = static_cast<uint64_t>((partners >> other) & 1);
+                others |= board.cells[other] & rs::wrapping_sub<uint64_t>(0ull, on);
             }
-            if ((t.enabled & machine::tia::bit(a)) != 0) {
-                found |= machine::tia::bit(b);
+            if ((board.cells[object] & others) != 0ull) {
+                found |= machine::tia::bit(object);
             }
         }
     }
     return found;
 }
 
+// Objects with which `object` has not collided yet.
+PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
+    const uint32_t c = static_cast<uint32_t>(static_cast<uint16_t>(~collisions));
+    uint32_t found{};
+    switch (object) {
+        case 0u: {
+            found = ((((((c >> 15) << 1) & 2u) | ((c << 2) & 4u)) | (c & 8u)) | (c & 0x10u)) | (c & 0x20u);
+            break;
+        }
+        case 1u: {
+            found = ((((c >> 15) & 1u) | ((c << 1) & 4u)) | ((c << 1) & 8u)) | ((c >> 2) & 0x30u);
+            break;
+        }
+        case 2u: {
+            found = (((c & 1u) | (c & 2u)) | (((c >> 14) << 3) & 8u)) | ((c >> 4) & 0x30u);
+            break;
+        }
+        case 3u: {
+            found = ((((c >> 3) & 1u) | ((c >> 1) & 2u)) | (((c >> 14) << 2) & 4u)) | ((c >> 6) & 0x30u);
+            break;
+        }
+        case 4u: {
+            found = (((((c >> 4) & 1u) | (((c >> 6) << 1) & 2u)) | (((c >> 8) << 2) & 4u)) | (((c >> 10) << 3) & 8u)) | (((c >> 13) << 5) & 0x20u);
+            break;
+        }
+        default: {
+            found = (((((c >> 5) & 1u) | (((c >> 7) << 1) & 2u)) | (((c >> 9) << 2) & 4u)) | (((c >> 11) << 3) & 8u)) | (((c >> 13) << 4) & 0x10u);
+            break;
+        }
+    }
+    return static_cast<uint8_t>(found);
+}
+
 // True when `object`, were it on `cells`, could newly collide with an enabled one.
 PARL_FN bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
-    const uint16_t latches = machine::tia::collision::LATCHES_OF[object] & static_cast<uint16_t>(~t.collisions);
-    for (uint32_t latch = 0u; latch < 16u; ++latch) {
-        if (((latches >> latch) & 1) != 0) {
-            const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-            const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-            const uint32_t other = (a == object) ? b : a;
-            if (((t.enabled & machine::tia::bit(other)) != 0) && ((board.cells[other] & cells) != 0ull)) {
-                return !machine::tia::hidden(t);
-            }
-        }
+    const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
+    uint64_t others = 0ull;
+    for (uint32_t other = 0u; other < 6u; ++other) {
+        const uint64_t on = static_cast<uint64_t>((partners >> other) & 1);
+        others |= board.cells[other] & rs::wrapping_sub<uint64_t>(0ull, on);
     }
-    return false;
+    return ((others & cells) != 0ull) && !machine::tia::hidden(t);
 }
 
 // Bits `from..to` of word `word`.
@@ -7619,7 +7684,7 @@ PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to) {
 
 // Latches what overlaps in pixels `from..to`.
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if (m.tia.near_stale != 0) {
+    if ((m.tia.near_stale | m.tia.near_loose) != 0) {
         machine::tia::collision::refresh_near(m, board);
     }
     machine::tia::Tia& t = m.tia;
@@ -8254,7 +8319,7 @@ PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t cloc
         }
     }
     machine::tia::write::moved(m, board, machine::tia::M0 + missile);
-    machine::tia::write::show_missile(m.tia, missile);
+    machine::tia::write::show_missile(m.tia, board, missile);
 }
 }
 
@@ -8271,7 +8336,7 @@ PARL_FN void moved(machine::Machine& m, machine::Board& board, uint32_t object) 
     board.cells[object] = machine::tia::objects::cells(m.tia, object);
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.settled = 0;
-    machine::tia::write::unsettle(m.tia);
+    machine::tia::collision::follow(m.tia, board, object);
 }
 
 // `near` no longer holds.
@@ -8281,15 +8346,13 @@ PARL_FN void unsettle(machine::tia::Tia& t) {
 }
 
 // Notes that an object shows or no longer shows.
-PARL_FN void enable(machine::tia::Tia& t, uint32_t object, bool on) {
-    const uint8_t before = t.enabled;
+PARL_FN void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on) {
     if (on) {
         t.enabled |= machine::tia::bit(object);
+        machine::tia::collision::follow(t, board, object);
     } else {
         t.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(object));
-    }
-    if (t.enabled != before) {
-        machine::tia::write::unsettle(t);
+        t.near_loose = 1;
     }
 }
 
@@ -8299,20 +8362,24 @@ PARL_FN void touch(machine::Machine& m, machine::Board& board, int32_t target, u
         machine::tia::beam::catch_up(m, board, target);
         return;
     }
-    if (visible) {
-        if ((m.draw == 0) && (m.tia.near_stale != 0)) {
-            machine::tia::collision::refresh_near(m, board);
-        }
-        if ((m.draw != 0) || ((m.tia.near_ & objects) != 0)) {
-            machine::tia::beam::catch_up(m, board, target);
-        }
+    if (visible && ((m.draw != 0) || machine::tia::write::is_near(m, board, objects))) {
+        machine::tia::beam::catch_up(m, board, target);
     }
+}
+
+// True when one of `objects` comes near one that it could collide with.
+PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects) {
+    if ((m.tia.near_stale != 0) || (((m.tia.near_ & objects) != 0) && (m.tia.near_loose != 0))) {
+        machine::tia::collision::refresh_near(m, board);
+    }
+    return (m.tia.near_ & objects) != 0;
 }
 
 // Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
 PARL_FN void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
-    machine::tia::write::touch(m, board, target, machine::tia::bit(object), true);
-    if ((((m.draw == 0) && (m.eager == 0)) && ((m.tia.near_ & machine::tia::bit(object)) == 0)) && machine::tia::collision::meets(m, board, object, cells)) {
+    if ((m.draw != 0) || (m.eager != 0)) {
+        machine::tia::beam::catch_up(m, board, target);
+    } else if (((m.tia.enabled & machine::tia::bit(object)) != 0) && (machine::tia::write::is_near(m, board, machine::tia::bit(object)) || machine::tia::collision::meets(m, board, object, cells))) {
         machine::tia::beam::catch_up(m, board, target);
     }
 }
@@ -8545,6 +8612,7 @@ PARL_FN void write_ctrlpf(machine::Machine& m, machine::Board& board, int32_t cl
             m.tia.mirror = mirror;
         }
         machine::tia::write::moved(m, board, machine::tia::PF);
+        machine::tia::write::unsettle(m.tia);
     }
 }
 
@@ -8594,12 +8662,12 @@ PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t
     m.tia.playfield = new_;
     machine::tia::write::reshaped(m.tia, machine::tia::bit(machine::tia::PF));
     board.cells[machine::tia::PF] = machine::tia::objects::playfield_cells(new_, m.tia.mirror);
-    if ((changes & board.any_cells) != 0ull) {
-        machine::tia::write::unsettle(m.tia);
-    }
     m.tia.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(machine::tia::PF));
     if (new_ != 0u) {
         m.tia.enabled |= machine::tia::bit(machine::tia::PF);
+    }
+    if ((changes & board.any_cells) != 0ull) {
+        machine::tia::collision::follow(m.tia, board, machine::tia::PF);
     }
 }
 
@@ -8636,30 +8704,32 @@ PARL_FN int32_t delay(const machine::Machine& m, uint32_t register_, int32_t clo
 }
 
 // Works out which graphics a player shows.
-PARL_FN void show_player(machine::tia::Tia& t, uint32_t player) {
+PARL_FN void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player) {
     const uint8_t seen = (t.vdelp[player] != 0) ? t.grp_old[player] : t.grp[player];
     if (seen != t.graphics[player]) {
         t.graphics[player] = seen;
         machine::tia::write::reshaped(t, machine::tia::bit(machine::tia::P0 + player));
-        machine::tia::write::enable(t, machine::tia::P0 + player, seen != 0);
+        if ((seen != 0) != ((t.enabled & machine::tia::bit(machine::tia::P0 + player)) != 0)) {
+            machine::tia::write::enable(t, board, machine::tia::P0 + player, seen != 0);
+        }
     }
 }
 
 // Works out whether the ball shows.
-PARL_FN void show_ball(machine::tia::Tia& t) {
+PARL_FN void show_ball(machine::tia::Tia& t, machine::Board& board) {
     const bool on = ((t.vdelbl != 0) ? t.enabl_old : t.enabl) != 0;
     if (on != ((t.enabled & machine::tia::bit(machine::tia::BL)) != 0)) {
         machine::tia::write::reshaped(t, machine::tia::bit(machine::tia::BL));
-        machine::tia::write::enable(t, machine::tia::BL, on);
+        machine::tia::write::enable(t, board, machine::tia::BL, on);
     }
 }
 
 // Works out whether a missile shows.
-PARL_FN void show_missile(machine::tia::Tia& t, uint32_t missile) {
+PARL_FN void show_missile(machine::tia::Tia& t, machine::Board& board, uint32_t missile) {
     const bool on = (t.enam[missile] != 0) && (t.resmp[missile] == 0);
     if (on != ((t.enabled & machine::tia::bit(machine::tia::M0 + missile)) != 0)) {
         machine::tia::write::reshaped(t, machine::tia::bit(machine::tia::M0 + missile));
-        machine::tia::write::enable(t, machine::tia::M0 + missile, on);
+        machine::tia::write::enable(t, board, machine::tia::M0 + missile, on);
     }
 }
 
@@ -8679,11 +8749,11 @@ PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t 
     machine::tia::write::touch(m, board, rs::wrapping_add<int32_t>(clock, 1), objects, objects != 0);
     m.tia.grp[player] = new_;
     m.tia.grp_old[other] = m.tia.grp[other];
-    machine::tia::write::show_player(m.tia, 0u);
-    machine::tia::write::show_player(m.tia, 1u);
+    machine::tia::write::show_player(m.tia, board, 0u);
+    machine::tia::write::show_player(m.tia, board, 1u);
     if (player == 1u) {
         m.tia.enabl_old = m.tia.enabl;
-        machine::tia::write::show_ball(m.tia);
+        machine::tia::write::show_ball(m.tia, board);
     }
 }
 
@@ -8692,7 +8762,7 @@ PARL_FN void write_enam(machine::Machine& m, machine::Board& board, int32_t cloc
     const bool changes = on != m.tia.enam[missile];
     machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::M0 + missile), changes);
     m.tia.enam[missile] = on;
-    machine::tia::write::show_missile(m.tia, missile);
+    machine::tia::write::show_missile(m.tia, board, missile);
 }
 
 PARL_FN void write_enabl(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
@@ -8700,7 +8770,7 @@ PARL_FN void write_enabl(machine::Machine& m, machine::Board& board, int32_t clo
     const bool changes = (m.tia.vdelbl == 0) && (m.tia.enabl != on);
     machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
     m.tia.enabl = on;
-    machine::tia::write::show_ball(m.tia);
+    machine::tia::write::show_ball(m.tia, board);
 }
 
 PARL_FN void write_vdelp(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value) {
@@ -8709,7 +8779,7 @@ PARL_FN void write_vdelp(machine::Machine& m, machine::Board& board, int32_t clo
     const bool changes = seen != m.tia.graphics[player];
     machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::P0 + player), changes);
     m.tia.vdelp[player] = on;
-    machine::tia::write::show_player(m.tia, player);
+    machine::tia::write::show_player(m.tia, board, player);
 }
 
 PARL_FN void write_vdelbl(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value) {
@@ -8718,7 +8788,7 @@ PARL_FN void write_vdelbl(machine::Machine& m, machine::Board& board, int32_t cl
     const bool changes = (seen != 0) != ((m.tia.enabled & machine::tia::bit(machine::tia::BL)) != 0);
     machine::tia::write::touch(m, board, clock, machine::tia::bit(machine::tia::BL), changes);
     m.tia.vdelbl = on;
-    machine::tia::write::show_ball(m.tia);
+    machine::tia::write::show_ball(m.tia, board);
 }
 }
 
@@ -8923,7 +8993,8 @@ PARL_FN void count(step::Episode& episode, const env::State& state, int32_t rewa
 // A life was lost in a way that ends the episode.
 PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episode) {
     switch (rules.life) {
-        case 2u: {
+        case 2u:
+        case 4u: {
             return episode.lost != 0;
         }
         case 3u: {
@@ -8937,7 +9008,8 @@ PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episod
 
 // True when the step stops after this frame, and a reset is due.
 PARL_FN bool stops(const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    return (env::ended(state) || step::limited(rules, episode)) || step::life_ends(rules, episode);
+    const bool life = (rules.life != step::LIFE_ENDS_LATE) && step::life_ends(rules, episode);
+    return (env::ended(state) || step::limited(rules, episode)) || life;
 }
 
 // True when a limit on frames or steps is reached.
@@ -8950,7 +9022,7 @@ PARL_FN void end_step(const step::StepRules& rules, step::Episode& episode, cons
     episode.lives = env::lives(state);
     episode.total = rs::wrapping_add<int32_t>(episode.total, episode.reward);
     const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
-    episode.ended = static_cast<uint8_t>(step::stops(rules, episode, state) || late);
+    episode.ended = static_cast<uint8_t>((step::stops(rules, episode, state) || step::life_ends(rules, episode)) || late);
 }
 
 // The game is over, or a life was lost and that counts.

@@ -212,7 +212,7 @@ fn machine_tia_tia() {
     assert_eq!(offset_of!(T, guard), 104);
     assert_eq!(offset_of!(T, settled), 105);
     assert_eq!(offset_of!(T, stop), 106);
-    assert_eq!(offset_of!(T, unused), 107);
+    assert_eq!(offset_of!(T, near_loose), 107);
 }
 
 #[test]

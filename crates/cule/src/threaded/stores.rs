@@ -2,8 +2,9 @@
 //! `tia::write`. `Context::shadow` keeps for each register a value whose write would change nothing.
 
 use super::{Context, Handler, UNKNOWN, handler, leave};
-use crate::machine::tia::write::{reshaped, write};
-use crate::machine::tia::{self, FORM_NORMAL, M0, Tia};
+use crate::machine::tia::objects::playfield_cells;
+use crate::machine::tia::write::{enable, next_playfield, reshaped, write};
+use crate::machine::tia::{self, BL, FORM_NORMAL, M0, PF, Tia};
 
 const VBLANK: u32 = 0x01;
 const NUSIZ0: u32 = 0x04;
@@ -92,12 +93,13 @@ fn quick<const R: u32>(k: &mut Context, value: u32) -> bool {
         0x1B | 0x1C => {
             let player = (R - GRP0) as usize;
             let other = 1 - player;
-            // Delayed graphics and a sprite that begins or ends take the long way.
+            // Delayed graphics take the long way.
             if t.guard & 3 != 0 || t.vdelp[0] | t.vdelp[1] | t.vdelbl != 0 {
                 return false;
             }
             if (value != 0) != (t.grp[player] != 0) {
-                return false;
+                // SAFETY: the board outlives the run (`run` borrows it).
+                enable(t, unsafe { &mut *k.board }, player, value != 0);
             }
             t.grp[player] = value as u8;
             t.graphics[player] = value as u8;
@@ -106,6 +108,45 @@ fn quick<const R: u32>(k: &mut Context, value: u32) -> bool {
                 t.enabl_old = t.enabl;
             }
             reshaped(t, tia::bit(player));
+        }
+        0x0D..=0x0F => {
+            let old = t.playfield;
+            let new = next_playfield(old, R - PF0, value);
+            let changes = playfield_cells(old ^ new, t.mirror);
+            // SAFETY: the board outlives the run (`run` borrows it).
+            let board = unsafe { &mut *k.board };
+            if drawn || t.near_stale != 0 || changes & (board.playfield_partners | board.any_cells) != 0 {
+                return false;
+            }
+            t.playfield = new;
+            board.cells[PF] ^= changes;
+            t.enabled = t.enabled & !tia::bit(PF) | u8::from(new != 0) << PF;
+            reshaped(t, tia::bit(PF));
+        }
+        0x1D | 0x1E => {
+            let missile = (R - ENAM0) as usize;
+            let on = value & 2 != 0;
+            if t.guard & tia::bit(M0 + missile) != 0 {
+                return false;
+            }
+            t.enam[missile] = u8::from(on);
+            if t.resmp[missile] == 0 {
+                // SAFETY: the board outlives the run (`run` borrows it).
+                enable(t, unsafe { &mut *k.board }, M0 + missile, on);
+                reshaped(t, tia::bit(M0 + missile));
+            }
+        }
+        0x1F => {
+            let on = value & 2 != 0;
+            if t.guard & tia::bit(BL) != 0 {
+                return false;
+            }
+            t.enabl = u8::from(on);
+            if t.vdelbl == 0 {
+                // SAFETY: the board outlives the run (`run` borrows it).
+                enable(t, unsafe { &mut *k.board }, BL, on);
+                reshaped(t, tia::bit(BL));
+            }
         }
         0x20..=0x24 => {
             let nibble = (value >> 4) as u8;

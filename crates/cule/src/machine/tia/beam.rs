@@ -2,7 +2,7 @@
 //!
 //! Device subset.
 
-use super::write::moved;
+use super::write::{moved, unsettle};
 use super::{
     CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, P0, PF, Tia, VISIBLE_CLOCKS,
     collision, hidden, paint,
@@ -98,6 +98,7 @@ fn enter_row(m: &mut Machine, board: &mut Board) {
     if mirror != m.tia.mirror {
         m.tia.mirror = mirror;
         moved(m, board, PF);
+        unsettle(&mut m.tia);
     }
     for player in 0..2 {
         if m.tia.skip[player] != 0 {

@@ -27,6 +27,7 @@ fn open(t: &Tia) -> u16 {
 pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     let t: &mut Tia = &mut m.tia;
     t.near_stale = 0;
+    t.near_loose = 0;
     let mut any: u64 = 0;
     let mut partners: u64 = 0;
     let mut seen: u64 = 0;
@@ -69,41 +70,80 @@ pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     board.any_cells = any;
 }
 
+/// Brings `near` up to date after `object` has got new cells or begun to show. It may then name too many.
+pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
+    let cells: u64 = board.cells[object];
+    if object < PF {
+        board.any_cells |= cells;
+    }
+    if t.near_stale != 0 || hidden(t) {
+        return;
+    }
+    let mut met: u8 = 0;
+    for other in 0..6 {
+        met |= ((board.cells[other] & cells != 0) as u8) << other;
+    }
+    met &= !bit(object);
+    let mut near: u8 = t.near & !bit(object);
+    if met & t.enabled != 0 {
+        near |= bit(object);
+    }
+    if t.enabled & bit(object) != 0 {
+        near |= met;
+        if object < PF {
+            board.playfield_partners |= cells;
+        }
+    }
+    t.near = near;
+    t.near_loose = 1;
+    if t.guard != GUARD_ALL {
+        t.guard = near;
+    }
+}
+
 /// Those of the objects `near` that meet one with which they have not collided yet.
 fn unlatched(t: &Tia, board: &Board, near: u8) -> u8 {
     let mut found: u8 = 0;
-    let latches: u16 = !t.collisions & !NO_LATCH;
-    for latch in 0..16 {
-        let a: usize = FIRST[latch] as usize;
-        let b: usize = SECOND[latch] as usize;
-        let both: u8 = bit(a) | bit(b);
-        if latches >> latch & 1 != 0 && near & both == both && board.cells[a] & board.cells[b] != 0 {
-            if t.enabled & bit(b) != 0 {
-                found |= bit(a);
+    for object in 0..6 {
+        if near & bit(object) != 0 {
+            let partners: u8 = partners_of(t.collisions, object) & t.enabled;
+            let mut others: u64 = 0;
+            for other in 0..6 {
+                let on: u64 = (partners >> other & 1) as u64;
+                others |= board.cells[other] & 0u64.wrapping_sub(on);
             }
-            if t.enabled & bit(a) != 0 {
-                found |= bit(b);
+            if board.cells[object] & others != 0 {
+                found |= bit(object);
             }
         }
     }
     found
 }
 
+/// Objects with which `object` has not collided yet.
+fn partners_of(collisions: u16, object: usize) -> u8 {
+    let c: u32 = !collisions as u32;
+    let found: u32 = match object {
+        0 => c >> 15 << 1 & 2 | c << 2 & 4 | c & 8 | c & 0x10 | c & 0x20,
+        1 => c >> 15 & 1 | c << 1 & 4 | c << 1 & 8 | c >> 2 & 0x30,
+        2 => c & 1 | c & 2 | c >> 14 << 3 & 8 | c >> 4 & 0x30,
+        3 => c >> 3 & 1 | c >> 1 & 2 | c >> 14 << 2 & 4 | c >> 6 & 0x30,
+        4 => c >> 4 & 1 | c >> 6 << 1 & 2 | c >> 8 << 2 & 4 | c >> 10 << 3 & 8 | c >> 13 << 5 & 0x20,
+        _ => c >> 5 & 1 | c >> 7 << 1 & 2 | c >> 9 << 2 & 4 | c >> 11 << 3 & 8 | c >> 13 << 4 & 0x10,
+    };
+    found as u8
+}
+
 /// True when `object`, were it on `cells`, could newly collide with an enabled one.
 pub fn meets(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
     let t: &Tia = &m.tia;
-    let latches: u16 = LATCHES_OF[object] & !t.collisions;
-    for latch in 0..16 {
-        if latches >> latch & 1 != 0 {
-            let a: usize = FIRST[latch] as usize;
-            let b: usize = SECOND[latch] as usize;
-            let other: usize = if a == object { b } else { a };
-            if t.enabled & bit(other) != 0 && board.cells[other] & cells != 0 {
-                return !hidden(t);
-            }
-        }
+    let partners: u8 = partners_of(t.collisions, object) & t.enabled;
+    let mut others: u64 = 0;
+    for other in 0..6 {
+        let on: u64 = (partners >> other & 1) as u64;
+        others |= board.cells[other] & 0u64.wrapping_sub(on);
     }
-    false
+    others & cells != 0 && !hidden(t)
 }
 
 /// Bits `from..to` of word `word`.
@@ -121,7 +161,7 @@ pub fn span_word(word: usize, from: i32, to: i32) -> u32 {
 
 /// Latches what overlaps in pixels `from..to`.
 pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
-    if m.tia.near_stale != 0 {
+    if m.tia.near_stale | m.tia.near_loose != 0 {
         refresh_near(m, board);
     }
     let t: &mut Tia = &mut m.tia;

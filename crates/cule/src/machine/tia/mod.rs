@@ -159,8 +159,8 @@ pub struct Tia {
     pub settled: u8,
     /// The frame ends after this instruction.
     pub stop: u8,
-    /// Keeps the size a multiple of four.
-    pub unused: u8,
+    /// `near` may name too many.
+    pub near_loose: u8,
 }
 
 /// The bit of an object.
@@ -221,7 +221,7 @@ pub fn new(layout: Layout) -> Tia {
         guard: GUARD_ALL,
         settled: 0,
         stop: 0,
-        unused: 0,
+        near_loose: 0,
     };
     let first_line: i32 = layout.first_line as i32;
     set_window(&mut t, first_line);

@@ -142,5 +142,5 @@ pub fn write_lock(m: &mut Machine, board: &mut Board, clock: i32, missile: usize
         }
     }
     moved(m, board, M0 + missile);
-    show_missile(&mut m.tia, missile);
+    show_missile(&mut m.tia, board, missile);
 }

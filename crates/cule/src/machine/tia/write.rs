@@ -24,7 +24,7 @@ pub fn moved(m: &mut Machine, board: &mut Board, object: usize) {
     board.cells[object] = objects::cells(&m.tia, object);
     m.tia.dirty |= bit(object);
     m.tia.settled = 0;
-    unsettle(&mut m.tia);
+    collision::follow(&mut m.tia, board, object);
 }
 
 /// `near` no longer holds.
@@ -34,15 +34,13 @@ pub fn unsettle(t: &mut Tia) {
 }
 
 /// Notes that an object shows or no longer shows.
-fn enable(t: &mut Tia, object: usize, on: bool) {
-    let before: u8 = t.enabled;
+pub fn enable(t: &mut Tia, board: &mut Board, object: usize, on: bool) {
     if on {
         t.enabled |= bit(object);
+        collision::follow(t, board, object);
     } else {
         t.enabled &= ALL_OBJECTS & !bit(object);
-    }
-    if t.enabled != before {
-        unsettle(t);
+        t.near_loose = 1;
     }
 }
 
@@ -52,23 +50,25 @@ pub fn touch(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visib
         beam::catch_up(m, board, target);
         return;
     }
-    if visible {
-        if m.draw == 0 && m.tia.near_stale != 0 {
-            collision::refresh_near(m, board);
-        }
-        if m.draw != 0 || m.tia.near & objects != 0 {
-            beam::catch_up(m, board, target);
-        }
+    if visible && (m.draw != 0 || is_near(m, board, objects)) {
+        beam::catch_up(m, board, target);
     }
+}
+
+/// True when one of `objects` comes near one that it could collide with.
+fn is_near(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
+    if m.tia.near_stale != 0 || (m.tia.near & objects != 0 && m.tia.near_loose != 0) {
+        collision::refresh_near(m, board);
+    }
+    m.tia.near & objects != 0
 }
 
 /// Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
 pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
-    touch(m, board, target, bit(object), true);
-    if m.draw == 0
-        && m.eager == 0
-        && m.tia.near & bit(object) == 0
-        && collision::meets(m, board, object, cells)
+    if m.draw != 0 || m.eager != 0 {
+        beam::catch_up(m, board, target);
+    } else if m.tia.enabled & bit(object) != 0
+        && (is_near(m, board, bit(object)) || collision::meets(m, board, object, cells))
     {
         beam::catch_up(m, board, target);
     }
@@ -275,6 +275,7 @@ fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
             m.tia.mirror = mirror;
         }
         moved(m, board, PF);
+        unsettle(&mut m.tia);
     }
 }
 
@@ -289,7 +290,7 @@ fn write_reflect(m: &mut Machine, board: &mut Board, clock: i32, player: usize, 
 }
 
 /// The playfield after a write to PF0, PF1 or PF2.
-fn next_playfield(old: u32, part: u32, value: u32) -> u32 {
+pub fn next_playfield(old: u32, part: u32, value: u32) -> u32 {
     match part {
         0 => old & !0xF | value >> 4,
         1 => old & !0xFF0 | (value as u8).reverse_bits() as u32 * 16,
@@ -319,12 +320,12 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
     reshaped(&mut m.tia, bit(PF));
     // The row entered on the way may have turned the right half.
     board.cells[PF] = objects::playfield_cells(new, m.tia.mirror);
-    if changes & board.any_cells != 0 {
-        unsettle(&mut m.tia);
-    }
     m.tia.enabled &= ALL_OBJECTS & !bit(PF);
     if new != 0 {
         m.tia.enabled |= bit(PF);
+    }
+    if changes & board.any_cells != 0 {
+        collision::follow(&mut m.tia, board, PF);
     }
 }
 
@@ -344,30 +345,32 @@ fn delay(m: &Machine, register: u32, clock: i32) -> i32 {
 }
 
 /// Works out which graphics a player shows.
-fn show_player(t: &mut Tia, player: usize) {
+fn show_player(t: &mut Tia, board: &mut Board, player: usize) {
     let seen: u8 = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
     if seen != t.graphics[player] {
         t.graphics[player] = seen;
         reshaped(t, bit(P0 + player));
-        enable(t, P0 + player, seen != 0);
+        if (seen != 0) != (t.enabled & bit(P0 + player) != 0) {
+            enable(t, board, P0 + player, seen != 0);
+        }
     }
 }
 
 /// Works out whether the ball shows.
-fn show_ball(t: &mut Tia) {
+fn show_ball(t: &mut Tia, board: &mut Board) {
     let on: bool = (if t.vdelbl != 0 { t.enabl_old } else { t.enabl }) != 0;
     if on != (t.enabled & bit(BL) != 0) {
         reshaped(t, bit(BL));
-        enable(t, BL, on);
+        enable(t, board, BL, on);
     }
 }
 
 /// Works out whether a missile shows.
-pub fn show_missile(t: &mut Tia, missile: usize) {
+pub fn show_missile(t: &mut Tia, board: &mut Board, missile: usize) {
     let on: bool = t.enam[missile] != 0 && t.resmp[missile] == 0;
     if on != (t.enabled & bit(M0 + missile) != 0) {
         reshaped(t, bit(M0 + missile));
-        enable(t, M0 + missile, on);
+        enable(t, board, M0 + missile, on);
     }
 }
 
@@ -387,11 +390,11 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
     touch(m, board, clock.wrapping_add(1), objects, objects != 0);
     m.tia.grp[player] = new;
     m.tia.grp_old[other] = m.tia.grp[other];
-    show_player(&mut m.tia, 0);
-    show_player(&mut m.tia, 1);
+    show_player(&mut m.tia, board, 0);
+    show_player(&mut m.tia, board, 1);
     if player == 1 {
         m.tia.enabl_old = m.tia.enabl;
-        show_ball(&mut m.tia);
+        show_ball(&mut m.tia, board);
     }
 }
 
@@ -400,7 +403,7 @@ fn write_enam(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, va
     let changes: bool = on != m.tia.enam[missile];
     touch(m, board, clock, bit(M0 + missile), changes);
     m.tia.enam[missile] = on;
-    show_missile(&mut m.tia, missile);
+    show_missile(&mut m.tia, board, missile);
 }
 
 fn write_enabl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
@@ -408,7 +411,7 @@ fn write_enabl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let changes: bool = m.tia.vdelbl == 0 && m.tia.enabl != on;
     touch(m, board, clock, bit(BL), changes);
     m.tia.enabl = on;
-    show_ball(&mut m.tia);
+    show_ball(&mut m.tia, board);
 }
 
 fn write_vdelp(m: &mut Machine, board: &mut Board, clock: i32, player: usize, value: u32) {
@@ -417,7 +420,7 @@ fn write_vdelp(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
     let changes: bool = seen != m.tia.graphics[player];
     touch(m, board, clock, bit(P0 + player), changes);
     m.tia.vdelp[player] = on;
-    show_player(&mut m.tia, player);
+    show_player(&mut m.tia, board, player);
 }
 
 fn write_vdelbl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
@@ -426,5 +429,5 @@ fn write_vdelbl(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let changes: bool = (seen != 0) != (m.tia.enabled & bit(BL) != 0);
     touch(m, board, clock, bit(BL), changes);
     m.tia.vdelbl = on;
-    show_ball(&mut m.tia);
+    show_ball(&mut m.tia, board);
 }
