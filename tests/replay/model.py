@@ -1,4 +1,4 @@
-"""A plain-Python replay that a reader trusts at sight: a list of rows per environment, windows found by looking."""
+"""A plain-Python replay that a reader trusts at sight: lists of rows, windows found by looking."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class NaiveReplay:
         self.envs: dict[int, list[Row]] = {}
         self.slots_taken = 0
 
-    def add(self, env: int, obs: float, reward: float, terminated: bool, truncated: bool, final: float) -> Row:
+    def add(
+        self, env: int, obs: float, reward: float, terminated: bool, truncated: bool, final: float
+    ) -> Row:
         rows = self.envs.setdefault(env, [])
         is_final = bool(
             self.autoreset == "next_step"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model import NaiveReplay, fields
 
 import parl
-from model import NaiveReplay, fields
 
 STEP = st.tuples(
     st.integers(0, 2),  # environment
@@ -17,7 +17,9 @@ STEP = st.tuples(
 )
 
 
-def check_all(buffer: parl.PrioritizedReplay, naive: NaiveReplay, numbers: dict[int, int], oldest: int) -> None:
+def check_all(
+    buffer: parl.PrioritizedReplay, naive: NaiveReplay, numbers: dict[int, int], oldest: int
+) -> None:
     """Every transition that the model has can be drawn, nothing else can, and all of it is equal."""
     expected = naive.transitions(oldest)
     assert buffer.sampleable == len(expected)
@@ -96,11 +98,16 @@ def test_bootstraps_through_truncation_not_through_termination():
     buffer = parl.PrioritizedReplay(10, fields(), n_step=3, gamma=0.5, num_envs=1)
     ends = [(0, 0), (0, 1), (0, 0), (0, 0), (1, 0), (0, 0)]
     for i, (terminated, truncated) in enumerate(ends):
-        buffer.add(obs=[i], action=[i], reward=[1], terminated=[bool(terminated)], truncated=[bool(truncated)])
+        buffer.add(
+            obs=[i], action=[i], reward=[1], terminated=[bool(terminated)], truncated=[bool(truncated)]
+        )
     batch = buffer.sample(buffer.sampleable, mode="systematic")
-    got = {int(a): (r, d, n) for a, r, d, n in zip(batch.action, batch.reward, batch.discount, batch.next_obs)}
-    # Rows 0, 1: truncated in row 1, whose final observation is row 2. Row 2 is never drawn. Rows 3, 4: terminated.
-    assert got == {0: (1.5, 0.25, 2.0), 1: (1.0, 0.5, 2.0), 3: (1.5, 0.0, 5.0), 4: (1.0, 0.0, 5.0)}
+    names = ("action", "reward", "discount", "next_obs")
+    rows = zip(*(batch[name].tolist() for name in names), strict=True)
+    got = {action: rest for action, *rest in rows}
+    # Rows 0, 1: truncated in row 1, whose final observation is row 2. Row 2 is never drawn. Rows 3, 4:
+    # terminated.
+    assert got == {0: [1.5, 0.25, 2.0], 1: [1.0, 0.5, 2.0], 3: [1.5, 0.0, 5.0], 4: [1.0, 0.0, 5.0]}
 
 
 def test_priorities_given_on_insertion_wait_for_the_window():
@@ -131,7 +138,13 @@ def test_new_rows_get_the_largest_priority_so_far():
 
 def test_end_episodes_cuts_chains():
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
-    row = {"obs": [0, 1], "action": [0, 1], "reward": [0, 0], "terminated": [False] * 2, "truncated": [False] * 2}
+    row = {
+        "obs": [0, 1],
+        "action": [0, 1],
+        "reward": [0, 0],
+        "terminated": [False] * 2,
+        "truncated": [False] * 2,
+    }
     buffer.add(**row)
     buffer.end_episodes([1])
     buffer.add(**row)

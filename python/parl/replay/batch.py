@@ -8,8 +8,8 @@ from typing import Any
 class Batch(dict[str, Any]):
     """Named arrays, by attribute and by key: ``batch.obs`` is ``batch["obs"]``.
 
-    Besides the fields of the replay there are ``indices`` (slots), ``weights`` (importance weights), ``tickets``
-    (for ``update_priorities``), and for steps of episodes ``discount`` and ``next_obs``.
+    Besides the fields of the replay there are ``indices`` (slots), ``weights`` (importance weights),
+    ``tickets`` (for ``update_priorities``), and for steps of episodes ``discount`` and ``next_obs``.
     """
 
     __slots__ = ()

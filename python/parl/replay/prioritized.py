@@ -27,20 +27,22 @@ Autoreset = Literal["next_step", "same_step", "disabled"]
 class PrioritizedReplay:
     """Rows drawn with probability proportional to ``(|priority| + epsilon) ** alpha``.
 
-    Any number of threads, and with ``shared`` any number of processes, may add, sample and update at once; sampling
-    waits for nobody. A row is never seen half written, and a priority that arrives after its row was overwritten is
-    dropped and counted (:attr:`stale_updates`).
+    Any number of threads, and with ``shared`` any number of processes, may add, sample and update at once;
+    sampling waits for nobody. A row is never seen half written, and a priority that arrives after its row
+    was overwritten is dropped and counted (:attr:`stale_updates`).
 
-    The names of some fields have a meaning. ``terminated`` (bool) makes rows steps of episodes: then ``reward``
-    (float32 or float64) is needed, ``truncated`` (bool) is understood, and every field ``obs`` or ``obs_*`` has a
-    next observation: the field ``next_obs`` or ``next_obs_*`` if there is one, else it is taken from the next row of
-    the same environment, so that each observation is stored once. All other fields are just copied.
+    The names of some fields have a meaning. ``terminated`` (bool) makes rows steps of episodes: then
+    ``reward`` (float32 or float64) is needed, ``truncated`` (bool) is understood, and every field ``obs`` or
+    ``obs_*`` has a next observation: the field ``next_obs`` or ``next_obs_*`` if there is one, else it is
+    taken from the next row of the same environment, so that each observation is stored once. All other
+    fields are just copied.
 
-    A sampled transition spans the ``k <= n_step`` steps up to the end of its episode: ``reward`` is the sum of
-    ``gamma**i * r[i]``, ``next_obs`` the observation after them, ``terminated`` and ``truncated`` say how the span
-    ended, and ``discount`` is ``gamma**k``, or 0 if it ended by termination, so that the target is
-    ``reward + discount * value(next_obs)``. A row can be drawn as soon as all of that is known; until then it has
-    weight 0. After termination without a stored final observation, ``next_obs`` is the last one (its discount is 0).
+    A sampled transition spans the ``k <= n_step`` steps up to the end of its episode: ``reward`` is the sum
+    of ``gamma**i * r[i]``, ``next_obs`` the observation after them, ``terminated`` and ``truncated`` say how
+    the span ended, and ``discount`` is ``gamma**k``, or 0 if it ended by termination, so that the target is
+    ``reward + discount * value(next_obs)``. A row can be drawn as soon as all of that is known; until then
+    it has weight 0. After termination without a stored final observation, ``next_obs`` is the last one (its
+    discount is 0).
 
     Args:
         capacity: rows kept; the oldest are overwritten.
@@ -51,12 +53,13 @@ class PrioritizedReplay:
         epsilon: added to the absolute priority.
         fan_out: children per node of the sum tree: 4, 8, 16, 32 or 64.
         num_envs: environments are numbered ``0..num_envs``.
-        autoreset: as in gymnasium. ``"next_step"``: the row after a done row carries the final observation, its
-            action and reward mean nothing, and it is never drawn. ``"same_step"`` and ``"disabled"``: the row after a
-            done row begins the next episode, and truncated rows come with ``final_obs``.
+        autoreset: as in gymnasium. ``"next_step"``: the row after a done row carries the final observation,
+            its action and reward mean nothing, and it is never drawn. ``"same_step"`` and ``"disabled"``:
+            the row after a done row begins the next episode, and truncated rows come with ``final_obs``.
         shared: name of shared memory, to create or, if a process already uses it, attach to.
         seed: of the draws.
-        weight_norm: importance weights are divided by the largest of the ``"batch"`` or of all rows (``"global"``).
+        weight_norm: importance weights are divided by the largest of the ``"batch"`` or of all rows
+            (``"global"``).
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -132,7 +135,8 @@ class PrioritizedReplay:
 
         Raises:
             FileNotFoundError: there is no such file.
-            ReplayFileError: it is no replay, truncated, damaged, or of a newer version. Nothing is left behind.
+            ReplayFileError: it is no replay, truncated, damaged, or of a newer version. Nothing is left
+                behind.
         """
         return cls._of(_Replay.load(os.fspath(path), shared))
 
@@ -153,15 +157,15 @@ class PrioritizedReplay:
             env_id: (n,) integers, the environment of each row; by default row i is from environment i.
             priorities: (n,) float; by default the largest priority so far.
             **columns: every field, (n, *shape), numpy or anything numpy takes. With ``autoreset`` other than
-                ``"next_step"`` also ``final_obs`` (``final_`` and the name of each observation without a next one):
-                (n, *shape), or a sequence with None for rows that are not truncated.
+                ``"next_step"`` also ``final_obs`` (``final_`` and the name of each observation without a
+                next one): (n, *shape), or a sequence with None for rows that are not truncated.
 
         Returns:
             (n,) uint64 tickets, for :meth:`update_priorities`.
 
         Raises:
-            ValueError: a field is missing, unknown, or of the wrong shape or dtype; a priority is not finite; a
-                truncated row lacks its final observation.
+            ValueError: a field is missing, unknown, or of the wrong shape or dtype; a priority is not
+                finite; a truncated row lacks its final observation.
             IndexError: an environment is outside ``0..num_envs``.
         """
         finals = {name: columns.pop("final_" + name, None) for name, _, _ in self._final}
@@ -214,15 +218,15 @@ class PrioritizedReplay:
             beta: exponent of the importance weights, ``(smallest weight / weight) ** beta``.
             as_torch: return torch tensors on the CPU (no copy) instead of numpy arrays; tickets stay numpy.
             out: arrays of an earlier batch of this size to be overwritten.
-            mode: ``"stratified"`` (one draw from each of B equal parts of the total weight), ``"independent"``,
-                ``"systematic"``, ``"without_replacement"``, or ``"split"``: stratified draws of ``learners`` callers
-                from parts of their own, this one being ``rank``.
+            mode: ``"stratified"`` (one draw from each of B equal parts of the total weight),
+                ``"independent"``, ``"systematic"``, ``"without_replacement"``, or ``"split"``: stratified
+                draws of ``learners`` callers from parts of their own, this one being ``rank``.
             rank: of this caller, for ``"split"``.
             learners: callers, for ``"split"``.
 
         Returns:
-            the fields, (B, *shape) each; next observations; ``discount`` (B,) float32; ``indices`` (B,) int64 slots;
-            ``weights`` (B,) float32, the largest 1; ``tickets`` (B,) uint64.
+            the fields, (B, *shape) each; next observations; ``discount`` (B,) float32; ``indices`` (B,)
+            int64 slots; ``weights`` (B,) float32, the largest 1; ``tickets`` (B,) uint64.
 
         Raises:
             NotSampleableError: no row can be drawn yet.
@@ -280,7 +284,8 @@ class PrioritizedReplay:
     def end_episodes(self, env_id: ArrayLike) -> None:
         """Ends the episodes of these environments where they stand, as after a crash of an environment.
 
-        The next row of each starts a new episode. Rows that still wait for their n-step window are never drawn.
+        The next row of each starts a new episode. Rows that still wait for their n-step window are never
+        drawn.
         """
         self._core.cut(env_id)
 
@@ -440,7 +445,7 @@ def _sparse_rows(
             raise ValueError(f"{name} has {len(values)} rows, expected {rows}")
         mask = np.array([one is not None for one in values], np.bool_)
         array = np.zeros((rows, *shape), dtype)
-        for i in np.flatnonzero(mask):
+        for i in np.flatnonzero(mask).tolist():
             row = _rows(name, values[i], dtype)
             if row.shape != shape:
                 raise ValueError(f"{name}[{i}] has shape {row.shape}, expected {shape}")

@@ -100,6 +100,8 @@ pub enum ReplayError {
         name: String,
         /// What is missing.
         reason: String,
+        /// It may be one that its maker has not finished yet.
+        unfinished: bool,
     },
     /// More processes than one region has room for.
     #[error("{max} processes use this replay already, the most there can be")]

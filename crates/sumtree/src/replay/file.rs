@@ -18,7 +18,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"parlbuf\n");
 /// Of the format written here; older ones are read, newer ones are an error.
 const VERSION: u64 = 1;
-/// Magic, version, bytes of settings, slots in use, bytes of the file, checksum of these five.
+/// Magic, version, bytes of settings, slots in use, bytes of the file, checksum of these five and the settings.
 const HEAD_WORDS: usize = 6;
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 /// Cells are converted in pieces of so many.
@@ -78,14 +78,14 @@ impl Replay {
         if head[1] > VERSION {
             return Err(bad(format!("it has version {}, the newest known here is {VERSION}", head[1])));
         }
-        if head[5] != head_sum(&head) || head[2] > SETTINGS_BYTES_MAX {
-            return Err(bad("its head is damaged".to_owned()));
-        }
         if head[4] != length {
             return Err(bad(format!("it has {length} bytes, {} were written", head[4])));
         }
-        let mut text = vec![0; head[2] as usize];
+        let mut text = vec![0; head[2].min(SETTINGS_BYTES_MAX).min(length - 8 * HEAD_WORDS as u64) as usize];
         input.bytes(&mut text)?;
+        if head[5] != head_sum(&head, &text) {
+            return Err(bad("its head is damaged".to_owned()));
+        }
         let settings = String::from_utf8(text).ok().and_then(|text| Settings::of_text(&text));
         let settings = settings.ok_or_else(|| bad("its settings cannot be read".to_owned()))?;
         let layout = Self::lay_out(&settings)?;
@@ -118,7 +118,7 @@ impl Replay {
         let settings_bytes = text.len() as u64;
         let length = file_bytes(&self.settings, used, settings_bytes, self.layout.tail_words).unwrap_or(0);
         let mut head = [MAGIC, VERSION, settings_bytes, used as u64, length, 0];
-        head[5] = head_sum(&head);
+        head[5] = head_sum(&head, text.as_bytes());
         out.words(head)?;
         out.bytes(text.as_bytes())?;
         out.words(KEPT.map(|at| self.slots.words[at].load(Ordering::Relaxed)))?;
@@ -173,8 +173,9 @@ fn file_bytes(settings: &Settings, used: usize, settings_bytes: u64, tail_words:
     row.checked_mul(used as u64)?.checked_add(8 * words as u64)?.checked_add(settings_bytes)
 }
 
-fn head_sum(head: &[u64; HEAD_WORDS]) -> u64 {
+fn head_sum(head: &[u64; HEAD_WORDS], settings: &[u8]) -> u64 {
     let mut sum = Checksum::new();
+    sum.update(settings);
     head[..HEAD_WORDS - 1].iter().for_each(|word| sum.update(&word.to_le_bytes()));
     sum.finish()
 }

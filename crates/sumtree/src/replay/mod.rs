@@ -105,6 +105,8 @@ pub struct Replay {
     columns: Vec<Column>,
     counters: Cells<AtomicU64>,
     outputs: Vec<draw::Source>,
+    /// This handle made the region, so its close removes the name.
+    is_maker: bool,
 }
 
 impl std::fmt::Debug for Replay {

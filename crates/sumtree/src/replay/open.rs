@@ -22,7 +22,7 @@ mod header {
     pub const SETTINGS_SUM: usize = 2;
     pub const REGION_BYTES: usize = 3;
     /// Pid of the process that made the region, which removes its name when it closes.
-    pub const OWNER: usize = 4;
+    pub const MAKER: usize = 4;
     /// Differs between regions that had the same name one after the other.
     pub const BIRTH: usize = 5;
     pub const COUNT: usize = 8;
@@ -71,7 +71,7 @@ impl Replay {
             let patience = match Self::try_attach(name) {
                 // Its maker may still be at it: between the file and its length, or before the last word.
                 Err(ReplayError::Tree(SumTreeError::Shared { .. })) => Duration::from_millis(20),
-                Err(ReplayError::NotAReplay { .. }) => MAKING,
+                Err(ReplayError::NotAReplay { unfinished: true, .. }) => MAKING,
                 other => return other,
             };
             if start.elapsed() > patience {
@@ -129,11 +129,12 @@ impl Replay {
         if !processes.is_registered() {
             return; // Closed before, or inherited by a fork that never used it.
         }
-        let made_here = self.header().is_ok_and(|header| {
-            header[header::OWNER].load(Ordering::Relaxed) == u64::from(std::process::id())
-        });
+        // A forked child that used its copy of the handle is not the maker.
+        let own = u64::from(std::process::id());
+        let is_maker = self.is_maker
+            && self.header().is_ok_and(|header| header[header::MAKER].load(Ordering::Relaxed) == own);
         self.slots.close();
-        if made_here || processes.alive_count() == 0 {
+        if is_maker || processes.alive_count() == 0 {
             self.unlink();
         }
     }
@@ -208,13 +209,13 @@ impl Replay {
             (header::SETTINGS_BYTES, text.len() as u64),
             (header::SETTINGS_SUM, text_sum(text.as_bytes())),
             (header::REGION_BYTES, layout.bytes as u64),
-            (header::OWNER, u64::from(std::process::id())),
+            (header::MAKER, u64::from(std::process::id())),
             (header::BIRTH, birth ^ u64::from(std::process::id()) << 40),
         ] {
             header[at].store(value, Ordering::Relaxed);
         }
         let seed = settings.seed;
-        let replay = Self::with(region, settings, layout)?;
+        let replay = Self::with(region, settings, layout, true)?;
         replay.counters[counter::SEED].store(seed, Ordering::Relaxed);
         // Until somebody gives a priority, the largest is 1.
         let mut one = [0];
@@ -224,7 +225,8 @@ impl Replay {
     }
 
     fn try_attach(name: &str) -> Result<Self, ReplayError> {
-        let not = |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason };
+        let not =
+            |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: false };
         let region = Arc::new(Region::attach_shared(name)?);
         if region.len() < HEADER_BYTES {
             return Err(not(format!("it has {} bytes", region.len())));
@@ -233,7 +235,8 @@ impl Replay {
         // Acquire: pairs with the Release in `make`.
         let magic = header[header::MAGIC].load(Ordering::Acquire);
         if magic != MAGIC {
-            return Err(not(format!("its first word is {magic:#x}, expected {MAGIC:#x}")));
+            let reason = format!("its first word is {magic:#x}, expected {MAGIC:#x}");
+            return Err(ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: magic == 0 });
         }
         let get = |at: usize| header[at].load(Ordering::Relaxed);
         if get(header::REGION_BYTES) != region.len() as u64
@@ -255,10 +258,15 @@ impl Replay {
         if layout.bytes != region.len() {
             return Err(not(format!("it has {} bytes, not {}", region.len(), layout.bytes)));
         }
-        Self::with(region, settings, layout)
+        Self::with(region, settings, layout, false)
     }
 
-    fn with(region: Arc<Region>, settings: Settings, layout: Layout) -> Result<Self, ReplayError> {
+    fn with(
+        region: Arc<Region>,
+        settings: Settings,
+        layout: Layout,
+        is_maker: bool,
+    ) -> Result<Self, ReplayError> {
         let roles = settings.roles()?;
         let window = Window::new(&settings, !roles.rebuilt.is_empty());
         let slots = layout.ring.slots;
@@ -290,6 +298,7 @@ impl Replay {
             roles,
             window,
             outputs,
+            is_maker,
         })
     }
 }

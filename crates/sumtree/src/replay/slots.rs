@@ -37,7 +37,7 @@ const READY: u32 = 2;
 const LAP_SHIFT: u32 = 2;
 
 /// Threads that may be inside an operation at a time; more wait.
-pub(super) const MEMBERS: usize = if cfg!(loom) { 3 } else { 256 };
+pub(super) const MEMBERS: usize = if cfg!(loom) { 3 } else { 128 };
 /// Words per member, of which four are used.
 pub(super) const MEMBER_WORDS: usize = if cfg!(loom) { 4 } else { 8 };
 mod member {

@@ -1,0 +1,57 @@
+"""The extension module: every export is typed, public names are lazy, importing is cheap."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import parl
+import parl._native
+
+
+def test_the_stub_matches_the_module(tmp_path):
+    command = [sys.executable, "-m", "mypy.stubtest", "parl._native"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_is_cheap_and_loads_numpy_alone():
+    code = """
+import sys, time
+import numpy
+start = time.perf_counter()
+import parl
+took = time.perf_counter() - start
+heavy = {"torch", "gymnasium", "ale_py", "tensorboard", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+print(took)
+"""
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(5)]
+    assert all(run.returncode == 0 for run in runs), runs[0].stderr
+    assert min(float(run.stdout) for run in runs) < 0.1
+
+
+def test_replays_need_no_torch():
+    code = """
+import sys
+sys.modules["torch"] = None  # importing it fails
+import numpy as np, parl
+buffer = parl.PrioritizedReplay(10, {"x": ((), "int64")})
+buffer.update_priorities(buffer.add(x=[1, 2]), np.ones(2))
+buffer.sample(4)
+assert not {"gymnasium", "ale_py"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
+def test_public_names_are_there():
+    assert {"SumTree", "PrioritizedReplay", "UniformReplay", "ParlError"} <= set(dir(parl))
+    assert parl.PrioritizedReplay is parl.replay.PrioritizedReplay
+    for name in ("nothing", "Replay"):
+        try:
+            getattr(parl, name)
+        except AttributeError as error:
+            assert str(error) == f"module 'parl' has no attribute {name!r}"
+        else:
+            raise AssertionError(name)

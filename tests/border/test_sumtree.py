@@ -1,0 +1,155 @@
+"""parl.SumTree: arrays in and out, errors with value and bound, many threads at once."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import parl
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    capacity=st.integers(1, 600),
+    fan_out=st.sampled_from([4, 8, 16, 32, 64]),
+    updates=st.lists(
+        st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 50)), max_size=20), max_size=20
+    ),
+)
+def test_against_an_array(capacity, fan_out, updates):
+    tree = parl.SumTree(capacity, fan_out=fan_out)
+    naive = np.zeros(capacity)
+    for batch in updates:
+        indices = np.array([i % capacity for i, _ in batch], np.int64)
+        priorities = np.array([p / 4 for _, p in batch])
+        tree.update(indices, priorities)
+        for i, p in zip(indices, priorities, strict=True):  # In order: the last of equal ones wins.
+            naive[i] = p
+    np.testing.assert_array_equal(tree[np.arange(capacity)], naive)
+    assert tree.total == naive.sum()
+    tree.verify()
+    if naive.any():
+        prefix = np.linspace(0, naive.sum(), 50, endpoint=False)
+        np.testing.assert_array_equal(
+            tree.find(prefix), np.searchsorted(naive.cumsum(), prefix, side="right")
+        )
+        indices, priorities = tree.sample(64)
+        np.testing.assert_array_equal(priorities, naive[indices])
+        assert (priorities > 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "bool"])
+@pytest.mark.parametrize("index_dtype", ["int64", "int32", "uint8", "uint64"])
+def test_dtypes_and_layouts(dtype, index_dtype):
+    tree = parl.SumTree(20)
+    indices = np.arange(20, dtype=index_dtype)[::2]
+    tree.update(indices, np.ones(20, dtype)[::2])
+    assert tree.total == 10
+    tree.update(list(range(10)), 2.0)
+    assert tree.total == 10 * 2 + 5
+
+
+def test_items():
+    tree = parl.SumTree(10)
+    tree[3] = 1.5
+    tree[-1] = 2
+    tree[[4, 5]] = [1.0, 2.0]
+    tree[np.array([6, 7])] = 3.0
+    assert (tree[3], tree[9], tree[-1], len(tree), tree.capacity) == (1.5, 2.0, 2.0, 10, 10)
+    np.testing.assert_array_equal(tree[[4, 5, 6, 7]], [1, 2, 3, 3])
+    assert tree.total == 12.5
+    assert "total=12.5" in repr(tree)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda t: t.update([0, 10], [1.0, 1.0]), IndexError, r"leaf 10 at position 1 is outside 0\.\.10"),
+        (lambda t: t.update([-1], [1.0]), IndexError, r"leaf -1 at position 0 is outside 0\.\.10"),
+        (lambda t: t.update(np.array([2**64 - 1], np.uint64), [1.0]), IndexError, "outside int64"),
+        (
+            lambda t: t.update([0], [-1.0]),
+            ValueError,
+            "priority -1 at position 0 is not a finite number",
+        ),
+        (lambda t: t.update([0], [np.nan]), ValueError, "priority NaN at position 0"),
+        (lambda t: t.update([0], np.float32([np.inf])), ValueError, "priority inf at position 0"),
+        (lambda t: t.update([0, 1, 2], [1.0, 2.0]), ValueError, "weights has 2 entries, expected 3"),
+        (lambda t: t.update([0.5], [1.0]), TypeError, "indices has dtype float64, expected an integer type"),
+        (lambda t: t.update([0], ["a"]), TypeError, "priorities has dtype <U1, expected a real type"),
+        (lambda t: t[10], IndexError, r"leaf 10 is outside -10\.\.10"),
+        (lambda t: t[-11], IndexError, r"leaf -11 is outside -10\.\.10"),
+        (lambda t: t.sample(-1), ValueError, r"n -1 is outside 0\.\."),
+        (lambda t: t.sample(1), parl.errors.NotSampleableError, "every weight is zero"),
+        (lambda t: t.find([0.0]), ValueError, r"prefix sum 0 at position 0 is outside 0\.\.0"),
+        (lambda t: parl.SumTree(0), ValueError, r"capacity 0 is outside 1\.\.=4294967296"),
+        (lambda t: parl.SumTree(-5), ValueError, "capacity -5 is outside"),
+        (lambda t: parl.SumTree(10, fan_out=3), ValueError, "fan-out 3 is none of"),
+        (lambda t: parl.SumTree(10, scale=0), ValueError, "scale 0 is not a finite number > 0"),
+    ],
+)
+def test_errors(call, error, text):
+    tree = parl.SumTree(10)
+    with pytest.raises(error, match=text):
+        call(tree)
+    assert tree.total == 0
+
+
+def test_too_much_memory_is_an_error():
+    """16 GiB of leaves and sums above them: the machine holds it, and it costs nothing, or it says so."""
+    try:
+        tree = parl.SumTree(2**32)
+    except MemoryError as error:
+        assert "bytes of memory are not to be had" in str(error)
+    else:
+        tree[2**32 - 1] = 2.0
+        assert tree.sample(1)[0][0] == 2**32 - 1
+
+
+def test_seeds_and_states():
+    tree = parl.SumTree(100, seed=3)
+    tree.update(np.arange(100), np.arange(100.0))
+    state = tree.rng_state
+    first = tree.sample(20)[0]
+    tree.rng_state = state
+    np.testing.assert_array_equal(first, tree.sample(20)[0])
+    tree.seed(3)
+    np.testing.assert_array_equal(first, tree.sample(20)[0])
+    with pytest.raises(ValueError, match="four zeros"):
+        tree.rng_state = [0, 0, 0, 0]
+
+
+def test_saturation():
+    tree = parl.SumTree(4)
+    tree.update([0, 1], [1e9, tree.max_priority])
+    assert (tree.saturated, tree[0]) == (1, tree.max_priority)
+
+
+def test_threads_hammering_one_tree():
+    tree = parl.SumTree(5000)
+    tree.update(np.arange(5000), 1.0)
+    errors = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(300):
+                tree.update(rng.integers(0, 5000, 256), rng.random(256, np.float32))
+                indices, priorities = tree.sample(256)
+                assert (indices < 5000).all() and (priorities > 0).all()
+                assert tree.total > 0 and 0 <= tree[7] <= 1
+        except BaseException as error:  # handed to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+    tree.verify()
+    assert tree.total == pytest.approx(tree[np.arange(5000)].sum(), rel=1e-12)

@@ -1,0 +1,172 @@
+"""Bad input: the class of the error, the value and the bound in its text, and nothing changed."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from model import fields
+
+import parl
+
+ROW = {"obs": [0.0], "action": [0], "reward": [0.0], "terminated": [False], "truncated": [False]}
+X = {"x": ((), "int64")}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"capacity": 0}, ValueError, r"capacity 0 is outside 1\.\."),
+        ({"capacity": -1}, ValueError, "capacity -1 is outside"),
+        ({"capacity": 2**40}, ValueError, "capacity 1099511627776 is outside"),
+        ({"capacity": 2.5}, AttributeError, "__index__"),
+        ({"n_step": 0}, ValueError, r"n_step 0 is outside 1\.\.=1024"),
+        (
+            {"capacity": 3, "n_step": 3},
+            ValueError,
+            r"capacity 3 is outside 4\.\. \(the rows of one n-step window\)",
+        ),
+        ({"gamma": 1.5}, ValueError, r"gamma 1.5 is outside 0\.\.=1"),
+        ({"gamma": float("nan")}, ValueError, "gamma NaN is outside"),
+        ({"alpha": -0.1}, ValueError, "alpha -0.1 is outside"),
+        ({"epsilon": float("inf")}, ValueError, "epsilon inf is outside"),
+        ({"fan_out": 7}, ValueError, "fan-out 7 is none of 4, 8, 16, 32, 64"),
+        ({"num_envs": 0}, ValueError, "num_envs 0 is outside"),
+        ({"autoreset": "never"}, ValueError, 'autoreset "never" is outside next_step, same_step, disabled'),
+        ({"weight_norm": "mean"}, ValueError, 'weight_norm "mean" is outside batch, global'),
+        ({"shared": "a/b"}, ValueError, 'shared memory name "a/b"'),
+        ({"fields": {}}, ValueError, "number of fields 0 is outside"),
+        (
+            {"fields": {**fields(), "weights": ((), "f4")}},
+            ValueError,
+            '"weights" has a name that batches use',
+        ),
+        ({"fields": {"x": ((), "O")}}, ValueError, "'x' has dtype object"),
+        ({"fields": {"x": ((0,), "f4")}}, ValueError, '"x" has 0 bytes per row'),
+        (
+            {"fields": {"terminated": ((), "bool")}},
+            ValueError,
+            '"reward" is missing, and terminated needs it',
+        ),
+        ({"fields": {"reward": ((), "f4")}, "n_step": 2}, ValueError, '"terminated" is missing, and n_step'),
+        ({"fields": {**fields(), "reward": ((), "int64")}}, ValueError, '"reward" must be one <f4 or <f8'),
+        ({"fields": {**fields(), "truncated": ((2,), "bool")}}, ValueError, '"truncated" must be one |b1'),
+        (
+            {"fields": {**fields(), "next_obs": ((3,), "f4")}},
+            ValueError,
+            '"next_obs" has other bytes per row than obs',
+        ),
+        (
+            {"capacity": 2**31, "fields": {"x": ((2**30,), "f8")}},
+            MemoryError,
+            "bytes of memory are not to be had",
+        ),
+    ],
+)
+def test_settings(options, error, text):
+    with pytest.raises(error, match=text):
+        parl.PrioritizedReplay(options.pop("capacity", 100), options.pop("fields", fields()), **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"obs": [[0.0]]}, ValueError, r"obs has shape \(1, 1\), expected \(1,\)"),
+        ({"reward": [0.0, 1.0]}, ValueError, r"reward has shape \(2,\), expected \(1,\)"),
+        ({"obs": 0.0}, ValueError, r"obs has shape \(\), expected \('n',\)"),
+        ({"action": np.zeros(1)}, ValueError, "action has dtype float64, which does not go into int64"),
+        ({"action": [2**70]}, ValueError, "action"),
+        ({"terminated": [2]}, ValueError, "terminated"),
+        ({"obs": ["a"]}, ValueError, "obs has dtype <U1"),
+        ({"extra": [1]}, ValueError, "fields do not match: unknown extra"),
+        ({"env_id": [5]}, IndexError, r"environment 5 at position 0 is outside 0\.\.2"),
+        ({"env_id": [-1]}, IndexError, r"environment -1 at position 0 is outside 0\.\.2"),
+        ({"env_id": [0, 1]}, ValueError, "env_id has 2 entries, expected 1"),
+        ({"env_id": [0.5]}, TypeError, "env_id has dtype float64, expected an integer type"),
+        ({"priorities": [float("nan")]}, ValueError, "priority NaN at position 0 is not a finite number"),
+        ({"priorities": [float("-inf")]}, ValueError, "priority -inf at position 0"),
+        ({"priorities": [1.0, 2.0]}, ValueError, "priorities has 2 entries, expected 1"),
+    ],
+)
+def test_add(change, error, text):
+    buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
+    with pytest.raises(error, match=text):
+        buffer.add(**{**ROW, **change})
+    assert len(buffer) == 0
+
+
+def test_missing_fields_and_too_many_rows():
+    buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
+    with pytest.raises(ValueError, match="fields do not match: missing action, truncated"):
+        buffer.add(obs=[0.0], reward=[0.0], terminated=[False])
+    with pytest.raises(IndexError, match=r"environment 2 at position 2 is outside 0\.\.2"):
+        buffer.add(**{name: value * 3 for name, value in ROW.items()})
+    assert buffer.add(**{name: np.zeros(0, dtype) for (name, (_, dtype)) in fields().items()}).shape == (0,)
+
+
+def test_truncation_needs_its_final_observation():
+    buffer = parl.PrioritizedReplay(10, fields(), num_envs=2, autoreset="same_step")
+    ends = {name: value * 2 for name, value in ROW.items()} | {"truncated": [False, True]}
+    text = r'row 1 \(environment 1\) is truncated: with autoreset "same_step" its final observation is needed'
+    with pytest.raises(ValueError, match=text):
+        buffer.add(**ends)
+    with pytest.raises(ValueError, match=text):
+        buffer.add(**ends, final_obs=[1.0, None])
+    with pytest.raises(ValueError, match=r"final_obs has shape \(3,\), expected \(2,\)"):
+        buffer.add(**ends, final_obs=np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match=r"final_obs\[1\] has shape \(2,\), expected \(\)"):
+        buffer.add(**ends, final_obs=[None, [1.0, 2.0]])
+    assert len(buffer) == 0
+    # An object array, as gymnasium gives it, with None where nothing ended.
+    final = np.array([None, np.float32(4)], dtype=object)
+    buffer.add(**ends, final_obs=final)
+    assert buffer.sample(1).next_obs[0] == 4
+
+
+def test_sampling_and_updating():
+    buffer = parl.PrioritizedReplay(10, X)
+    with pytest.raises(parl.errors.NotSampleableError, match="nothing to sample: 0 rows are stored"):
+        buffer.sample(1)
+    ticket = buffer.add(x=[1])
+    with pytest.raises(ValueError, match='mode "best" is none of stratified'):
+        buffer.sample(1, mode="best")
+    with pytest.raises(ValueError, match=r"rank 3 is outside 0\.\.3"):
+        buffer.sample(1, mode="split", rank=3, learners=3)
+    with pytest.raises(ValueError, match="batch_size -1 is outside"):
+        buffer.sample(-1)
+    with pytest.raises(IndexError, match=r"ticket 0x1000000ff at position 1 names slot 255, outside 0\.\.12"):
+        buffer.update_priorities(np.array([ticket[0], 0x1000000FF], np.uint64), [1.0, 2.0])
+    with pytest.raises(ValueError, match="priority NaN at position 0"):
+        buffer.update_priorities(ticket, [np.nan])
+    with pytest.raises(ValueError, match="priorities has 2 entries, expected 1"):
+        buffer.update_priorities(ticket, [1.0, 2.0])
+    with pytest.raises(TypeError, match="tickets has dtype float64"):
+        buffer.update_priorities([0.5], [1.0])
+    assert len(buffer.sample(0).x) == 0
+
+
+def test_all_errors_are_parl_errors_or_built_in_ones():
+    assert issubclass(parl.errors.NotSampleableError, (ValueError, parl.ParlError))
+    for error in vars(parl.errors).values():
+        if isinstance(error, type) and issubclass(error, Exception):
+            assert issubclass(error, parl.ParlError)
+
+
+def test_private_replays_are_not_pickled():
+    with pytest.raises(TypeError, match="make it with shared"):
+        pickle.dumps(parl.PrioritizedReplay(10, X))
+
+
+def test_closed_replays_say_so():
+    buffer = parl.PrioritizedReplay(10, X)
+    buffer.add(x=[1])
+    buffer.close()
+    buffer.close()
+    for use in (
+        lambda: buffer.add(x=[1]),
+        lambda: buffer.sample(1),
+        lambda: buffer.update_priorities([1], [1.0]),
+    ):
+        with pytest.raises(parl.errors.ReplayClosedError, match="this replay is closed"):
+            use()

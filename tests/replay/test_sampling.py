@@ -1,0 +1,155 @@
+"""Probabilities, importance weights, modes and priorities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import parl
+
+
+def chi_square_z(counts: np.ndarray, expected: np.ndarray) -> float:
+    """Wilson-Hilferty: the chi-square statistic as a standard normal number."""
+    degrees = len(counts) - 1
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    return float(((statistic / degrees) ** (1 / 3) - (1 - 2 / (9 * degrees))) / (2 / (9 * degrees)) ** 0.5)
+
+
+def filled(priorities: np.ndarray, **options) -> parl.PrioritizedReplay:
+    buffer = parl.PrioritizedReplay(len(priorities), {"x": ((), "int64")}, **options)
+    buffer.add(x=np.arange(len(priorities)), priorities=priorities)
+    return buffer
+
+
+@pytest.mark.parametrize("mode", ["stratified", "independent", "systematic", "split"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_rows_are_drawn_in_proportion(mode, alpha):
+    priorities = np.random.default_rng(1).exponential(size=50) + 0.05
+    buffer = filled(priorities, alpha=alpha, seed=3)
+    counts = np.zeros(50)
+    for i in range(510):
+        options = {"rank": i % 3, "learners": 3} if mode == "split" else {}
+        counts += np.bincount(buffer.sample(200, mode=mode, **options).x, minlength=50)
+    share = (priorities + 1e-6) ** alpha
+    expected = share / share.sum() * counts.sum()
+    assert chi_square_z(counts, expected) < 5, "a fixed seed; p < 3e-7 if the draws were right"
+
+
+def test_stratified_draws_vary_less_than_independent_ones():
+    priorities = np.random.default_rng(2).exponential(size=64)
+    spread = {}
+    for mode in ("independent", "stratified"):
+        buffer = filled(priorities)
+        counts = [np.bincount(buffer.sample(64, mode=mode).x, minlength=64) for _ in range(500)]
+        spread[mode] = np.var(counts, axis=0).sum()
+    assert spread["stratified"] < 0.75 * spread["independent"]
+
+
+def test_without_replacement_draws_distinct_rows():
+    buffer = filled(np.random.default_rng(3).exponential(size=40) + 0.01)
+    for size in (1, 20, 40):
+        assert len(set(buffer.sample(size, mode="without_replacement").x)) == size
+    with pytest.raises(parl.errors.NotSampleableError, match="41 distinct leaves asked for"):
+        buffer.sample(41, mode="without_replacement")
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
+def test_importance_weights_equal_the_formula(beta):
+    priorities = np.random.default_rng(4).exponential(size=1000) + 0.1
+    buffer = filled(priorities, alpha=0.7)
+    batch = buffer.sample(256, beta=beta)
+    share = (priorities + 1e-6) ** 0.7
+    probability = share / share.sum()
+    weights = (1000 * probability[batch.x]) ** -beta
+    np.testing.assert_allclose(batch.weights, weights / weights.max(), rtol=2e-4)
+    assert batch.weights.max() == 1 and batch.weights.dtype == np.float32
+
+
+def test_global_importance_weights_follow_the_smallest_row():
+    priorities = np.full(500, 2.0)
+    priorities[7] = 0.5
+    buffer = filled(priorities, alpha=1.0, epsilon=0.0, weight_norm="global")
+    batch = buffer.sample(64, beta=0.5)
+    np.testing.assert_allclose(batch.weights[batch.x != 7], 0.5, rtol=1e-6)
+    # The smallest row becomes larger: the next smallest counts from now on.
+    ticket = 7 | 1 << 32
+    assert buffer.update_priorities([ticket], [4.0]) == 0
+    batch = buffer.sample(64, beta=0.5)
+    np.testing.assert_allclose(batch.weights[batch.x != 7], 1.0, rtol=1e-6)
+
+
+def test_priority_zero_is_never_drawn():
+    priorities = np.ones(100)
+    priorities[::2] = 0
+    buffer = filled(priorities, epsilon=0.0)
+    assert (buffer.sample(4096, mode="independent").x % 2 == 1).all()
+    buffer.update_priorities(buffer.sample(1).tickets, [-3.0])  # The absolute value counts.
+    for row in range(100):
+        buffer.update_priorities([row | 1 << 32], [0.0])
+    with pytest.raises(parl.errors.NotSampleableError, match="100 rows are stored and 100 of them"):
+        buffer.sample(1)
+
+
+def test_last_of_equal_tickets_wins_and_stale_ones_are_counted():
+    buffer = parl.PrioritizedReplay(4, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
+    tickets = buffer.add(x=[0, 1, 2, 3])
+    assert buffer.update_priorities(tickets[[0, 1, 0]], np.float32([5, 6, 7])) == 0
+    assert buffer.total_priority == 7 + 6 + 1 + 1
+    buffer.add(x=[4], priorities=[2])
+    assert buffer.update_priorities(tickets, [9.0, 1, 1, 1]) == 1
+    assert buffer.stale_updates == 1 and buffer.counters["updated"] == 6
+    assert buffer.total_priority == 2 + 1 + 1 + 1
+
+
+def test_saturation_is_counted():
+    buffer = parl.PrioritizedReplay(4, {"x": ((), "int64")}, alpha=1.0)
+    buffer.add(x=[0, 1], priorities=[1e6, 1.0])
+    assert buffer.saturated == 1
+    assert buffer.total_priority == pytest.approx(4096 + 1, abs=1e-2)
+
+
+def test_same_seed_same_draws_and_state_round_trip():
+    first, second, other = (filled(np.arange(1.0, 101), seed=seed) for seed in (5, 5, 6))
+    draws = [first.sample(32).x for _ in range(3)]
+    assert all((a == second.sample(32).x).all() for a in draws)
+    assert not (draws[0] == other.sample(32).x).all()
+    state = first.rng_state
+    later = first.sample(32).x
+    first.rng_state = state
+    assert (later == first.sample(32).x).all()
+
+
+def test_out_arrays_are_filled_in_place():
+    buffer = filled(np.ones(10))
+    batch = buffer.sample(8)
+    address = batch.x.ctypes.data
+    again = buffer.sample(8, out=batch)
+    assert again.x.ctypes.data == address and again.tickets is batch.tickets
+    with pytest.raises(ValueError, match=r"out\['x'\] is \(8,\) int64, expected \(9,\) int64"):
+        buffer.sample(9, out=batch)
+    with pytest.raises(ValueError, match="two output arrays share memory"):
+        buffer.sample(8, out={**batch, "indices": batch.x})
+    batch.x.flags.writeable = False
+    with pytest.raises(ValueError, match="not C-contiguous and writable"):
+        buffer.sample(8, out=batch)
+
+
+def test_torch_batches_share_memory():
+    torch = pytest.importorskip("torch")
+    buffer = filled(np.ones(10))
+    batch = buffer.sample(8, as_torch=True)
+    assert isinstance(batch.x, torch.Tensor) and batch.weights.dtype == torch.float32
+    again = buffer.sample(8, as_torch=True, out=batch)
+    assert again.x.data_ptr() == batch.x.data_ptr()
+    errors = torch.ones(8, requires_grad=True) * 2
+    assert buffer.update_priorities(batch.tickets, errors) == 0
+    assert buffer.add(x=torch.arange(3)).dtype == np.uint64
+
+
+def test_batches_are_mappings_with_attributes():
+    batch = filled(np.ones(3)).sample(2)
+    assert list(batch) == ["x", "indices", "weights", "tickets"]
+    assert batch.x is batch["x"]
+    with pytest.raises(AttributeError, match="no 'obs'; it has x, indices, weights, tickets"):
+        _ = batch.obs
+    assert repr(batch).startswith("Batch(x: (2,) int64")
