@@ -9,6 +9,7 @@ from ale_py import roms
 from beside_ale import GAMES, Pair, loaded
 
 from parl.atari import ale as parl_ale
+from parl.atari import games as parl_games
 
 
 def _codes(actions):
@@ -42,6 +43,19 @@ def test_everything_there_is_to_see_is_equal_in_every_frame(game):
     both.reset_game()
     both.check()
     _play(both, 300, seed=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", [game.id for game in parl_games() if game.players == 1])
+def test_every_game_is_equal_in_every_frame_of_every_tenth_mode(game):
+    both = Pair(game)
+    modes, difficulties = both.getAvailableModes(), both.getAvailableDifficulties()
+    for number, mode in enumerate([modes[0], *modes[-1:0:-10]]):
+        both.setMode(mode)
+        both.setDifficulty(difficulties[number % len(difficulties)])
+        both.reset_game()
+        both.check()
+        _play(both, 300, seed=number, pictures_every=4)
 
 
 @pytest.mark.parametrize("game", ["space_invaders", "gravitar", "basic_math", "berzerk"])

@@ -74,6 +74,8 @@ class TerminalScreen:
         self._true_colour = true_colour
         self._status = ""
         self._lines: list[str] = []
+        self.width: int
+        self.height: int
         self.width, self.height = fit(columns, max(1, rows - 1))
 
     def draw(self, rgb: NDArray[np.uint8], status: str = "") -> None:
