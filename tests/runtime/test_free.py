@@ -1,5 +1,6 @@
 """The free schedule with real workers: ratio, lag, saving, failures."""
 
+import dataclasses
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from parl.algos.dqn import DQN
 from parl.errors import WorkerError
 from parl.runtime import checkpoint
 from parl.runtime.free import FreeLoop
@@ -121,6 +123,37 @@ def test_a_failing_actor_ends_the_run_with_its_traceback(make_setup, kind):
     finally:
         loop.close()
     assert time.monotonic() - started < 40
+    assert not segments()
+
+
+class StumblingDQN(DQN):
+    """Its learners fail at their 20th update in every process but the driver's."""
+
+    driver = os.getpid()
+
+    def make_learner(self, seed, device):
+        learner = super().make_learner(seed, device)
+        compute, calls = learner.compute, []
+
+        def stumble(batch):
+            calls.append(1)
+            if len(calls) == 20 and os.getpid() != self.driver:
+                raise ArithmeticError("a gradient too far")
+            return compute(batch)
+
+        learner.compute = stumble
+        return learner
+
+
+def test_a_failing_learner_ends_the_run_with_its_traceback(make_setup):
+    setup = make_setup(actors=1, learners=2)
+    setup = dataclasses.replace(setup, algorithm=StumblingDQN(setup.algorithm.config, setup.spec))
+    loop = FreeLoop(setup)
+    try:
+        with pytest.raises(WorkerError, match=r"(?s)learner 1 failed:.*a gradient too far"):
+            loop.advance(10**9, seconds=60.0)
+    finally:
+        loop.close()
     assert not segments()
 
 

@@ -171,7 +171,7 @@ class FreeLoop:
 
     def _start(self, setup: Setup, saved: Saved | None) -> None:
         shares = setup.processes or setup.learners > 1
-        context = choose_context(shares)
+        context = choose_context(shares, setup.device)
         name = f"parl-{os.getpid()}-{uuid.uuid4().hex[:12]}" if shares else None
         if saved is None:
             self._replay = setup.make_replay(name)

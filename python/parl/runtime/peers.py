@@ -84,7 +84,7 @@ class GlooPeers:
         self._group.allreduce([self._buffer]).wait()
         if self._buffer[size].item() != 0.0:
             return False
-        torch.div(self._buffer[:size], self._learners, out=gradients)
+        gradients.copy_(self._buffer[:size].div_(self._learners))
         return True
 
     def close(self) -> None:

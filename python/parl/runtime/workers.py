@@ -46,7 +46,7 @@ def _threads() -> int:
         return threading.active_count()
 
 
-def choose_context(processes: bool) -> Any:
+def choose_context(processes: bool, device: str = "cpu") -> Any:
     """The fastest safe way to start processes: ``fork`` from a quiet process, else a ``forkserver``.
 
     Where no ``processes`` are wanted any context does; it then only makes memory.
@@ -58,7 +58,8 @@ def choose_context(processes: bool) -> Any:
 
     if not processes:
         return multiprocessing.get_context()
-    quiet = sys.platform == "linux" and threading.active_count() == 1 and not torch.cuda.is_initialized()
+    quiet = threading.active_count() == 1 and device == "cpu" and not torch.cuda.is_initialized()
+    quiet = quiet and sys.platform == "linux"
     if quiet and _backward_works_in_a_fork():
         return multiprocessing.get_context("fork")
     context = multiprocessing.get_context("forkserver")
