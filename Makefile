@@ -35,7 +35,7 @@ build: setup  ## compile the extension into .venv, with the extras that training
 	$(BIN)/maturin develop --quiet --release --extras $(EXTRAS)
 
 train: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
-	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --seed $(SEED)
+	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --stop-at-return 475 --seed $(SEED)
 
 test: test-rust test-py  ## all quick tests: Rust and Python
 
