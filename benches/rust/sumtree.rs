@@ -1,7 +1,8 @@
 //! The sum tree: ns per item of updates and draws over capacity, fan-out and batch size, one thread.
 //!
 //! Named `operation/N=2^log2(capacity)/K=fan-out/B=batch`; throughput is items per second, so 1 / it is the time of an
-//! item. Weights change at every update, since an unchanged one is cheaper. Peers are compared in Python.
+//! item. Weights change at every update, since an unchanged one is cheaper. `SUMTREE_PATH=scalar` (avx2) takes other instructions.
+//! Peers are compared in Python.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -49,6 +50,16 @@ fn updates_and_draws(c: &mut Criterion) {
                 tree.set_many(&pool[at..at + batch], &weights).expect("indices and weights are in range");
             });
         });
+        // The same updates by the combining writer, alone on its tree.
+        let combined = filled(log2, fan_out).combining();
+        group.bench_function(format!("update-combining/{name}"), |b| {
+            b.iter(|| {
+                at = (at + batch) % POOL;
+                weights.iter_mut().for_each(|w| *w = (*w + 1) & 0x1_ffff);
+                combined.set_many(&pool[at..at + batch], &weights).expect("indices and weights are in range");
+            });
+        });
+        drop(combined);
         group.bench_function(format!("append/{name}"), |b| {
             b.iter(|| {
                 at = (at + batch) % ((1 << log2) - batch);
@@ -73,8 +84,8 @@ criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(600));
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400));
     targets = updates_and_draws
 }
 criterion_main!(benches);

@@ -12,7 +12,7 @@ use crate::region::LINE_BYTES;
 
 /// The fan-outs a tree can have.
 pub const FAN_OUTS: [usize; 5] = [4, 8, 16, 32, 64];
-/// 16 u32 leaves are one cache line; the fastest to sample of those measured.
+/// 16 u32 leaves are one cache line.
 pub const DEFAULT_FAN_OUT: usize = 16;
 /// The largest number of leaves of one tree.
 pub const MAX_CAPACITY: u64 = 1 << 32;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod bulk;
+mod combine;
 mod descent;
 mod error;
 mod layout;

@@ -17,19 +17,20 @@ fn size(weight: u32) -> usize {
 
 /// Changes of the histogram by one batch of updates.
 pub(crate) struct Tally {
-    changes: [u32; SIZES],
+    /// Apart from `gone`, so that one item does not wait for its own store.
+    come: [u32; SIZES],
+    gone: [u32; SIZES],
 }
 
 impl Tally {
     pub fn new() -> Self {
-        Self { changes: [0; SIZES] }
+        Self { come: [0; SIZES], gone: [0; SIZES] }
     }
 
     #[inline(always)]
     pub fn count(&mut self, old: u32, new: u32) {
-        let (from, to) = (size(old), size(new));
-        self.changes[from] = self.changes[from].wrapping_sub(1);
-        self.changes[to] = self.changes[to].wrapping_add(1);
+        self.gone[size(old)] += 1;
+        self.come[size(new)] += 1;
     }
 
     /// The same for a batch of one, straight to the tree's counters.
@@ -54,10 +55,10 @@ impl Tally {
         if cfg!(loom) {
             return;
         }
-        for (size, change) in self.changes.iter().enumerate().skip(1) {
-            if *change != 0 {
-                let signed = i64::from(*change as i32) as u64;
-                tree.header[header::HISTOGRAM + size].fetch_add(signed, Relaxed); // A counter: orders nothing.
+        for (size, (come, gone)) in self.come.iter().zip(&self.gone).enumerate().skip(1) {
+            if come != gone {
+                let change = u64::from(*come).wrapping_sub(u64::from(*gone));
+                tree.header[header::HISTOGRAM + size].fetch_add(change, Relaxed); // A counter: orders nothing.
             }
         }
     }

@@ -1,6 +1,14 @@
-//! Atomics from std, or from loom under `--cfg loom`: the one switch.
+//! Atomics and locks from std, or from loom under `--cfg loom`: the one switch.
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::{Mutex, MutexGuard};
+#[cfg(loom)]
+pub use loom::thread::yield_now;
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub use std::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub use std::thread::yield_now;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::combine::Combiner;
 use crate::layout::{HEADER_WORDS, LEVELS_MAX, Layout, max_weight};
 use crate::path::Path;
 use crate::region::{Cells, Region};
@@ -10,7 +11,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Index, SumTreeError, prefetch};
 
 /// How many updates ahead their cache lines are asked for.
-const AHEAD: usize = 12;
+pub(crate) const AHEAD: usize = 12;
 
 /// Words of the header. Counters of different use lie on different cache lines.
 pub(crate) mod header {
@@ -29,6 +30,8 @@ pub(crate) mod header {
 pub struct SumTree {
     pub(crate) layout: Layout,
     pub(crate) path: Path,
+    /// The combining writer, if it is the one in use.
+    pub(crate) combiner: Option<Combiner>,
     pub(crate) header: Cells<AtomicU64>,
     pub(crate) leaves: Cells<AtomicU32>,
     /// Level 1 if a level above it is searched.
@@ -97,7 +100,7 @@ impl SumTree {
                 wide.push(Cells::in_region(region, start, level.stored)?);
             }
         }
-        Ok(Self { layout, path: Path::from_environment()?, header, leaves, narrow, wide })
+        Ok(Self { layout, path: Path::from_environment()?, combiner: None, header, leaves, narrow, wide })
     }
 
     /// The same tree, walked with these instructions instead of the fastest there are. The draws are the same.
@@ -182,8 +185,12 @@ impl SumTree {
     pub fn set(&self, index: impl Index, weight: u32) -> Result<(), SumTreeError> {
         let i = self.check_index(index, 0)?;
         self.check_weights(&[weight])?;
-        let old = self.exchange(i, weight);
-        Tally::count_one(self, old, weight);
+        if let Some(combiner) = &self.combiner {
+            combiner.in_turn(self, || self.store_alone(&[weight], |_| i));
+        } else {
+            let old = self.exchange(i, weight);
+            Tally::count_one(self, old, weight);
+        }
         Ok(())
     }
 
@@ -195,6 +202,10 @@ impl SumTree {
         same_length("weights", weights.len(), indices.len())?;
         self.check_indices(indices)?;
         self.check_weights(weights)?;
+        if let Some(combiner) = &self.combiner {
+            combiner.apply_or_hand_over(self, weights, |j| indices[j].to_usize());
+            return Ok(());
+        }
         let mut tally = Tally::new();
         indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
         for (j, (index, weight)) in indices.iter().zip(weights).enumerate() {
@@ -272,7 +283,7 @@ impl SumTree {
 
     /// Asks for the lines of a leaf and of the sum above it, which are the ones that miss.
     #[inline(always)]
-    fn prefetch(&self, i: usize) {
+    pub(crate) fn prefetch(&self, i: usize) {
         prefetch::write(&raw const self.leaves[i]);
         if let Some(sums) = &self.narrow {
             prefetch::write(&raw const sums[i >> self.layout.levels()[1].shift]);
@@ -303,8 +314,16 @@ impl SumTree {
         }
     }
 
-    /// Differences of a run of leaves are gathered per node and added when the run leaves it.
     fn exchange_range(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
+        match &self.combiner {
+            // Adds are one per node: not worth a second writer.
+            Some(combiner) => combiner.in_turn(self, || self.exchange_run(first, count, weight)),
+            None => self.exchange_run(first, count, weight),
+        }
+    }
+
+    /// Differences of a run of leaves are gathered per node and added when the run leaves it.
+    fn exchange_run(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
         let levels = self.layout.levels();
         let mut gathered = [0u64; LEVELS_MAX];
         let mut tally = Tally::new();

@@ -128,3 +128,54 @@ fn a_draw_beside_two_writers() {
         assert_eq!(tree.total(), 7);
     });
 }
+
+/// The combining writer: two threads hand over to each other, a third draws. Whoever comes first, all is stored when
+/// both are back, the tree is consistent, and a draw sees what was published, also through a hand-over.
+#[test]
+fn nothing_handed_over_is_left_behind() {
+    model(3, || {
+        let tree = Arc::new(SumTree::new(4, 4).unwrap().combining());
+        let row = Arc::new(UnsafeCell::new(0));
+        let writer = {
+            let (tree, row) = (tree.clone(), row.clone());
+            thread::spawn(move || {
+                // SAFETY: nobody reads the row before leaf 2 has a weight.
+                row.with_mut(|p| unsafe { *p = 42 });
+                tree.set_many(&[2u32, 0], &[7, 3]).unwrap();
+                tree.set_many(&[0u32], &[4]).unwrap();
+            })
+        };
+        tree.set_many(&[1u32, 3, 3], &[9, 1, 2]).unwrap();
+        let (mut index, mut weight) = ([9], [9]);
+        if tree.sample(&mut Rng::new(2), Draws::Independent, &mut index, &mut weight).is_ok() {
+            assert!(matches!((index[0], weight[0]), (0, 3 | 4) | (1, 9) | (2, 7) | (3, 1 | 2)));
+            if index[0] == 2 {
+                // SAFETY: the row is not written after leaf 2 is published.
+                assert_eq!(row.with(|p| unsafe { *p }), 42);
+            }
+        }
+        writer.join().unwrap();
+        tree.verify().unwrap();
+        let leaves: Vec<u32> = (0..4u32).map(|i| tree.get(i).unwrap()).collect();
+        assert_eq!((leaves, tree.total()), (vec![4, 9, 7, 2], 22));
+    });
+}
+
+/// Three threads, one of them with an update that waits for its turn and must be stored when it returns.
+#[test]
+fn an_update_that_waits_is_stored_on_return() {
+    model(2, || {
+        let tree = Arc::new(SumTree::new(4, 4).unwrap().combining());
+        let threads: Vec<_> = (0..2u32)
+            .map(|i| {
+                let tree = tree.clone();
+                thread::spawn(move || tree.set_many(&[i], &[5 + i]).unwrap())
+            })
+            .collect();
+        tree.set(3u32, 8).unwrap();
+        assert_eq!(tree.get(3u32).unwrap(), 8);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        tree.verify().unwrap();
+        assert_eq!(tree.total(), 5 + 6 + 8);
+    });
+}

@@ -217,3 +217,26 @@ fn memory_follows_capacity() {
     }
     assert!(matches!(SumTree::new(1 << 32, 4), Ok(_) | Err(SumTreeError::OutOfMemory { .. })));
 }
+
+/// A tree of 2^28 leaves, of which a few have weight: the arithmetic holds at the far end. (Untouched pages of the
+/// mapping take no memory.)
+#[test]
+fn two_to_the_28th_leaves() {
+    for fan_out in [4, 16, 64] {
+        let n = 1u64 << 28;
+        let tree = SumTree::new(n, fan_out).unwrap();
+        let places = [0, 12_345_678, (1 << 27) + 5, n - 2, n - 1];
+        let max = tree.max_weight();
+        tree.set_many(&places, &[max; 5]).unwrap();
+        let each = u64::from(max);
+        assert_eq!(tree.total(), 5 * each);
+        let prefixes: Vec<u64> = (0..5).flat_map(|k| [k * each, (k + 1) * each - 1]).collect();
+        let (mut indices, mut weights) = (vec![0; 10], vec![0; 10]);
+        tree.find(&prefixes, &mut indices, &mut weights).unwrap();
+        assert!(indices.iter().enumerate().all(|(j, i)| *i == places[j / 2]));
+        assert!(weights.iter().all(|w| *w == max));
+        let (mut indices, mut weights) = ([0; 5], [0; 5]);
+        tree.sample(&mut Rng::new(0), Draws::Stratified, &mut indices, &mut weights).unwrap();
+        assert_eq!(indices, places);
+    }
+}

@@ -15,6 +15,8 @@ pub struct Plan {
     pub capacity: u64,
     pub fan_out: usize,
     pub path: Path,
+    /// The combining writer instead of the lock-free one.
+    pub combining: bool,
     /// Half of them write (at least one), the others draw (at least one).
     pub threads: usize,
     /// Weights stored and leaves drawn, together.
@@ -64,6 +66,7 @@ fn writer(tree: &SumTree, plan: &Plan, me: u64, writers: u64, phase: &AtomicU64,
                 part.iter().map(|i| if zero { 0 } else { weight(*i, turn, max) }).collect();
             tree.set_many(part, &weights).expect("leaves and weights are in range");
         }
+        tree.flush();
         leaves.len() as u64
     };
     stores += store(&mine[0], false, 0);
@@ -138,6 +141,7 @@ fn sampler(
 /// Runs the plan and checks every node at the end.
 pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
     let tree = SumTree::new(plan.capacity, plan.fan_out)?.with_path(plan.path)?;
+    let tree = if plan.combining { tree.combining() } else { tree };
     let writers = (plan.threads / 2).max(1);
     let samplers = (plan.threads - plan.threads / 2).max(1);
     // Draws that are still to be made before everybody stops; stores run along and are counted.
