@@ -114,7 +114,9 @@ def compare(job: tuple[str, int | None, int | None, int, int, float, str, int]) 
 
 def main() -> int:
     """Runs the comparison; the number of runs that differ."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--games", default="")
     parser.add_argument("--pairs", action="store_true", help="every mode and difficulty")

@@ -8,6 +8,7 @@ usage: speed_against_ale.py [--games a,b,...] [--rounds N] [--drawn 0..4] [--fra
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,9 @@ import time
 
 import numpy as np
 from against_ale import ROMS, TRACE, ale, games, script
+
+# How often the console plays a script, so that its time is long beside that of loading.
+REPEATS = 8
 
 TWENTY = (
     "pong breakout space_invaders seaquest ms_pacman montezuma_revenge qbert freeway pitfall asteroids enduro "
@@ -47,14 +51,25 @@ def our_microseconds(game: str, steps: bytes, drawn: int) -> float:
     with tempfile.NamedTemporaryFile(suffix=".script") as file:
         file.write(steps)
         file.flush()
-        command = [TRACE, str(ROMS / f"{game}.bin"), game, "seed=1", f"draw={drawn}", "gray=1", "speed=3", file.name]
+        command = [
+            TRACE,
+            str(ROMS / f"{game}.bin"),
+            game,
+            "seed=1",
+            f"draw={drawn}",
+            "gray=1",
+            "speed=3",
+            file.name,
+        ]
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return min(float(line.split()[0]) for line in out.splitlines())
 
 
 def main() -> None:
     """Prints one line per game and the median."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--games", default="twenty", help="names, or `twenty`, or `all`")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--drawn", type=int, default=0)
@@ -78,7 +93,9 @@ def main() -> None:
             flush=True,
         )
     worst = min(ratios, key=ratios.__getitem__)
-    print(f"median of {len(ratios)} games {statistics.median(ratios.values()):.2f} x, worst {worst} {ratios[worst]:.2f} x")
+    print(
+        f"median of {len(ratios)} games {statistics.median(ratios.values()):.2f} x, worst {worst} {ratios[worst]:.2f} x"
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,13 @@ use cule::{Console, Options, console, rom};
 
 const FRAMES: u32 = 1500;
 
+/// Opcode and kind of operand.
+type Kind = (u8, u8);
+/// How often one follows the other.
+type Counts<T> = HashMap<(Kind, Kind), T>;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut counts: HashMap<((u8, u8), (u8, u8)), f64> = HashMap::new();
+    let mut counts: Counts<f64> = HashMap::new();
     for argument in std::env::args().skip(1) {
         let (game, path) = argument.split_once('=').ok_or("GAME=ROM expected")?;
         let rom = rom::read(Path::new(path))?;
@@ -20,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut console = Console::new(&rom, console::game_row(game)?, Options::default())?;
         let code = Code::new(&rom::image(&rom), rom.scheme as u8);
         let mut board: Box<machine::Board> = bytemuck::zeroed_box();
-        let mut seen: HashMap<((u8, u8), (u8, u8)), u64> = HashMap::new();
+        let mut seen: Counts<u64> = HashMap::new();
         let mut total = 0u64;
         let actions = console.minimal_actions();
         for frame in 0..FRAMES {
@@ -36,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             machine::begin_step(&mut m, &mut board);
             let mut cpu = m.cpu;
             cpu.left = INSTRUCTIONS_PER_STEP;
-            let mut before: Option<((u8, u8), u16)> = None;
+            let mut before: Option<(Kind, u16)> = None;
             while cpu.left != 0 && m.tia.stop == 0 {
                 cpu.left -= 1;
                 let pc = cpu.pc;

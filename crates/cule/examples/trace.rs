@@ -8,7 +8,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use cule::{Console, Options, console, games, rom};
 
@@ -119,9 +119,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let frames = job.script.len() / 2;
         for _ in 0..job.speed {
             job.console.reset()?;
-            let start = cpu_ns();
+            let start = Instant::now();
             play_on(&mut job)?;
-            println!("{:.3} us/frame", (cpu_ns() - start) as f64 / 1e3 / frames as f64);
+            println!("{:.3} us/frame", start.elapsed().as_secs_f64() * 1e6 / frames as f64);
         }
         return Ok(());
     }

@@ -3863,7 +3863,8 @@ PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
     m.tia.dirty = machine::tia::ALL_OBJECTS;
     machine::tia::write::unsettle(m.tia);
     machine::tia::objects::refresh_cells(m.tia, board);
-    m.eager = static_cast<uint8_t>((m.draw != 0) && machine::tia::is_armed(m.tia));
+    const bool once = machine::cart::large_ram_bytes(m.cart) != 0u;
+    m.eager = static_cast<uint8_t>((m.draw != 0) && (once || machine::tia::is_armed(m.tia)));
 }
 
 // Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
@@ -3890,6 +3891,7 @@ PARL_FN void step(machine::Machine& m, machine::Board& board, Slice<const uint8_
         if ((m.tia.stop == 0) && (m.eager == 0)) {
             m = start;
             m.eager = 1;
+            machine::tia::objects::refresh_cells(m.tia, board);
             machine::cpu::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
         }
     } else {
@@ -8377,9 +8379,11 @@ PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects
 
 // Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
 PARL_FN void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
-    if ((m.draw != 0) || (m.eager != 0)) {
-        machine::tia::beam::catch_up(m, board, target);
-    } else if (((m.tia.enabled & machine::tia::bit(object)) != 0) && (machine::tia::write::is_near(m, board, machine::tia::bit(object)) || machine::tia::collision::meets(m, board, object, cells))) {
+    bool seen = (m.draw != 0) || (m.eager != 0);
+    if (!seen && ((m.tia.enabled & machine::tia::bit(object)) != 0)) {
+        seen = machine::tia::write::is_near(m, board, machine::tia::bit(object)) || machine::tia::collision::meets(m, board, object, cells);
+    }
+    if (seen) {
         machine::tia::beam::catch_up(m, board, target);
     }
 }

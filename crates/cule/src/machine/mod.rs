@@ -159,7 +159,9 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
     m.tia.dirty = tia::ALL_OBJECTS;
     tia::write::unsettle(&mut m.tia);
     tia::objects::refresh_cells(&m.tia, board);
-    m.eager = (m.draw != 0 && tia::is_armed(&m.tia)) as u8;
+    // A step that may have to be run again must find its RAM as it was: large RAM is not part of the machine.
+    let once: bool = cart::large_ram_bytes(&m.cart) != 0;
+    m.eager = (m.draw != 0 && (once || tia::is_armed(&m.tia))) as u8;
 }
 
 /// Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
@@ -187,6 +189,7 @@ pub fn step(m: &mut Machine, board: &mut Board, rom: &[u8]) {
             // A frame left open shows how far the beam has come: draw it again, access by access.
             *m = start;
             m.eager = 1;
+            tia::objects::refresh_cells(&m.tia, board);
             cpu::run(m, board, rom, INSTRUCTIONS_PER_STEP);
         }
     } else {

@@ -20,7 +20,7 @@ mod code;
 pub mod handlers;
 mod stores;
 
-pub use code::Code;
+pub use code::{Code, Settings};
 
 use crate::machine::INSTRUCTIONS_PER_STEP;
 use crate::machine::operations::Cpu;
@@ -346,6 +346,7 @@ pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
         if m.tia.stop == 0 && m.eager == 0 {
             *m = start;
             m.eager = 1;
+            tia::objects::refresh_cells(&m.tia, board);
             run(m, board, code, INSTRUCTIONS_PER_STEP);
         }
     } else {

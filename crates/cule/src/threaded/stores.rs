@@ -24,6 +24,7 @@ const HMBL: u32 = 0x24;
 const VDELP0: u32 = 0x25;
 const VDELBL: u32 = 0x27;
 const RESMP0: u32 = 0x28;
+const HMOVE: u32 = 0x2A;
 const HMCLR: u32 = 0x2B;
 
 /// The value of GRP0 or GRP1 whose write changes nothing, old copies included.
@@ -71,7 +72,7 @@ pub fn fill_shadow(k: &mut Context) {
 
 /// Does a write that needs no beam. False: it has to go through `tia::write`.
 #[inline(always)]
-fn quick<const R: u32>(k: &mut Context, value: u32) -> bool {
+fn quick<const R: u32>(k: &mut Context, value: u32, cycles: u32) -> bool {
     let drawn = k.m.draw != 0;
     let t = &mut k.m.tia;
     match R {
@@ -155,6 +156,16 @@ fn quick<const R: u32>(k: &mut Context, value: u32) -> bool {
             }
             t.motion[(R - HMP0) as usize] = nibble;
         }
+        HMOVE => {
+            // Nothing moves, and no blank waits that belongs to another strobe.
+            let cycle = cycles.wrapping_sub(k.origin_cycles) % tia::CYCLES_PER_LINE;
+            let special = t.star_field | t.missile0_form | t.skip[0] | t.skip[1];
+            if drawn || t.motion != [0; 5] || special != 0 || cycle > 12 {
+                return false;
+            }
+            t.last_hmove = tia::clock_of(cycles);
+            t.blank_pending |= t.layout.hmove_blanks;
+        }
         _ => return false,
     }
     true
@@ -204,7 +215,7 @@ unsafe fn store<const S: bool, const R: u32>(
 ) {
     // SAFETY: promised by the caller.
     unsafe {
-        if quick::<R>(k, xy >> 24) {
+        if quick::<R>(k, xy >> 24, (cn >> 16) as u32) {
             remember::<R>(k, xy >> 24);
             handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
         } else {

@@ -65,11 +65,11 @@ fn is_near(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
 
 /// Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
 pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
-    if m.draw != 0 || m.eager != 0 {
-        beam::catch_up(m, board, target);
-    } else if m.tia.enabled & bit(object) != 0
-        && (is_near(m, board, bit(object)) || collision::meets(m, board, object, cells))
-    {
+    let mut seen: bool = m.draw != 0 || m.eager != 0;
+    if !seen && m.tia.enabled & bit(object) != 0 {
+        seen = is_near(m, board, bit(object)) || collision::meets(m, board, object, cells);
+    }
+    if seen {
         beam::catch_up(m, board, target);
     }
 }
