@@ -31,7 +31,7 @@ from parl.runtime import board as b
 from parl.runtime import checkpoint
 from parl.runtime.board import Board
 from parl.runtime.learning import Part
-from parl.runtime.pacer import PAUSE_S
+from parl.runtime.pacer import ACTOR_PAUSE_S, LEARNER_PAUSE_S
 from parl.runtime.peers import Alone, GlooPeers
 from parl.runtime.setup import Saved, Setup
 from parl.runtime.weights import Snapshot
@@ -75,7 +75,7 @@ def _run_actor(
         env_steps = board.env_steps
         if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
             started = time.perf_counter_ns()
-            time.sleep(PAUSE_S)
+            time.sleep(ACTOR_PAUSE_S)
             row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
             continue
         version = snapshot.read(weights, version)
@@ -133,7 +133,7 @@ def _run_learner(
         env_steps = board.env_steps
         if not setup.pacer.may_learn(env_steps, updates):
             started = time.perf_counter_ns()
-            time.sleep(PAUSE_S)
+            time.sleep(LEARNER_PAUSE_S)
             row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
         elif part.update(env_steps):
             updates += 1
@@ -244,7 +244,7 @@ class FreeLoop:
                 return
             if not pacer.may_learn(env_steps, self._updates):
                 started = time.perf_counter_ns()
-                time.sleep(PAUSE_S)
+                time.sleep(LEARNER_PAUSE_S)
                 row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
             elif self._together(lambda steps=env_steps: self._part.update(steps)):
                 self._updates += 1

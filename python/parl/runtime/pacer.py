@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Sleep of a process that waits for the other side; the kernel adds about 60 microseconds.
-PAUSE_S = 1e-4
+# Sleeps of a process that waits for the other side; the kernel adds about 60 microseconds. The band lets
+# actors run ahead by some vector steps, so they may look less often and leave the processor to the learners.
+LEARNER_PAUSE_S = 1e-4
+ACTOR_PAUSE_S = 5e-4
 
 
 @dataclass(frozen=True)
