@@ -6,6 +6,18 @@ use std::sync::Arc;
 use super::ReplayError;
 use crate::Region;
 
+/// Starts to load a cache line that is read soon. Any address will do.
+#[inline(always)]
+pub(super) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// One field's bytes for every slot.
 pub(super) struct Column {
     start: *mut u8,
@@ -44,6 +56,12 @@ impl Column {
         unsafe {
             std::ptr::copy_nonoverlapping(rows.as_ptr(), self.start.add(slot * self.row_bytes), rows.len());
         }
+    }
+
+    /// Starts to load the first bytes of a row.
+    #[inline(always)]
+    pub fn prefetch(&self, slot: usize) {
+        prefetch(self.start.wrapping_add(slot * self.row_bytes));
     }
 
     /// Copies the row of a slot to `out`, which is one row long.

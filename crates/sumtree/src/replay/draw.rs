@@ -9,6 +9,9 @@ use crate::{Draws, Rng, SumTreeError};
 /// Draws of one slot again before giving up, when rows keep being overwritten.
 const REDRAWS_MAX: u32 = 10_000;
 
+/// Rows whose first bytes are loaded ahead of the one that is copied.
+const PREFETCH_AHEAD: usize = 12;
+
 /// One array of a batch: what it is called and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
@@ -52,6 +55,15 @@ pub struct Batch<'a> {
     pub tickets: &'a mut [u64],
 }
 
+/// How far a transition is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    Complete,
+    /// The row was closed before it was looked at.
+    Lost,
+}
+
 /// The transition that starts in a row.
 #[derive(Clone, Copy)]
 struct Transition {
@@ -62,6 +74,7 @@ struct Transition {
     discount: f64,
     terminated: bool,
     truncated: bool,
+    progress: Progress,
 }
 
 impl Replay {
@@ -127,23 +140,20 @@ impl Replay {
             SumTreeError::Empty => self.not_sampleable(),
             other => other.into(),
         })?;
-        let mut transitions = Vec::with_capacity(count);
+        let mut transitions = self.transitions(&pin, batch.indices);
         let mut redrawn = 0;
-        for i in 0..count {
-            let transition = loop {
-                if let Some(transition) = self.transition(&pin, batch.indices[i] as usize) {
-                    break transition;
-                }
+        for (i, transition) in transitions.iter_mut().enumerate() {
+            while transition.progress == Progress::Lost {
                 // Its writer closed the row between the draw and now: draw another in its place.
                 redrawn += 1;
                 if redrawn > REDRAWS_MAX {
                     return Err(self.not_sampleable());
                 }
                 self.redraw(&mut rng, mode, i, batch.indices, &mut drawn)?;
-            };
+                *transition = self.transitions(&pin, &batch.indices[i..=i])[0];
+            }
             batch.tickets[i] = transition.row.ticket();
             batch.discounts[i] = transition.discount as f32;
-            transitions.push(transition);
         }
         for (source, out) in self.outputs.iter().zip(&mut batch.fields) {
             self.gather(&pin, *source, &transitions, out);
@@ -193,42 +203,66 @@ impl Replay {
         ReplayError::NotSampleable { rows, sampleable, n_step: self.settings.n_step }
     }
 
-    /// The transition from a slot, or `None` if the row was closed meanwhile.
-    fn transition(&self, pin: &Pin<'_, Leaves>, slot: usize) -> Option<Transition> {
-        let row = pin.sampleable(slot)?;
-        let mut t = Transition {
-            row,
+    /// The transitions from the slots drawn. One step of all windows at a time, so that their cache misses overlap.
+    fn transitions(&self, pin: &Pin<'_, Leaves>, slots: &[u64]) -> Vec<Transition> {
+        slots.iter().for_each(|slot| pin.prefetch(*slot as usize));
+        let mut transitions: Vec<_> = slots.iter().map(|slot| self.start(pin, *slot as usize)).collect();
+        if !self.roles.steps() {
+            return transitions;
+        }
+        let read = [self.roles.reward, self.roles.terminated, self.roles.truncated];
+        for step in 1..=self.settings.n_step {
+            let is_open = |t: &&mut Transition| t.progress == Progress::Open;
+            for t in transitions.iter_mut().filter(is_open) {
+                pin.prefetch(t.last);
+                read.into_iter().flatten().for_each(|field| self.columns[field].prefetch(t.last));
+            }
+            for t in transitions.iter_mut().filter(is_open) {
+                self.step(pin, t, step == self.settings.n_step);
+            }
+        }
+        transitions
+    }
+
+    fn start(&self, pin: &Pin<'_, Leaves>, slot: usize) -> Transition {
+        let row = pin.sampleable(slot);
+        Transition {
+            row: row.unwrap_or(Row { slot, lap: 0 }),
             last: slot,
             next: slot,
             reward: 0.0,
             discount: 1.0,
             terminated: false,
             truncated: false,
-        };
-        if !self.roles.steps() {
-            return Some(t);
+            progress: if row.is_some() { Progress::Open } else { Progress::Lost },
         }
-        let gamma = self.settings.gamma;
-        for step in 1..=self.settings.n_step {
-            t.reward += t.discount * self.reward(t.last);
-            t.discount *= gamma;
-            t.terminated = self.flag(self.roles.terminated, t.last);
-            t.truncated = !t.terminated && self.flag(self.roles.truncated, t.last);
-            if t.terminated || t.truncated || step == self.settings.n_step {
-                break;
-            }
-            t.last = pin.next(t.last)?;
-        }
-        if t.terminated {
-            t.discount = 0.0;
-        }
-        t.next = match pin.next(t.last) {
-            Some(next) => next,
+    }
+
+    /// Takes the row `t.last` into a transition and finds the next one, or the one after the window.
+    fn step(&self, pin: &Pin<'_, Leaves>, t: &mut Transition, is_last: bool) {
+        t.reward += t.discount * self.reward(t.last);
+        t.discount *= self.settings.gamma;
+        t.terminated = self.flag(self.roles.terminated, t.last);
+        t.truncated = !t.terminated && self.flag(self.roles.truncated, t.last);
+        let next = pin.next(t.last);
+        let ends = t.terminated || t.truncated || is_last;
+        if ends {
+            t.progress = Progress::Complete;
             // Nothing is bootstrapped after termination; the last observation stands in for the final one.
-            None if t.terminated || self.roles.rebuilt.is_empty() => t.last,
-            None => return None,
-        };
-        Some(t)
+            let may_lack = t.terminated || self.roles.rebuilt.is_empty();
+            t.next = next.unwrap_or(t.last);
+            if next.is_none() && !may_lack {
+                t.progress = Progress::Lost;
+            }
+            if t.terminated {
+                t.discount = 0.0;
+            }
+        } else {
+            match next {
+                Some(next) => t.last = next,
+                None => t.progress = Progress::Lost,
+            }
+        }
     }
 
     fn reward(&self, slot: usize) -> f64 {
@@ -253,7 +287,10 @@ impl Replay {
     fn gather(&self, _pin: &Pin<'_, Leaves>, source: Source, transitions: &[Transition], out: &mut [u8]) {
         let copy = |field: usize, out: &mut [u8], slot: fn(&Transition) -> usize| {
             let column = &self.columns[field];
-            for (row, t) in out.chunks_exact_mut(column.row_bytes).zip(transitions) {
+            for (i, (row, t)) in out.chunks_exact_mut(column.row_bytes).zip(transitions).enumerate() {
+                if let Some(ahead) = transitions.get(i + PREFETCH_AHEAD) {
+                    column.prefetch(slot(ahead));
+                }
                 // SAFETY: as in `reward`; the pin is still held.
                 unsafe { column.read(slot(t), row) };
             }

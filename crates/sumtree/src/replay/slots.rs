@@ -3,6 +3,8 @@
 //! A ring of slots, written in the order of one 64-bit sequence. States, orderings and the scenario behind each
 //! fence: README.md beside this file; `loom.rs` explores the small cases exhaustively.
 
+#[cfg(not(loom))]
+use super::columns::prefetch;
 use super::process::Processes;
 use super::wait::Wait;
 use super::{ReplayError, layout::Ring};
@@ -494,6 +496,15 @@ impl<W: Weights> Pin<'_, W> {
         // Acquire: pairs with the Release in `publish` and `make_ready`; the row's bytes and links are visible.
         let seen = self.slots.state(slot, GENERATION).load(Ordering::Acquire);
         (seen & (OPEN | READY) == OPEN | READY).then_some(Row { slot, lap: seen >> LAP_SHIFT })
+    }
+
+    /// Starts to load the state of a slot.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, slot: usize) {
+        #[cfg(not(loom))]
+        prefetch(std::ptr::from_ref(self.slots.state(slot, GENERATION)).cast());
+        #[cfg(loom)]
+        let _ = slot;
     }
 
     /// Whether a row is still there.
