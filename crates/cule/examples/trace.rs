@@ -69,15 +69,6 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
     Ok(Job { console, script, drawn, speed, gray })
 }
 
-/// Nanoseconds of processor time, or of time where the system does not tell.
-fn cpu_ns() -> u64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let on_cpu = stat.split_whitespace().next().and_then(|text| text.parse().ok());
-    on_cpu.unwrap_or_else(|| {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
-    })
-}
-
 /// Plays the script with a reset whenever a game ends, for timing.
 fn play_on(job: &mut Job) -> Result<(), cule::CuleError> {
     let mut gray = vec![0; job.console.height() * 160];
