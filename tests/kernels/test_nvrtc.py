@@ -12,7 +12,10 @@ if nvrtc.find_library() is None:
     pytest.skip("no NVRTC: `pip install nvidia-cuda-nvrtc` brings it", allow_module_level=True)
 
 FRAME = Path(__file__).with_name("frame.cu")
+BLOCK = Path(__file__).with_name("block.cu")
+BRX = Path(__file__).with_name("brx.cu")
 HEADERS = ["prelude.cuh", "machine.cuh"]
+BRX_HEADERS = [*HEADERS, "cpu_brx.cuh"]
 KERNELS = ["frame", "power_on", "observe"]
 
 
@@ -43,6 +46,23 @@ def test_machine_code_is_made() -> None:
     _, code, log = nvrtc.compile_kernel(FRAME, options, HEADERS)
     assert log == ""
     assert code[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("architecture", families())
+def test_the_jump_table_becomes_machine_code(architecture: int) -> None:
+    """NVRTC passes inline PTX on unread: only machine code shows that every handler is right PTX."""
+    options = [f"--gpu-architecture=sm_{architecture}", "--std=c++17"]
+    ptx, code, log = nvrtc.compile_kernel(BLOCK, options, BRX_HEADERS)
+    assert log == ""
+    assert ptx.count(b"brx.idx") == 1
+    assert code[:4] == b"\x7fELF"
+
+
+def test_a_frame_around_the_jump_table() -> None:
+    ptx, _, log = nvrtc.compile_kernel(BRX, ["--gpu-architecture=compute_80", "--std=c++17"], BRX_HEADERS)
+    assert log == ""
+    assert ptx.count(b"brx.idx") == 1
+    assert b".visible .entry frame(" in ptx
 
 
 def test_a_wrong_layout_is_refused(tmp_path: Path) -> None:
