@@ -13,6 +13,7 @@ from parl.train import evaluate, settings_from, train
 COMMON = {
     "num_envs": 8,
     "batch_size": 64,
+    "replay_ratio": 4.0,
     "learning_starts": 200,
     "replay_capacity": 8_000,
     "hidden": (32,),
