@@ -6,7 +6,7 @@ use crate::CuleError;
 use crate::env::{self, Action, NOOP, PADDLE_MIN, RESET, State, full};
 use crate::games::{self, names, rows, select};
 use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
-use crate::machine::{self, Board, cart, tia};
+use crate::machine::{self, Board, Machine, cart, tia};
 use crate::observe::palette;
 use crate::random::{self, Random};
 use crate::rom::{self, Rom, Scheme};
@@ -23,6 +23,8 @@ const SELECTION_FRAMES: u32 = 50_000;
 const ADVENTURE_FRAMES: u32 = 130;
 /// Lines above which a frame of the first 60 counts as PAL.
 const LONG_LINES: i32 = 285;
+/// Steps that a buffer may be behind before it is drawn: frames can be short for long.
+const UNDRAWN_STEPS: usize = 4;
 /// Begins every saved state.
 const MAGIC: [u8; 8] = *b"parl2600";
 /// Version of the layout of saved states.
@@ -72,6 +74,8 @@ pub struct Console {
     pub(crate) env_random: Random,
     /// Pixels are made for every frame.
     drawing: bool,
+    /// For each picture buffer, where the frames began that it should show and does not.
+    undrawn: [Vec<Machine>; 2],
 }
 
 /// What of the ROM a saved state must fit.
@@ -162,6 +166,7 @@ impl Console {
             core_draws: 129,
             env_random: random::seeded(options.random_seed),
             drawing: true,
+            undrawn: [vec![], vec![]],
         };
         if !forced_pal {
             console.reset_console();
@@ -180,9 +185,43 @@ impl Console {
     // ------------------------------------------------------------ frames
 
     /// One STEP of the machine, nothing evaluated.
+    ///
+    /// A frame that does not reach its last row leaves older ones of its buffer in sight. When such frames were not
+    /// drawn, they are run again, and then the step.
     fn step(&mut self) {
-        self.state.machine.draw = self.drawing as u8;
-        threaded::step(&mut self.state.machine, &mut self.board, &self.code);
+        let m = &mut self.state.machine;
+        // Large cartridge RAM is not part of the machine: such a step cannot be run again.
+        let drawing = self.drawing || cart::large_ram_bytes(&m.cart) != 0;
+        m.draw = u8::from(drawing);
+        let start = *m;
+        threaded::step(m, &mut self.board, &self.code);
+        let whole = start.unfinished == 0 && is_whole(m);
+        let buffer = usize::from(m.tia.buffer & 1);
+        if whole {
+            self.undrawn[buffer].clear();
+        }
+        if !drawing {
+            self.undrawn[buffer].push(start);
+            if self.undrawn[buffer].len() > UNDRAWN_STEPS {
+                self.draw_buffer(buffer);
+            }
+        } else if !self.undrawn[buffer].is_empty() {
+            self.undrawn[buffer].push(start);
+            self.draw_buffer(buffer);
+        }
+    }
+
+    /// Runs again, with pixels, what a picture buffer does not show yet.
+    fn draw_buffer(&mut self, buffer: usize) {
+        for mut m in std::mem::take(&mut self.undrawn[buffer]) {
+            m.draw = 1;
+            threaded::step(&mut m, &mut self.board, &self.code);
+        }
+    }
+
+    /// Makes the picture of the last frame, if it was not made yet.
+    pub fn draw(&mut self) {
+        self.draw_buffer(usize::from(self.state.machine.tia.buffer & 1));
     }
 
     /// `count` frames with an action and console switches, rules evaluated.
@@ -231,6 +270,7 @@ impl Console {
             let byte = self.core_draw() as u8;
             cart::fill(&mut self.state.machine.cart, &mut self.board, i, byte);
         }
+        self.undrawn = [vec![], vec![]];
         machine::reset(&mut self.state.machine, &mut self.board, self.code.image(), timer_draw);
     }
 
@@ -660,10 +700,16 @@ impl Console {
         state.machine.tia.buffer = self.state.machine.tia.buffer;
         state.env.frame_limit = self.state.env.frame_limit;
         state.env.life_limit = self.state.env.life_limit;
+        self.undrawn = [vec![], vec![]];
         self.state = state;
         self.board.ram[..large_ram].copy_from_slice(ram);
         Ok(())
     }
+}
+
+/// True when the beam came to the end of the window before the frame ended.
+fn is_whole(m: &Machine) -> bool {
+    m.unfinished == 0 && tia::clock_of(m.cpu.cycles) >= m.tia.window_end
 }
 
 fn has_length(what: &'static str, buffer: &[u8], expected: usize) -> Result<(), CuleError> {
