@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup build train test test-rust test-py test-slow loom stress lint fmt kernels bench bench-learning docs wheel ci clean
+.PHONY: help setup build train test test-rust test-py test-slow loom stress lint fmt kernels bench bench-atari bench-learning docs wheel ci clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,6 +76,10 @@ bench: build  ## the cores (criterion), then the trees of other libraries beside
 	$(CARGO) bench
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/tree_peers.py
+
+bench-atari: build  ## Atari environments per core-second: parl, ale_py and EnvPool in turns
+	$(BIN)/python -m pip install --quiet --group peers
+	$(BIN)/python benches/python/atari_vector.py
 
 bench-learning: build  ## CartPole-v1 over ten seeds
 	$(BIN)/python benches/learning/cartpole.py --seeds 10

@@ -7,6 +7,7 @@ use them. ``import parl`` needs numpy alone; everything else is loaded when it i
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from parl._native import SumTree, __version__
@@ -52,3 +53,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+# Where parl is on the path without being installed, gymnasium does not find it by itself.
+if "gymnasium.envs.registration" in sys.modules:
+    from parl.envs.registration import register
+
+    register()

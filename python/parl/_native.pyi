@@ -1,13 +1,13 @@
 """The compiled half of parl. ``SumTree`` is public itself; ``parl.replay`` and ``parl.atari`` wrap the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Console", "GameRow", "Replay", "Rom", "SumTree", "__version__", "game_rows"]
+__all__ = ["AtariBatch", "Console", "GameRow", "Replay", "Rom", "SumTree", "__version__", "game_rows"]
 
 __version__: str
 
@@ -282,3 +282,53 @@ class Console:
     def frame_number(self) -> int: ...
     @property
     def episode_frame_number(self) -> int: ...
+
+@final
+class AtariBatch:
+    """Environments that are stepped together; :class:`parl.AtariVectorEnv` is made of it.
+
+    ``config`` names every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``, ``final_obs``
+    and ``ram`` are written to: C-contiguous uint8, one row per result. Results are two arrays with one column each:
+    int32 (11, n): reward, reward before clipping, lives, frame number, episode frame number, environment, the same
+    three figures at the end of an episode, its return and its steps; bool (3, n): terminated, truncated, ended.
+    """
+
+    def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...
+    @property
+    def num_envs(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def obs_shape(self) -> list[int]: ...
+    @property
+    def actions(self) -> list[int]: ...
+    @property
+    def num_threads(self) -> int: ...
+    def reset(
+        self,
+        seeds: Sequence[int] | None,
+        mask: Sequence[bool] | None,
+        obs: NDArray[np.uint8],
+        ram: NDArray[np.uint8] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]: ...
+    def step(
+        self,
+        actions: NDArray[Any],
+        obs: NDArray[np.uint8],
+        final_obs: NDArray[np.uint8] | None = None,
+        ram: NDArray[np.uint8] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]: ...
+    def turn(self) -> list[int]: ...
+    def send(self, actions: NDArray[Any], envs: Sequence[int]) -> None: ...
+    def send_reset(self, seeds: Sequence[int] | None) -> None: ...
+    def recv(
+        self,
+        obs: NDArray[np.uint8],
+        final_obs: NDArray[np.uint8] | None = None,
+        ram: NDArray[np.uint8] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]: ...
+    def get_state(self, envs: Sequence[int]) -> NDArray[np.uint8]: ...
+    def set_state(self, states: NDArray[np.uint8], envs: Sequence[int]) -> None: ...
+    def picture(self, env: int) -> NDArray[np.uint8]: ...
+    def game(self, env: int) -> str: ...
+    def close(self) -> None: ...

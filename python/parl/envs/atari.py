@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import operator
 import secrets
 import sys
@@ -33,16 +32,16 @@ _FIGURES = (("lives", _LIVES), ("frame_number", _FRAME), ("episode_frame_number"
 class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     """Atari 2600 games as a Gymnasium vector environment, stepped by Rust threads.
 
-    Keywords that ``ale_py.AtariVectorEnv`` (0.12.1) has keep their names, defaults and meaning, and the numbers
-    are the same, byte for byte; what it lets hang or crash is an error here. The others are below the line.
-    Results never depend on ``num_threads``, ``batch_size`` or the order in which environments finish.
+    Keywords that ``ale_py.AtariVectorEnv`` (0.12.1) has keep their names, defaults and meaning, and the
+    numbers are the same, byte for byte; what it lets hang or crash is an error here. Results never depend on
+    ``num_threads``, ``batch_size`` or the order in which environments finish.
 
     Args:
         game: a game's id (``"breakout"``, ``"Breakout"``), or a sequence of ids: environment i plays number
             i mod their count, and all games have the actions of :attr:`full_action_space`.
         num_envs: N, at least 1.
-        batch_size: results per ``step``; 0 for N. With fewer than N, ``step`` works on the environments of the
-            last batch while the others run (``send`` and ``recv``).
+        batch_size: results per ``step``; 0 for N. With fewer than N, ``step`` works on the environments of
+            the last batch while the others run (``send`` and ``recv``).
         num_threads: threads at work, the caller among them; 0 for one per core. Never more than N.
         thread_affinity_offset: must be negative: threads are placed by the system.
         max_num_frames_per_episode: emulated frames of steps after which an episode is truncated; None for no
@@ -87,9 +86,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         render_mode: ``"rgb_array"``: :meth:`render` gives one native picture per environment; ``"human"``: a
             window shows them all.
 
-    Observations are written once, by the thread that ran the console, into an array that is handed out. It stays
-    the caller's: its memory is used again only after nothing refers to it any more. ``out=`` names an array of
-    your own.
+    Observations are written once, by the thread that ran the console, into an array that is handed out. It
+    stays the caller's: its memory is used again only after nothing refers to it any more. ``out=`` names an
+    array of your own.
 
     Raises:
         AtariError: (a ValueError) an argument is out of its bounds; the message names it.
@@ -197,7 +196,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 ),
                 "console_frame_limit": limit if limit_counts == "console" else 0,
                 "life": life_loss or ("ends" if episodic_life else "reports" if life_loss_info else "plain"),
-                "reward_clip": {True: "clamp", False: "none"}.get(reward_clipping, reward_clipping),
+                "reward_clip": _clip(reward_clipping),
                 "frameskip": (
                     _whole("frameskip", low, 1, 10_000),
                     _whole("frameskip", high, 1, 10_000),
@@ -279,18 +278,19 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode everywhere, or where ``options["reset_mask"]`` is true.
 
-        With ``batch_size < num_envs`` results that are still on their way are thrown away, all environments are
-        reset, and the first batch is returned; the others come from ``recv``.
+        With ``batch_size < num_envs`` results that are still on their way are thrown away, all environments
+        are reset, and the first batch is returned; the others come from ``recv``.
 
         Args:
-            seed: environment i gets seed + i, or entry i of an integer array. With a mask, the environments of
-                the mask are counted. A negative seed leaves an environment's generators alone. None: all go on.
+            seed: environment i gets seed + i, or entry i of an integer array. With a mask, the environments
+                of the mask are counted. A negative seed leaves an environment's generators alone. None: all
+                go on.
             options: ``{"reset_mask": (N,) bool array}``; other keys are ignored.
             out: uint8 array to write observations to.
 
         Returns:
-            observations, uint8 (N, \\*shape), and infos: int32 arrays ``env_id``, ``lives``, ``frame_number``,
-            ``episode_frame_number``, each with its mask ``_key``.
+            observations, uint8 (N, shape...), and infos: int32 arrays ``env_id``, ``lives``,
+            ``frame_number``, ``episode_frame_number``, each with its mask ``_key``.
 
         Raises:
             TypeError: seed or mask of another type.
@@ -305,7 +305,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             super().reset(seed=seed)
         if self.is_async:
             self._core.send_reset(seeds)
-            return self._received(out)[::4]
+            obs, *_, infos = self._received(out)
+            return obs, infos
         obs, ram = self._target(out), self._ram()
         numbers, flags = self._core.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
         infos = self._infos(numbers, flags, None, ram)
@@ -314,9 +315,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ------------------------------------------------------------------ steps
 
-    def step(
-        self, actions: Any, *, out: Arrays | None = None
-    ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: Any, *, out: Arrays | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One action for each environment of the batch.
 
         Args:
@@ -324,10 +323,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             out: uint8 array to write observations to.
 
         Returns:
-            observations uint8 (batch_size, \\*shape), rewards, terminated and truncated (batch_size,), infos. Beside
-            the figures of :meth:`reset`, infos hold ``raw_reward`` when rewards are clipped, and on steps on which
-            episodes ended ``episode_return`` (before clipping) and ``episode_length`` (steps) with their masks;
-            with SAME_STEP also ``final_obs``, whose other rows are zeros, and ``final_info``.
+            observations uint8 (batch_size, shape...), rewards, terminated and truncated (batch_size,),
+            infos. Beside the figures of :meth:`reset`, infos hold ``raw_reward`` when rewards are clipped,
+            and on steps on which episodes ended ``episode_return`` (before clipping) and ``episode_length``
+            (steps) with their masks; with SAME_STEP also ``final_obs``, whose other rows are zeros, and
+            ``final_info``.
 
         Raises:
             TypeError: actions of another type.
@@ -345,11 +345,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return self._results(obs, numbers, flags, final_obs, ram)
 
     def send(self, actions: Any, env_id: Any = None) -> None:
-        """Queues one step for each environment of the last batch, or of ``env_id``, and returns at once.
+        """Queues one step for each environment of the last batch, or of ``env_id``.
 
         Raises:
-            ValueError: nothing has been received that these actions could be for, or an environment is still at
-                work; and as :meth:`step`.
+            ValueError: nothing has been received that these actions could be for, or an environment is still
+                at work; and as :meth:`step`.
         """
         self._check_open()
         if not self.is_async:
@@ -360,7 +360,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._core.send(self._actions(actions, len(envs)), envs)
 
     def recv(self, *, out: Arrays | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Waits for the next ``batch_size`` results, as :meth:`step` gives them; ``info["env_id"]`` says whose.
+        """Waits for the next ``batch_size`` results, as of :meth:`step`; ``info["env_id"]`` says whose.
 
         Raises:
             ValueError: fewer results are on their way, so that the wait would never end.
@@ -394,7 +394,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         """Takes back what :meth:`get_state` gave; the future is then the same, bit for bit.
 
         Raises:
-            AtariError: a row is of another game, version or shape of observation, or damaged. Nothing is changed.
+            AtariError: a row is of another game, version or shape of observation, or damaged. Nothing is
+                changed.
         """
         self._check_open()
         self._core.set_state(_bytes("states", states), self._chosen(mask))
@@ -503,9 +504,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _target(self, out: Arrays | None) -> Arrays:
         if out is not None:
-            if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.shape != self._out_shape:
-                found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-                raise AtariError(f"out is {found}, expected uint8 of shape {self._out_shape}")
+            shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
+            if shape != self._out_shape or dtype != np.uint8:
+                raise AtariError(
+                    f"out is {dtype} of shape {shape}, expected a uint8 array of shape {self._out_shape}"
+                )
             return out
         for i in range(len(self._buffers)):
             # One reference is the list's, one the call's: nobody else looks at it.
@@ -572,15 +575,17 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return infos
 
 
-def make_vec(game: str | Sequence[str], num_envs: int = 1, *, preset: str = "ale", **options: Any) -> AtariVectorEnv:
+def make_vec(
+    game: str | Sequence[str], num_envs: int = 1, *, preset: str = "ale", **options: Any
+) -> AtariVectorEnv:
     """:class:`AtariVectorEnv` with the settings of a preset.
 
     Args:
         game: one game or several.
         num_envs: N.
-        preset: ``"ale"`` (``ale_py.AtariVectorEnv``), ``"gymnasium"`` (``AtariEnv`` with ``AtariPreprocessing`` and
-            ``FrameStackObservation``), ``"envpool"``, ``"nature"`` (DQN, 2015) or ``"machado"`` (2018); what they
-            change stands in :data:`parl.envs.presets.PRESETS`.
+        preset: ``"ale"`` (``ale_py.AtariVectorEnv``), ``"gymnasium"`` (``AtariEnv`` with
+            ``AtariPreprocessing`` and ``FrameStackObservation``), ``"envpool"``, ``"nature"`` (DQN, 2015) or
+            ``"machado"`` (2018); what they change stands in :data:`parl.envs.presets.PRESETS`.
         options: keywords of :class:`AtariVectorEnv`, which win over the preset's.
 
     Raises:
@@ -613,10 +618,17 @@ def _check_device(device: str) -> None:
     if kind == "cuda":
         if not hasattr(_native, "CudaAtariBatch"):
             raise CudaUnavailableError(
-                'device="cuda" is not available: this build of parl has no CUDA batch of environments; use device="cpu"'
+                'device="cuda" is not available: this build of parl has no CUDA batch of environments; '
+                'use device="cpu"'
             )
-        raise CudaUnavailableError('device="cuda" is served by another class of this build; use device="cpu" here')
+        raise CudaUnavailableError(
+            'device="cuda" is served by another class of this build; use device="cpu" here'
+        )
     raise AtariError(f'device is {device!r}, expected "cpu" or "cuda"')
+
+
+def _clip(value: bool | str) -> str:
+    return value if isinstance(value, str) else "clamp" if value else "none"
 
 
 def _whole(name: str, value: Any, low: int, high: int) -> int:
@@ -696,5 +708,3 @@ def _grid(pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
         y, x = i // columns * height, i % columns * width
         grid[y : y + picture.shape[0], x : x + width] = picture
     return grid
-
-

@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         # ale_py.AtariVectorEnv as it is made without arguments.
         "ale": {},
-        # gymnasium.make("ALE/...-v5", frameskip=1) + AtariPreprocessing + FrameStackObservation, in a SyncVectorEnv.
+        # gymnasium.make("ALE/...-v5", frameskip=1), AtariPreprocessing, FrameStackObservation, SyncVectorEnv.
         "gymnasium": {
             "repeat_action_probability": 0.25,
             "noops": "numpy",

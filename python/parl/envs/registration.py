@@ -1,4 +1,4 @@
-"""Gymnasium ids: ``parl/Breakout-v0`` and its 103 sisters, for ``gymnasium.make`` and ``gymnasium.make_vec``."""
+"""Gymnasium ids: ``parl/Breakout-v0`` and its 103 sisters, for ``make`` and ``make_vec``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def env_id(game: str) -> str:
 @functools.cache
 def register() -> None:
     """Tells Gymnasium of every game for one player; a second call does nothing."""
-    import gymnasium
+    # While gymnasium is being imported, only this module of it is complete.
+    from gymnasium.envs import registration
 
     for row in _native.game_rows():
         if row.players == 1:
-            gymnasium.register(
+            registration.register(
                 id=env_id(row.id),
                 entry_point="parl.envs.atari_single:AtariEnv",
                 vector_entry_point="parl.envs.atari:make_vec",

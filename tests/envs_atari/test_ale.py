@@ -1,0 +1,98 @@
+"""The same bytes as ale_py.AtariVectorEnv, 0.12.1."""
+
+from __future__ import annotations
+
+import ale_py
+import numpy as np
+import pytest
+from peers import compare_with_ale
+
+import parl
+
+# Long and short, joystick and paddle, PAL, tall pictures, rows that are never drawn, frames that stay open.
+GAMES = (
+    "pong", "breakout", "seaquest", "space_invaders", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
+    "montezuma_revenge", "air_raid", "journey_escape", "pooyan", "berzerk", "double_dunk", "tic_tac_toe_3d",
+)  # fmt: skip
+OPTIONS = (
+    {"autoreset_mode": "SameStep"},
+    {"repeat_action_probability": 0.25},
+    {"episodic_life": True},
+    {"episodic_life": True, "autoreset_mode": "SameStep", "repeat_action_probability": 0.25},
+    {"life_loss_info": True},
+    {"max_num_frames_per_episode": 103},
+    {"max_num_frames_per_episode": 101, "frameskip": 3},
+    {"max_num_frames_per_episode": 50, "autoreset_mode": "SameStep"},
+    {"grayscale": False},
+    {"grayscale": False, "img_height": 210, "img_width": 160, "episodic_life": True},
+    {"img_height": 64, "img_width": 64},
+    {"img_height": 300, "img_width": 161, "stack_num": 1},
+    {"img_height": 37, "img_width": 53, "stack_num": 7},
+    {"maxpool": False, "episodic_life": True},
+    {"frameskip": 1, "episodic_life": True},
+    {"frameskip": 2, "episodic_life": True},
+    {"noop_max": 0},
+    {"noop_max": 2, "use_fire_reset": False},
+    {"full_action_space": True, "reward_clipping": False},
+    {"continuous": True},
+    {"continuous": True, "continuous_action_threshold": 0.2, "repeat_action_probability": 0.5},
+)
+
+
+def all_games() -> list[str]:
+    from parl.atari import games
+
+    return [game.id for game in games() if game.players == 1]
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_defaults(game: str) -> None:
+    compare_with_ale(game, steps=2000 if game in GAMES[:4] else 500)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_options(options: dict[str, object]) -> None:
+    ends = compare_with_ale("breakout", steps=300, **options)
+    assert ends > 0 or "frameskip" in options
+
+
+@pytest.mark.parametrize("options", OPTIONS[::4], ids=str)
+@pytest.mark.parametrize("game", ["journey_escape", "air_raid", "tic_tac_toe_3d"])
+def test_options_where_pictures_are_odd(game: str, options: dict[str, object]) -> None:
+    compare_with_ale(game, steps=120, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", all_games())
+def test_every_game(game: str) -> None:
+    compare_with_ale(game, steps=2000)
+    compare_with_ale(
+        game, steps=600, episodic_life=True, repeat_action_probability=0.25, autoreset_mode="SameStep"
+    )
+    compare_with_ale(
+        game, steps=600, grayscale=False, img_height=210, img_width=160, frameskip=3, episodic_life=True
+    )
+
+
+def test_every_game_begins_as_theirs() -> None:
+    names = all_games()
+    assert len(names) == 104
+    for game in names[::7]:
+        compare_with_ale(game, steps=30)
+
+
+def test_seeds_and_masks() -> None:
+    theirs, ours = ale_py.AtariVectorEnv("pong", 4), parl.AtariVectorEnv("pong", 4)
+    for seed in (5, np.array([7, 1, 3, 0]), None, None, -1):
+        _, a = theirs.reset(seed=seed)
+        _, b = ours.reset(seed=seed)
+        if not (isinstance(seed, int) and seed == -1):
+            np.testing.assert_array_equal(b["frame_number"], a["frame_number"])
+    theirs.reset(seed=0)
+    ours.reset(seed=0)
+    mask = np.array([False, True, False, True])
+    obs_a, a = theirs.reset(seed=20, options={"reset_mask": mask})
+    obs_b, b = ours.reset(seed=20, options={"reset_mask": mask})
+    np.testing.assert_array_equal(b["frame_number"], a["frame_number"])
+    assert b["frame_number"][1] == 17
+    np.testing.assert_array_equal(obs_b, obs_a)

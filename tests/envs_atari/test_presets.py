@@ -1,0 +1,69 @@
+"""Presets give what their models give."""
+
+from __future__ import annotations
+
+import ale_py
+import gymnasium
+import pytest
+from peers import FIGURES, compare_stacks
+
+import parl
+from parl.envs.presets import PRESETS
+from parl.envs.registration import env_name
+from parl.errors import ConfigError
+
+
+@pytest.mark.parametrize("life_loss", [False, True])
+@pytest.mark.parametrize("game", ["breakout", "seaquest", "qbert"])
+def test_gymnasium(game: str, life_loss: bool) -> None:
+    pytest.importorskip("cv2")
+    from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+    gymnasium.register_envs(ale_py)
+
+    def make() -> gymnasium.Env:
+        env = gymnasium.make(f"ALE/{env_name(game)}-v5", frameskip=1)
+        return FrameStackObservation(AtariPreprocessing(env, terminal_on_life_loss=life_loss), 4)
+
+    theirs = gymnasium.vector.SyncVectorEnv([make] * 2)
+    options = {"life_loss": "any"} if life_loss else {}
+    ours = parl.make_vec(game, 2, preset="gymnasium", **options)
+    ends = compare_stacks(theirs, ours, seed=3, steps=450, reset_seed=3, figures=FIGURES)
+    assert ends > 0
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({}, {}),
+        ({"episodic_life": True}, {"life_loss": "continues"}),
+        ({"repeat_action_probability": 0.25}, {"repeat_action_probability": 0.25}),
+        ({"max_episode_steps": 50}, {"max_num_steps_per_episode": 50}),
+        (
+            {"gray_scale": False, "reward_clip": True},
+            {"obs_type": "rgb", "channel_order": "first", "reward_clipping": "sign"},
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("game", ["breakout", "qbert", "space_invaders"])
+def test_envpool(game: str, theirs: dict[str, object], mine: dict[str, object]) -> None:
+    envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
+    model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)
+    ours = parl.make_vec(game, 2, preset="envpool", **mine)
+    compare_stacks(model, ours, seed=5, steps=400, reset_seed=None, figures=("lives",))
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_plays(preset: str) -> None:
+    envs = parl.make_vec("breakout", 2, preset=preset)
+    obs, _ = envs.reset(seed=0)
+    assert obs.shape == (2, 4, 84, 84)
+    for _ in range(20):
+        obs, reward, *_ = envs.step(envs.action_space.sample())
+    assert reward.shape == (2,)
+
+
+def test_unknown_preset() -> None:
+    with pytest.raises(ConfigError, match="expected one of"):
+        parl.make_vec("breakout", preset="atari")
