@@ -33,8 +33,7 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Io`]; an old file then stays as it was.
     pub fn save(&self, path: &Path) -> Result<(), ReplayError> {
-        self.mend()?;
-        let gate = self.slots.enter()?.shut();
+        let gate = self.at_rest()?;
         let temporary = temporary_beside(path);
         let written = File::create_new(&temporary).and_then(|file| {
             let mut out =

@@ -34,7 +34,7 @@ pub use settings::{Autoreset, Field, Settings, WeightNorm};
 use columns::Column;
 use layout::Layout;
 use settings::Roles;
-use slots::{Slots, Update, Weights, word};
+use slots::{Gate, Slots, Update, Weights, word};
 use tails::{Tails, Window};
 
 /// Words beside those of the protocol. Counters order nothing and are Relaxed.
@@ -242,30 +242,111 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Tree`] names the first node that is wrong.
     pub fn verify(&self) -> Result<(), ReplayError> {
-        self.mend()?;
-        let _gate = self.slots.enter()?.shut();
+        let _gate = self.at_rest()?;
         Ok(self.tree().verify()?)
     }
 
-    /// After a process died in the middle of a change: makes every sum of the tree again from its leaves.
+    /// After a process died in the middle of a change: mends what it may have left half done.
     fn mend(&self) -> Result<(), ReplayError> {
-        let reaped = &self.slots.words[word::REAPED];
-        let repaired = &self.counters[counter::REPAIRED];
-        if reaped.load(Ordering::Relaxed) == repaired.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let _gate = self.slots.enter()?.shut();
-        let seen = reaped.load(Ordering::Acquire);
-        if seen != repaired.load(Ordering::Acquire) {
-            self.tree().rebuild();
-            repaired.store(seen, Ordering::Release);
+        let reaped = self.slots.words[word::REAPED].load(Ordering::Relaxed);
+        if reaped != self.counters[counter::REPAIRED].load(Ordering::Relaxed) {
+            drop(self.at_rest()?);
         }
         Ok(())
+    }
+
+    /// Everything mended, and nobody else changes anything until the guard is dropped.
+    fn at_rest(&self) -> Result<Gate<'_, Leaves>, ReplayError> {
+        // Shutting finds the dead, so look for their traces afterwards.
+        let gate = self.slots.enter()?.shut();
+        let reaped = self.slots.words[word::REAPED].load(Ordering::Acquire);
+        let repaired = &self.counters[counter::REPAIRED];
+        if reaped != repaired.load(Ordering::Acquire) {
+            self.slots.mend(self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
+            self.tree().rebuild();
+            repaired.store(reaped, Ordering::Release);
+        }
+        Ok(gate)
     }
 }
 
 impl Drop for Replay {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn replay() -> Replay {
+        let field = Field { name: "x".into(), dtype: "<i8".into(), shape: vec![], row_bytes: 8 };
+        Replay::heap(Settings {
+            capacity: 100,
+            fields: vec![field],
+            alpha: 1.0,
+            n_step: 1,
+            gamma: 1.0,
+            epsilon: 0.0,
+            fan_out: 16,
+            num_envs: 1,
+            autoreset: Autoreset::NextStep,
+            weight_norm: WeightNorm::Batch,
+            seed: 0,
+        })
+        .unwrap()
+    }
+
+    fn add(replay: &Replay, count: usize) -> Vec<u64> {
+        let (bytes, mut tickets) = (vec![0; 8 * count], vec![0; count]);
+        let rows = Rows { count, columns: &[&bytes], envs: None, priorities: None, finals: None };
+        replay.add(&rows, &mut tickets).unwrap();
+        tickets
+    }
+
+    /// A process that is killed may leave a leaf without its path, a ready row without its weight, a closed row with
+    /// one, and a count that is off.
+    #[test]
+    fn what_a_death_leaves_half_done_is_mended_before_the_next_change() {
+        let replay = replay();
+        let tickets = add(&replay, 10);
+        let one = replay.tree().get(0u32).unwrap();
+        let leaves = &replay.slots.weights.0.leaves;
+        leaves[3].store(5 * one, Ordering::Relaxed); // No path.
+        leaves[4].store(0, Ordering::Relaxed); // Ready, no weight, no path.
+        leaves[50].store(one, Ordering::Relaxed); // Closed.
+        replay.slots.words[word::READY].store(7, Ordering::Relaxed);
+        assert!(replay.tree().verify().is_err());
+        replay.slots.words[word::REAPED].fetch_add(1, Ordering::Relaxed);
+        assert_eq!(replay.update(&tickets[..1], Priorities::F32(&[2.0])).unwrap(), 0);
+        replay.verify().unwrap();
+        assert_eq!(replay.sampleable(), 10);
+        assert_eq!(replay.total(), 2.0 + 1.0 + 1.0 + 5.0 + 6.0);
+        assert_eq!(replay.tree().get(50u32).unwrap(), 0);
+    }
+
+    /// A member whose process is gone is freed by whoever would wait for it.
+    #[test]
+    fn the_pins_and_reservations_of_the_dead_are_taken_back() {
+        let replay = replay();
+        add(&replay, 100);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = u64::from(child.id());
+        child.wait().unwrap();
+        // An entry of a process that is gone, and a member of it with a pin, a reservation and a change under way.
+        let private_entry = &replay.slots.processes.entries()[2 * 5];
+        private_entry.store(1 << 44 | pid, Ordering::Relaxed);
+        let member = &replay.slots.members[slots::MEMBER_WORDS * 9..][..4];
+        for (word, value) in member.iter().zip([1 << 16 | 5, 1, 1, 1]) {
+            word.store(value, Ordering::Relaxed);
+        }
+        replay.slots.words[word::MEMBERS_USED].store(10, Ordering::Relaxed);
+        add(&replay, 50);
+        add(&replay, 50);
+        replay.verify().unwrap();
+        assert_eq!(replay.counters().recovered, 1);
+        assert!(member.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert_eq!(replay.sampleable(), 100);
     }
 }

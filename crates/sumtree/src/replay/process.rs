@@ -56,6 +56,11 @@ impl Processes {
         Ok(table)
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn entries(&self) -> &[AtomicU64] {
+        &self.entries
+    }
+
     /// This process's tag, never 0. A forked child registers itself on first use.
     pub(super) fn tag(&self) -> Result<u64, ReplayError> {
         if forks() != self.tag_forks.load(Ordering::Acquire) {

@@ -391,6 +391,23 @@ impl<W: Weights> Slots<W> {
         }
     }
 
+    /// Brings weights and states together where a death came between them. Nobody else changes anything meanwhile.
+    pub(super) fn mend(&self, largest: u32) {
+        let mut ready = 0;
+        for slot in 0..self.ring.slots {
+            let seen = self.state(slot, GENERATION).load(Ordering::Relaxed);
+            let is_ready = seen & (OPEN | READY) == OPEN | READY;
+            let (weight, parked) = (self.weights.get(slot), self.state(slot, PARKED).load(Ordering::Relaxed));
+            ready += u64::from(is_ready);
+            if is_ready && weight == 0 && parked != 0 {
+                self.weights.set(slot, if parked == LARGEST { largest } else { parked });
+            } else if !is_ready && weight != 0 {
+                self.weights.set(slot, 0);
+            }
+        }
+        self.words[word::READY].store(ready, Ordering::Relaxed);
+    }
+
     /// Rows open and sampleable.
     pub(super) fn ready_count(&self) -> u64 {
         // Rows closed by one thread may be counted before they were counted ready by another.
