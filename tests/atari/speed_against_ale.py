@@ -47,7 +47,7 @@ def ale_microseconds(game: str, steps: bytes, drawn: int) -> float:
 
 
 def our_microseconds(game: str, steps: bytes, drawn: int) -> float:
-    """Processor time per frame of the console on the same script, resets included."""
+    """Processor time per frame of the console on the same script, resets excluded."""
     with tempfile.NamedTemporaryFile(suffix=".script") as file:
         file.write(steps)
         file.flush()

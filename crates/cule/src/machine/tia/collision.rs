@@ -12,11 +12,11 @@ const NO_LATCH: u16 = 1 << 12;
 /// The latches in which an object takes part.
 const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
 
-/// Latches that the enabled objects could still switch on.
-fn open(t: &Tia) -> u16 {
+/// Latches that a set of objects could still switch on.
+fn open(t: &Tia, set: u8) -> u16 {
     let mut latches: u16 = !NO_LATCH & !t.collisions;
     for object in 0..6 {
-        if t.enabled & bit(object) == 0 {
+        if set & bit(object) == 0 {
             latches &= !LATCHES_OF[object];
         }
     }
@@ -79,23 +79,27 @@ pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
     if t.near_stale != 0 || hidden(t) {
         return;
     }
-    let mut met: u8 = 0;
-    for other in 0..6 {
-        met |= ((board.cells[other] & cells != 0) as u8) << other;
-    }
-    met &= !bit(object);
-    let mut near: u8 = t.near & !bit(object);
-    if met & t.enabled != 0 {
+    let mut near: u8 = t.near;
+    if t.enabled & bit(object) == 0 {
+        // What does not show is found out when it does.
         near |= bit(object);
-    }
-    if t.enabled & bit(object) != 0 {
-        near |= met;
+    } else {
+        // Those that it was near may be near nobody now.
+        t.near_loose |= near >> object & 1;
+        let mut met: u8 = 0;
+        for other in 0..6 {
+            met |= ((board.cells[other] & cells != 0) as u8) << other;
+        }
+        met &= !bit(object);
+        near = near & !bit(object) | met;
+        if met & t.enabled != 0 {
+            near |= bit(object);
+        }
         if object < PF {
             board.playfield_partners |= cells;
         }
     }
     t.near = near;
-    t.near_loose = 1;
     if t.guard != GUARD_ALL {
         t.guard = near;
     }
@@ -159,51 +163,81 @@ pub fn span_word(word: usize, from: i32, to: i32) -> u32 {
     bits
 }
 
+/// Nothing more can happen in this row. `near` may have named too many.
+fn settle(t: &mut Tia) {
+    t.settled = 1;
+    if t.near_loose != 0 {
+        super::write::unsettle(t);
+    }
+}
+
 /// Latches what overlaps in pixels `from..to`.
 pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
-    if m.tia.near_stale | m.tia.near_loose != 0 {
-        refresh_near(m, board);
-    }
     let t: &mut Tia = &mut m.tia;
-    let active: u8 = t.near & t.enabled;
-    let possible: u16 = open(t);
-    if active == 0 || possible == 0 {
-        t.settled = 1;
+    let enabled: u8 = t.enabled;
+    let mut seen: u64 = 0;
+    let mut shared: u64 = 0;
+    for object in 0..6 {
+        let on: u64 = (enabled >> object & 1) as u64;
+        let shown: u64 = board.cells[object] & 0u64.wrapping_sub(on);
+        shared |= seen & shown;
+        seen |= shown;
+    }
+    // Cells of four pixels in which two objects can be, and those of them in the span.
+    let ahead: u64 = (1u64 << ((to + 3) >> 2)) - 1;
+    let behind: u64 = (1u64 << (from >> 2)) - 1;
+    let here: u64 = shared & ahead & !behind;
+    let all_here: bool = here == shared;
+    let mut active: u8 = 0;
+    for object in 0..6 {
+        active |= ((board.cells[object] & here != 0) as u8) << object;
+    }
+    active &= enabled;
+    let possible: u16 = open(t, active);
+    if possible == 0 {
+        if all_here {
+            settle(t);
+        }
         return;
     }
     objects::refresh(t, board, active);
     let mut any: u32 = 0;
     let mut latched: u16 = 0;
     for w in 0..5 {
-        let mut seen: u32 = 0;
-        let mut shared: u32 = 0;
+        let mut one: u32 = 0;
+        let mut two: u32 = 0;
         for object in 0..6 {
             if active & bit(object) != 0 {
-                shared |= seen & board.masks[object][w];
-                seen |= board.masks[object][w];
+                two |= one & board.masks[object][w];
+                one |= board.masks[object][w];
             }
         }
-        any |= shared;
-        let overlap: u32 = shared & span_word(w, from, to);
+        any |= two;
+        let overlap: u32 = two & span_word(w, from, to);
         if overlap != 0 {
-            for latch in 0..16 {
-                let a: usize = FIRST[latch] as usize;
-                let b: usize = SECOND[latch] as usize;
-                let both: u8 = bit(a) | bit(b);
-                if possible >> latch & 1 != 0
-                    && active & both == both
-                    && board.masks[a][w] & board.masks[b][w] & overlap != 0
-                {
-                    latched |= 1 << latch;
-                }
-            }
+            latched |= overlaps(board, possible, w, overlap);
         }
     }
     t.collisions |= latched;
     if latched != 0 {
         super::write::unsettle(t);
     }
-    if any == 0 || (from == 0 && to == 160) {
-        t.settled = 1;
+    if all_here && (any == 0 || (from == 0 && to == 160)) {
+        settle(t);
     }
+}
+
+/// Those of the `possible` latches whose objects meet in the pixels `overlap` of word `w`.
+fn overlaps(board: &Board, possible: u16, w: usize, overlap: u32) -> u16 {
+    let mut latched: u16 = 0;
+    for latch in 0..16 {
+        if possible >> latch & 1 != 0 {
+            let a: usize = FIRST[latch] as usize;
+            let b: usize = SECOND[latch] as usize;
+            if board.masks[a][w] & board.masks[b][w] & overlap != 0 {
+                latched |= 1 << latch;
+            }
+        }
+    }
+    latched
 }

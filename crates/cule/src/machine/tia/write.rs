@@ -40,7 +40,7 @@ pub fn enable(t: &mut Tia, board: &mut Board, object: usize, on: bool) {
         collision::follow(t, board, object);
     } else {
         t.enabled &= ALL_OBJECTS & !bit(object);
-        t.near_loose = 1;
+        t.near_loose |= t.near >> object & 1;
     }
 }
 
@@ -57,7 +57,7 @@ pub fn touch(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visib
 
 /// True when one of `objects` comes near one that it could collide with.
 fn is_near(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
-    if m.tia.near_stale != 0 || (m.tia.near & objects != 0 && m.tia.near_loose != 0) {
+    if m.tia.near_stale != 0 {
         collision::refresh_near(m, board);
     }
     m.tia.near & objects != 0
