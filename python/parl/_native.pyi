@@ -1,4 +1,4 @@
-"""The compiled half of parl. ``SumTree`` is public itself; ``parl.replay`` and ``parl.atari`` wrap the rest."""
+"""The compiled half of parl. ``SumTree`` is public itself; ``parl.replay``, ``parl.atari`` wrap the rest."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -109,7 +109,7 @@ class SumTree:
     @overload
     def __getitem__(self, key: int, /) -> float: ...
     @overload
-    def __getitem__(self, key: ArrayLike, /) -> NDArray[np.float64]: ...
+    def __getitem__(self, key: Sequence[int] | NDArray[np.integer[Any]], /) -> NDArray[np.float64]: ...
     def __setitem__(self, key: ArrayLike, value: ArrayLike, /) -> None: ...
     def __delitem__(self, key: ArrayLike, /) -> None: ...
 
@@ -207,6 +207,7 @@ class GameRow:
     def difficulties(self) -> list[int]: ...
 
 def game_rows() -> list[GameRow]: ...
+
 @final
 class Rom:
     """A ROM image with what is known about it. Pickles hold the image."""
@@ -287,10 +288,11 @@ class Console:
 class AtariBatch:
     """Environments that are stepped together; :class:`parl.AtariVectorEnv` is made of it.
 
-    ``config`` names every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``, ``final_obs``
-    and ``ram`` are written to: C-contiguous uint8, one row per result. Results are two arrays with one column each:
-    int32 (11, n): reward, reward before clipping, lives, frame number, episode frame number, environment, the same
-    three figures at the end of an episode, its return and its steps; bool (3, n): terminated, truncated, ended.
+    ``config`` names every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``,
+    ``final_obs`` and ``ram`` are written to: C-contiguous uint8, one row per result. Results are two arrays
+    with one column each: int32 (11, n): reward, reward before clipping, lives, frame number, episode frame
+    number, environment, the same three figures at the end of an episode, its return and its steps;
+    bool (3, n): terminated, truncated, ended.
     """
 
     def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...

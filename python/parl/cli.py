@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from parl.errors import ParlError
+from parl.errors import ParlError, RunDirectoryError
 
 _USAGE = """\
 usage: parl COMMAND [OPTIONS]
@@ -105,13 +107,23 @@ def _train(arguments: Sequence[str]) -> int:
 
 
 def _summary(run: Any) -> int:
-    """Prints how a run ended and gives its exit status."""
+    """Prints how a run ended, draws its learning curve and gives its exit status."""
     score = "" if run.evaluation_return is None else f", evaluation mean {run.evaluation_return:.1f}"
     print(
         f"{run.path}: {run.env_steps:,} transitions, {run.updates:,} updates, "
         f"{run.training_s:.1f} s of training{score}, ended by {run.stopped}"
     )
+    if importlib.util.find_spec("matplotlib") is not None:
+        from parl.run.plot import plot_runs
+
+        # A run too short for a finished episode has no curve.
+        with contextlib.suppress(RunDirectoryError):
+            print(f"learning curve: {plot_runs([run.path], _curve(run.path))}")
     return _INTERRUPTED if run.stopped == "interrupted" else 0
+
+
+def _curve(run: Path) -> Path:
+    return run / "plots" / "learning-curve.png"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +192,7 @@ def _plot(arguments: Sequence[str]) -> int:
     options = _parse(tyro.conf.PositionalRequiredArgs[_PlotOptions], "parl plot", arguments)
     if not options.runs:
         raise ParlError("parl plot needs at least one run directory")
-    out = options.out or options.runs[0] / "plots" / "learning-curve.png"
+    out = options.out or _curve(options.runs[0])
     print(plot_runs(options.runs, out, y=options.y))
     return 0
 

@@ -12,7 +12,7 @@ class ConfigError(ParlError, ValueError):
 
 
 class AtariError(ParlError, ValueError):
-    """A ROM, setting, action, mode, difficulty or saved state does not fit the console; the message names it."""
+    """A ROM, setting, action, mode, difficulty or saved state does not fit the console; it is named."""
 
 
 class CudaUnavailableError(ParlError, RuntimeError):

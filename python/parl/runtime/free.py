@@ -125,9 +125,7 @@ def _run_learner(
     while True:
         if board.command != b.RUN:
             part.skip()
-            while board.command == b.PARK:
-                time.sleep(_IDLE_S)
-            if board.command == b.STOP:
+            if _stopped_after_border(board):
                 break
             continue
         env_steps = board.env_steps
@@ -138,12 +136,16 @@ def _run_learner(
         elif part.update(env_steps):
             updates += 1
             row[b.UPDATES] = updates
-        else:
-            while board.command == b.PARK:
-                time.sleep(_IDLE_S)
-            if board.command == b.STOP:
-                break
+        elif _stopped_after_border(board):
+            break
     peers.close()
+
+
+def _stopped_after_border(board: Board) -> bool:
+    """Waits while the driver parks the team; whether it then stops it."""
+    while board.command == b.PARK:
+        time.sleep(_IDLE_S)
+    return board.command == b.STOP
 
 
 class FreeLoop:

@@ -39,13 +39,6 @@ def _backward_works_in_a_fork() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _threads() -> int:
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return threading.active_count()
-
-
 def choose_context(processes: bool, device: str = "cpu") -> Any:
     """The fastest safe way to start processes: ``fork`` from a quiet process, else a ``forkserver``.
 
@@ -107,7 +100,7 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
 class Worker:
     """One worker and the driver's end of the pipe to it."""
 
-    def __init__(self, name: str, runner: Any, connection: Connection) -> None:
+    def __init__(self, name: str, runner: Any, connection: Any) -> None:
         self.name = name
         self.runner = runner
         self.connection = connection
