@@ -319,7 +319,7 @@ impl<W: Weights> Slots<W> {
             }
         }
         for slot in self.ring.chunk_slots(chunk) {
-            // An update that found the row open may have come after the zero in `mark`; none can any more.
+            // Who stores a weight on a closed row takes it back, unless it was killed in between. Nobody can any more.
             if self.weights.get(slot) != 0 {
                 self.weights.set(slot, 0);
             }
