@@ -3,7 +3,8 @@
 //! `trace ROM GAME [mode=M] [difficulty=D] [seed=S] [sticky=P] [draw=all|none|FRACTION] SCRIPT`
 //!
 //! SCRIPT is a file with two bytes per frame: the action code, and what comes before it: 1 = reset, 2 = save, 3 = load
-//! what was saved. One line per frame: reward, lives, over, frame numbers, CRC-32 of RAM and of the screen. With
+//! what was saved, 16-19 = difficulty 0-3. One line per frame: reward, lives, over, frame numbers, CRC-32 of RAM and of
+//! the screen; with `ram=1` the RAM itself. A reset comes first, unless `first=0`. With
 //! `speed=N` the script is played N times and only frames per second are printed.
 
 use std::io::Write as _;
@@ -28,6 +29,8 @@ struct Job {
     drawn: u32,
     speed: u32,
     gray: bool,
+    hex: bool,
+    first: bool,
 }
 
 fn parse() -> Result<Job, Box<dyn std::error::Error>> {
@@ -36,8 +39,8 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
         return Err("usage: trace ROM GAME [NAME=VALUE ...] SCRIPT".into());
     };
     let mut options = Options::default();
-    let (mut mode, mut difficulty, mut drawn, mut speed, mut gray, mut script) =
-        (None, None, 4, 0, false, vec![]);
+    let (mut mode, mut difficulty, mut drawn, mut speed, mut gray, mut hex, mut first, mut script) =
+        (None, None, 4, 0, false, false, true, vec![]);
     for argument in more {
         match argument.split_once('=') {
             Some(("mode", value)) => mode = Some(value.parse()?),
@@ -52,6 +55,8 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
             Some(("draw", value)) => drawn = value.parse()?,
             Some(("speed", value)) => speed = value.parse()?,
             Some(("gray", value)) => gray = value == "1",
+            Some(("first", value)) => first = value == "1",
+            Some(("ram", value)) => hex = value == "1",
             Some((name, _)) => return Err(format!("unknown setting {name}").into()),
             None => script = std::fs::read(argument)?,
         }
@@ -66,7 +71,7 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
     if let Some(difficulty) = difficulty {
         console.set_difficulty(difficulty)?;
     }
-    Ok(Job { console, script, drawn, speed, gray })
+    Ok(Job { console, script, drawn, speed, gray, hex, first })
 }
 
 /// Plays the script from the start again whenever a game ends, for timing without resets.
@@ -97,6 +102,7 @@ fn play(job: &mut Job, mut each: impl FnMut(&mut Console, i32)) -> Result<(), cu
             1 => job.console.reset()?,
             2 => saved = job.console.save(true),
             3 => job.console.load(&saved)?,
+            code @ 16..=19 => job.console.set_difficulty(u32::from(code) - 16)?,
             _ => {}
         }
         let reward = job.console.act(step[0]);
@@ -118,13 +124,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let table = crc_table();
+    let hex = job.hex;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut line = |console: &mut Console, reward: i32| {
         let screen = crc32(console.screen(), &table);
-        let ram = crc32(console.ram(), &table);
+        let ram = if hex {
+            console.ram().iter().map(|byte| format!("{byte:02x}")).collect()
+        } else {
+            format!("{:08x}", crc32(console.ram(), &table))
+        };
         writeln!(
             out,
-            "{reward} {} {} {} {} {ram:08x} {screen:08x}",
+            "{reward} {} {} {} {} {ram} {screen:08x}",
             console.lives(),
             u8::from(console.game_over()),
             console.frame_number(),
@@ -132,8 +143,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )
     };
     line(&mut job.console, 0)?;
-    job.console.reset()?;
-    line(&mut job.console, 0)?;
+    if job.first {
+        job.console.reset()?;
+        line(&mut job.console, 0)?;
+    }
     let mut failed = Ok(());
     play(&mut job, |console, reward| {
         if failed.is_ok() {

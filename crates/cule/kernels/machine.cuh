@@ -1387,14 +1387,16 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 }
 
 namespace cule::machine::tia::collision {
-PARL_FN uint16_t open(const machine::tia::Tia& t);
+PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set);
 PARL_FN void refresh_near(machine::Machine& m, machine::Board& board);
 PARL_FN void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object);
 PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
 PARL_FN bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
+PARL_FN void settle(machine::tia::Tia& t);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
+PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap);
 }
 
 namespace cule::machine::tia::hmove {
@@ -7509,7 +7511,8 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
     if ((to <= machine::tia::HBLANK_CLOCKS) || (m.tia.settled != 0)) {
         return;
     }
-    if (machine::tia::hidden(m.tia)) {
+    const machine::tia::Tia& t = m.tia;
+    if (machine::tia::hidden(t) || ((t.near_stale == 0) && ((t.near_ & t.enabled) == 0))) {
         m.tia.settled = 1;
     } else {
         const int32_t start = (from > machine::tia::HBLANK_CLOCKS) ? rs::sub<int32_t>(from, machine::tia::HBLANK_CLOCKS) : 0;
@@ -7520,11 +7523,11 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 
 namespace cule::machine::tia::collision {
 
-// Latches that the enabled objects could still switch on.
-PARL_FN uint16_t open(const machine::tia::Tia& t) {
+// Latches that a set of objects could still switch on.
+PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set) {
     uint16_t latches = static_cast<uint16_t>(~machine::tia::collision::NO_LATCH) & static_cast<uint16_t>(~t.collisions);
     for (uint32_t object = 0u; object < 6u; ++object) {
-        if ((t.enabled & machine::tia::bit(object)) == 0) {
+        if ((set & machine::tia::bit(object)) == 0) {
             latches &= static_cast<uint16_t>(~machine::tia::collision::LATCHES_OF[object]);
         }
     }
@@ -7585,23 +7588,25 @@ PARL_FN void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object
     if ((t.near_stale != 0) || machine::tia::hidden(t)) {
         return;
     }
-    uint8_t met = 0;
-    for (uint32_t other = 0u; other < 6u; ++other) {
-        met |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[other] & cells) != 0ull) << other);
-    }
-    met &= static_cast<uint8_t>(~machine::tia::bit(object));
-    uint8_t near_ = t.near_ & static_cast<uint8_t>(~machine::tia::bit(object));
-    if ((met & t.enabled) != 0) {
+    uint8_t near_ = t.near_;
+    if ((t.enabled & machine::tia::bit(object)) == 0) {
         near_ |= machine::tia::bit(object);
-    }
-    if ((t.enabled & machine::tia::bit(object)) != 0) {
-        near_ |= met;
+    } else {
+        t.near_loose |= (near_ >> object) & 1;
+        uint8_t met = 0;
+        for (uint32_t other = 0u; other < 6u; ++other) {
+            met |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[other] & cells) != 0ull) << other);
+        }
+        met &= static_cast<uint8_t>(~machine::tia::bit(object));
+        near_ = (near_ & static_cast<uint8_t>(~machine::tia::bit(object))) | met;
+        if ((met & t.enabled) != 0) {
+            near_ |= machine::tia::bit(object);
+        }
         if (object < machine::tia::PF) {
             board.playfield_partners |= cells;
         }
     }
     t.near_ = near_;
-    t.near_loose = 1;
     if (t.guard != machine::tia::GUARD_ALL) {
         t.guard = near_;
     }
@@ -7684,50 +7689,86 @@ PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to) {
     return bits;
 }
 
+// Nothing more can happen in this row. `near` may have named too many.
+PARL_FN void settle(machine::tia::Tia& t) {
+    t.settled = 1;
+    if (t.near_loose != 0) {
+        machine::tia::write::unsettle(t);
+    }
+}
+
 // Latches what overlaps in pixels `from..to`.
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
-    if ((m.tia.near_stale | m.tia.near_loose) != 0) {
-        machine::tia::collision::refresh_near(m, board);
-    }
     machine::tia::Tia& t = m.tia;
-    const uint8_t active = t.near_ & t.enabled;
-    const uint16_t possible = machine::tia::collision::open(t);
-    if ((active == 0) || (possible == 0)) {
-        t.settled = 1;
+    const uint8_t enabled = t.enabled;
+    uint64_t seen = 0ull;
+    uint64_t shared = 0ull;
+    for (uint32_t object = 0u; object < 6u; ++object) {
+        if (((enabled >> object) & 1) != 0) {
+            shared |= seen & board.cells[object];
+            seen |= board.cells[object];
+        }
+    }
+    if (shared == 0ull) {
+        machine::tia::collision::settle(t);
+        return;
+    }
+    const uint64_t ahead = (1ull << (rs::add<int32_t>(to, 3) >> 2)) - 1ull;
+    const uint64_t behind = (1ull << (from >> 2)) - 1ull;
+    const uint64_t here = (shared & ahead) & (~behind);
+    const bool all_here = here == shared;
+    uint8_t active = 0;
+    for (uint32_t object_2 = 0u; object_2 < 6u; ++object_2) {
+        active |= static_cast<uint8_t>(static_cast<uint8_t>((board.cells[object_2] & here) != 0ull) << object_2);
+    }
+    active &= enabled;
+    const uint16_t possible = machine::tia::collision::open(t, active);
+    if (possible == 0) {
+        if (all_here) {
+            machine::tia::collision::settle(t);
+        }
         return;
     }
     machine::tia::objects::refresh(t, board, active);
     uint32_t any = 0u;
     uint16_t latched = 0;
     for (uint32_t w = 0u; w < 5u; ++w) {
-        uint32_t seen = 0u;
-        uint32_t shared = 0u;
-        for (uint32_t object = 0u; object < 6u; ++object) {
-            if ((active & machine::tia::bit(object)) != 0) {
-                shared |= seen & board.masks[object][w];
-                seen |= board.masks[object][w];
+        uint32_t one = 0u;
+        uint32_t two = 0u;
+        for (uint32_t object_3 = 0u; object_3 < 6u; ++object_3) {
+            if ((active & machine::tia::bit(object_3)) != 0) {
+                two |= one & board.masks[object_3][w];
+                one |= board.masks[object_3][w];
             }
         }
-        any |= shared;
-        const uint32_t overlap = shared & machine::tia::collision::span_word(w, from, to);
+        any |= two;
+        const uint32_t overlap = two & machine::tia::collision::span_word(w, from, to);
         if (overlap != 0u) {
-            for (uint32_t latch = 0u; latch < 16u; ++latch) {
-                const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
-                const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
-                const uint8_t both = machine::tia::bit(a) | machine::tia::bit(b);
-                if (((((possible >> latch) & 1) != 0) && ((active & both) == both)) && (((board.masks[a][w] & board.masks[b][w]) & overlap) != 0u)) {
-                    latched |= static_cast<uint16_t>(1 << latch);
-                }
-            }
+            latched |= machine::tia::collision::overlaps(board, possible, w, overlap);
         }
     }
     t.collisions |= latched;
     if (latched != 0) {
         machine::tia::write::unsettle(t);
     }
-    if ((any == 0u) || ((from == 0) && (to == 160))) {
-        t.settled = 1;
+    if (all_here && ((any == 0u) || ((from == 0) && (to == 160)))) {
+        machine::tia::collision::settle(t);
     }
+}
+
+// Those of the `possible` latches whose objects meet in the pixels `overlap` of word `w`.
+PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32_t w, uint32_t overlap) {
+    uint16_t latched = 0;
+    for (uint32_t latch = 0u; latch < 16u; ++latch) {
+        if (((possible >> latch) & 1) != 0) {
+            const uint32_t a = static_cast<uint32_t>(machine::tia::collision::FIRST[latch]);
+            const uint32_t b = static_cast<uint32_t>(machine::tia::collision::SECOND[latch]);
+            if (((board.masks[a][w] & board.masks[b][w]) & overlap) != 0u) {
+                latched |= static_cast<uint16_t>(1 << latch);
+            }
+        }
+    }
+    return latched;
 }
 }
 
@@ -8354,7 +8395,7 @@ PARL_FN void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object
         machine::tia::collision::follow(t, board, object);
     } else {
         t.enabled &= machine::tia::ALL_OBJECTS & static_cast<uint8_t>(~machine::tia::bit(object));
-        t.near_loose = 1;
+        t.near_loose |= (t.near_ >> object) & 1;
     }
 }
 
@@ -8371,7 +8412,7 @@ PARL_FN void touch(machine::Machine& m, machine::Board& board, int32_t target, u
 
 // True when one of `objects` comes near one that it could collide with.
 PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects) {
-    if ((m.tia.near_stale != 0) || (((m.tia.near_ & objects) != 0) && (m.tia.near_loose != 0))) {
+    if (m.tia.near_stale != 0) {
         machine::tia::collision::refresh_near(m, board);
     }
     return (m.tia.near_ & objects) != 0;

@@ -125,7 +125,8 @@ fn collide(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     if to <= HBLANK_CLOCKS || m.tia.settled != 0 {
         return;
     }
-    if hidden(&m.tia) {
+    let t: &Tia = &m.tia;
+    if hidden(t) || (t.near_stale == 0 && t.near & t.enabled == 0) {
         m.tia.settled = 1;
     } else {
         let start: i32 = if from > HBLANK_CLOCKS { from - HBLANK_CLOCKS } else { 0 };

@@ -178,10 +178,14 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let mut seen: u64 = 0;
     let mut shared: u64 = 0;
     for object in 0..6 {
-        let on: u64 = (enabled >> object & 1) as u64;
-        let shown: u64 = board.cells[object] & 0u64.wrapping_sub(on);
-        shared |= seen & shown;
-        seen |= shown;
+        if enabled >> object & 1 != 0 {
+            shared |= seen & board.cells[object];
+            seen |= board.cells[object];
+        }
+    }
+    if shared == 0 {
+        settle(t);
+        return;
     }
     // Cells of four pixels in which two objects can be, and those of them in the span.
     let ahead: u64 = (1u64 << ((to + 3) >> 2)) - 1;
