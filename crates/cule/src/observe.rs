@@ -122,21 +122,25 @@ pub fn block_average(sum: u32, scale: f32) -> u8 {
 pub const ROW_84: usize = 96;
 /// Weights of a pixel in the small picture: 40ths across times fifths down.
 const WEIGHT_84: u32 = 200;
+/// Targets that are worked out together; some of them are written over by the next ones.
+const LANES: usize = 16;
+/// Targets of a group that begin at an odd source pixel.
+const ODD_TARGETS: usize = 11;
 /// Across, 21 pixels are made of 40: for target r the weights, in 40ths, of three source pixels in a row. They begin
-/// at source pixel 2 r - 1 for r up to 10, and at 2 r - 2 after that.
-const ACROSS: [[u16; 21]; 3] = across_table();
+/// at source pixel 2 r - 1 for r up to 10 (`ACROSS[0]`), and at 2 r - 2 after that (`ACROSS[1]`, from r = 11 on).
+const ACROSS: [[[u16; LANES]; 3]; 2] = [across_table(0, ODD_TARGETS), across_table(ODD_TARGETS, 21)];
 
-const fn across_table() -> [[u16; 21]; 3] {
-    let mut table: [[u16; 21]; 3] = [[0; 21]; 3];
-    let mut r: usize = 0;
-    while r < 21 {
+const fn across_table(from: usize, to: usize) -> [[u16; LANES]; 3] {
+    let mut table: [[u16; LANES]; 3] = [[0; LANES]; 3];
+    let mut r: usize = from;
+    while r < to {
         // Target r covers source 40 r / 21 to 40 (r + 1) / 21; in 40ths of its own width a source pixel is 21.
-        let first: usize = if r <= 10 { 2 * r } else { 2 * r - 1 };
+        let first: usize = if r < ODD_TARGETS { 2 * r } else { 2 * r - 1 };
         let start: usize = 21 * first - 40 * r;
         let middle: usize = if 40 - start < 21 { 40 - start } else { 21 };
-        table[0][r] = start as u16;
-        table[1][r] = middle as u16;
-        table[2][r] = (40 - start - middle) as u16;
+        table[0][r - from] = start as u16;
+        table[1][r - from] = middle as u16;
+        table[2][r - from] = (40 - start - middle) as u16;
         r += 1;
     }
     table
@@ -171,16 +175,18 @@ pub fn shrink_84(
     for group in 0..4 {
         let source: usize = 20 * group;
         let target: usize = 21 * group;
-        for r in 0..11 {
-            sums[target + r] = odd[source + r] * ACROSS[0][r]
-                + even[source + r] * ACROSS[1][r]
-                + odd[source + r + 1] * ACROSS[2][r]
+        for r in 0..LANES {
+            sums[target + r] = odd[source + r] * ACROSS[0][0][r]
+                + even[source + r] * ACROSS[0][1][r]
+                + odd[source + r + 1] * ACROSS[0][2][r]
                 + 100;
         }
-        for r in 11..21 {
-            sums[target + r] = even[source + r - 1] * ACROSS[0][r]
-                + odd[source + r] * ACROSS[1][r]
-                + even[source + r] * ACROSS[2][r]
+        let source: usize = source + ODD_TARGETS;
+        let target: usize = target + ODD_TARGETS;
+        for r in 0..LANES {
+            sums[target + r] = even[source + r - 1] * ACROSS[1][0][r]
+                + odd[source + r] * ACROSS[1][1][r]
+                + even[source + r] * ACROSS[1][2][r]
                 + 100;
         }
     }
