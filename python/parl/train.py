@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from parl.errors import ConfigError
+from parl.errors import ConfigError, ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory, check_keys, parse_count
 
 if TYPE_CHECKING:
@@ -463,7 +463,11 @@ class _Sitting:
                 self._saved_at = self._evaluated_at = self._logged_at = loop.env_steps
                 if saved is not None:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
-                stopped = self._train(loop, log, evaluator)
+                try:
+                    stopped = self._train(loop, log, evaluator)
+                except WorkerError:
+                    self._rescue(loop)
+                    raise
                 training_s = time.monotonic() - self._began
                 return Run(
                     self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
@@ -567,9 +571,18 @@ class _Sitting:
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
         return score
 
-    def _save(self, loop: Loop, score: float | None) -> None:
+    def _rescue(self, loop: Loop) -> None:
+        """Saves what outlives a failed worker, if anything does; the failure itself matters more."""
+        try:
+            self._save(loop, None, loop.rescue)
+        except (ParlError, OSError) as error:
+            self._progress.say(f"no checkpoint after the failure: {error}")
+        else:
+            self._progress.say(f"saved in {self._run.path}, parl resume goes on from there")
+
+    def _save(self, loop: Loop, score: float | None, save: Callable[[Path], None] | None = None) -> None:
         with self._run.checkpoints.write(loop.env_steps, score) as folder:
-            loop.save(folder)
+            (save or loop.save)(folder)
             path = folder / "counters.json"
             counters = json.loads(path.read_text(encoding="utf-8"))
             counters["training_s"] = time.monotonic() - self._began

@@ -122,9 +122,18 @@ def test_a_failing_environment_ends_the_run_and_leaves_it_resumable(tmp_path, ki
     options = SMALL | {"env": lambda: Falls(gymnasium.make("CartPole-v1")), "actor_kind": kind}
     with pytest.raises(WorkerError, match="the cart left the rails"):
         train("dqn", **options, actors=2, learners=1, total_frames="1M", runs=str(tmp_path), name="fails")
-    # It has no checkpoint yet: it starts over, and fails again in the same way.
+    # What learner and replay had is kept; the environments start anew, and fail again in the same way.
+    first = _counters(tmp_path / "fails")
+    assert first["env_steps"] > 0 and not any(first["actors_saved"])
     with pytest.raises(WorkerError, match="the cart left the rails"):
         resume(tmp_path / "fails")
+    second = _counters(tmp_path / "fails")
+    assert second["env_steps"] > first["env_steps"] and second["resumes"] == 1
+
+
+def _counters(path):
+    folder = RunDirectory.open(path).checkpoints.last()
+    return json.loads((folder / "counters.json").read_text())
 
 
 def test_settings_are_checked(tmp_path):

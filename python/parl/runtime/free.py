@@ -310,6 +310,14 @@ class FreeLoop:
             **self.learner.metrics(),
         }
 
+    def rescue(self, folder: Path) -> None:
+        """Writes what outlives a failed worker: learner, replay and counters; no environments."""
+        self._write(folder, [None] * self._setup.actors)
+
+    def _write(self, folder: Path, states: list[bytes | None]) -> None:
+        counters = {"env_steps": self.env_steps, "updates": self._updates, "resumes": self._resumes}
+        checkpoint.write(folder, self.learner, self._replay, states, counters)
+
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``."""
         board = self._board
@@ -328,8 +336,7 @@ class FreeLoop:
                     )
                     state = None
                 states.append(state)
-            counters = {"env_steps": self.env_steps, "updates": self._updates, "resumes": self._resumes}
-            checkpoint.write(folder, self.learner, self._replay, states, counters)
+            self._write(folder, states)
         finally:
             board.command = b.RUN
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime.learning import draw
@@ -127,6 +128,12 @@ class LockstepLoop:
         }
         self._mark = now
         return report
+
+    def rescue(self, folder: Path) -> None:
+        """Refuses: half a round cannot be repeated, and what follows the last checkpoint can."""
+        raise RunDirectoryError(
+            f"nothing is written into {folder}: lockstep goes on from its last checkpoint"
+        )
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``."""

@@ -152,6 +152,14 @@ class Loop(Protocol):
         """Writes everything a resumed run needs into ``folder``; goes on afterwards."""
         ...
 
+    def rescue(self, folder: Path) -> None:
+        """Writes what can be saved after a worker failed, as :meth:`save` does; environments start anew.
+
+        Raises:
+            ParlError, OSError: nothing can.
+        """
+        ...
+
     def close(self) -> None:
         """Ends all workers and frees all memory; safe to call twice."""
         ...
