@@ -50,6 +50,7 @@ test-slow: build  ## the tests that take minutes
 
 loom:  ## the small concurrent cases, exhaustively
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --test loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --lib replay::loom
 
 stress:  ## 10^9 mixed updates and samples from two threads: no zero-weight draw, exact sums
 	$(CARGO) run --release -p sumtree --example stress -- --operations 1e9 --threads 2
