@@ -164,13 +164,15 @@ pub fn shrink_84(
     odd: &mut [u16; 104],
     sums: &mut [u16; ROW_84],
 ) {
+    // Down first, then apart: interleaved 16-bit numbers are separated faster than bytes.
+    let mut columns: [u16; WIDTH] = [0; WIDTH];
+    for x in 0..WIDTH {
+        columns[x] =
+            first[x] as u16 * weights[0] + second[x] as u16 * weights[1] + third[x] as u16 * weights[2];
+    }
     for i in 0..80 {
-        even[i] = first[2 * i] as u16 * weights[0]
-            + second[2 * i] as u16 * weights[1]
-            + third[2 * i] as u16 * weights[2];
-        odd[i + 1] = first[2 * i + 1] as u16 * weights[0]
-            + second[2 * i + 1] as u16 * weights[1]
-            + third[2 * i + 1] as u16 * weights[2];
+        even[i] = columns[2 * i];
+        odd[i + 1] = columns[2 * i + 1];
     }
     for group in 0..4 {
         let source: usize = 20 * group;

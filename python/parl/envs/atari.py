@@ -241,7 +241,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         shape = tuple(self._core.obs_shape)
         self._out_shape = (self.batch_size, *shape)
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
-        self.observation_space = batch_space(self.single_observation_space, self.batch_size)
+        self._observation_space: spaces.Space[Any] | None = None
         if continuous:
             low_corner = np.array([0.0, -np.pi, 0.0], np.float32)
             high_corner = np.array([1.0, np.pi, 1.0], np.float32)
@@ -251,6 +251,19 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, self.batch_size)
 
     # ------------------------------------------------------------------ what there is
+
+    @property
+    def observation_space(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of a whole batch; made when first asked for, since Gymnasium's is four times as large as a batch."""
+        if self._observation_space is None:
+            self._observation_space = batch_space(self.single_observation_space, self.batch_size)
+        return self._observation_space
+
+    @observation_space.setter
+    def observation_space(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, space: spaces.Space[Any]
+    ) -> None:
+        self._observation_space = space
 
     @property
     def num_threads(self) -> int:
