@@ -1,10 +1,12 @@
 //! Making the sums of a tree again from its leaves, after a process died between a leaf and its path.
 
 use crate::SumTree;
+use crate::stats::count_sizes;
 use crate::sync::Ordering;
 
 impl SumTree {
-    /// Makes every inner node the sum of its children. Nobody else may update meanwhile.
+    /// Makes every inner node the sum of its children, and the histogram that of the leaves. Nobody else may update
+    /// meanwhile. In this thread alone, unlike `restore_sums`: a pool's threads do not come along into a fork.
     pub(super) fn rebuild(&self) {
         let levels = self.layout.levels();
         for level in 1..levels.len() {
@@ -19,6 +21,9 @@ impl SumTree {
                 }
             }
         }
+        let leaves = &self.leaves[..self.capacity()];
+        // Relaxed: as above.
+        self.set_histogram(&count_sizes(leaves.iter().map(|leaf| leaf.load(Ordering::Relaxed))));
     }
 
     fn entry(&self, level: usize, entry: usize) -> u64 {
@@ -48,6 +53,7 @@ mod tests {
             assert!(tree.verify().is_err());
             tree.rebuild();
             tree.verify().unwrap();
+            tree.verify_histogram().unwrap();
             assert_eq!(tree.total(), total + 5000 - 21);
         }
     }
