@@ -254,7 +254,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     @property
     def observation_space(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of a whole batch; made when first asked for, since Gymnasium's is four times as large as a batch."""
+        """Of a whole batch, made when first asked for: Gymnasium's holds four arrays as large as one."""
         if self._observation_space is None:
             self._observation_space = batch_space(self.single_observation_space, self.batch_size)
         return self._observation_space
