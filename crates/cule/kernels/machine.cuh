@@ -959,24 +959,30 @@ PARL_CONST float round_pixel_TO_INTEGERS = 8388608.0f;
 PARL_CONST uint32_t ROW_84 = 96u;
 // Weights of a pixel in the small picture: 40ths across times fifths down.
 PARL_CONST uint32_t WEIGHT_84 = 200u;
+// Targets that are worked out together; some of them are written over by the next ones.
+PARL_CONST uint32_t LANES = 16u;
+// Targets of a group that begin at an odd source pixel.
+PARL_CONST uint32_t ODD_TARGETS = 11u;
 
-PARL_FN constexpr Array<Array<uint16_t, 21>, 3> across_table() {
-    Array<Array<uint16_t, 21>, 3> table = Array<Array<uint16_t, 21>, 3>{};
-    uint32_t r = 0u;
-    while (r < 21u) {
-        const uint32_t first = (r <= 10u) ? (2u * r) : ((2u * r) - 1u);
+PARL_FN constexpr Array<Array<uint16_t, 16>, 3> across_table(uint32_t from, uint32_t to) {
+    Array<Array<uint16_t, 16>, 3> table = Array<Array<uint16_t, 16>, 3>{};
+    uint32_t r = from;
+    while (r < to) {
+        const uint32_t first = (r < observe::ODD_TARGETS) ? (2u * r) : ((2u * r) - 1u);
         const uint32_t start = (21u * first) - (40u * r);
         const uint32_t middle = ((40u - start) < 21u) ? (40u - start) : 21u;
-        table[0u][r] = static_cast<uint16_t>(start);
-        table[1u][r] = static_cast<uint16_t>(middle);
-        table[2u][r] = static_cast<uint16_t>((40u - start) - middle);
+        table[0u][r - from] = static_cast<uint16_t>(start);
+        table[1u][r - from] = static_cast<uint16_t>(middle);
+        table[2u][r - from] = static_cast<uint16_t>((40u - start) - middle);
         r += 1u;
     }
     return table;
 }
 // Across, 21 pixels are made of 40: for target r the weights, in 40ths, of three source pixels in a row. They begin
-// at source pixel 2 r - 1 for r up to 10, and at 2 r - 2 after that.
-PARL_TABLE Array<Array<uint16_t, 21>, 3> ACROSS = observe::across_table();
+// at source pixel 2 r - 1 for r up to 10 (`ACROSS[0]`), and at 2 r - 2 after that (`ACROSS[1]`, from r = 11 on).
+PARL_TABLE Array<Array<Array<uint16_t, 16>, 3>, 2> ACROSS = 
+    Array<Array<Array<uint16_t, 16>, 3>, 2>{{observe::across_table(0u, observe::ODD_TARGETS),
+    observe::across_table(observe::ODD_TARGETS, 21u)}};
 }
 
 namespace cule::observe::palette {
@@ -8923,18 +8929,24 @@ PARL_FN Tuple2<uint32_t, Array<uint16_t, 3>> rows_84(uint32_t d) {
 
 // A row of an 84 x 84 picture from three source rows, in 200ths. `sums` gets the exact sums plus 100, for `d` below 84.
 PARL_FN void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums) {
+    Array<uint16_t, 160> columns = Array<uint16_t, 160>{};
+    for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
+        columns[x] = static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(static_cast<uint16_t>(first[x]), weights[0u]) + rs::mul<uint16_t>(static_cast<uint16_t>(second[x]), weights[1u])) + rs::mul<uint16_t>(static_cast<uint16_t>(third[x]), weights[2u]));
+    }
     for (uint32_t i = 0u; i < 80u; ++i) {
-        even[i] = static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(static_cast<uint16_t>(first[2u * i]), weights[0u]) + rs::mul<uint16_t>(static_cast<uint16_t>(second[2u * i]), weights[1u])) + rs::mul<uint16_t>(static_cast<uint16_t>(third[2u * i]), weights[2u]));
-        odd[i + 1u] = static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(static_cast<uint16_t>(first[(2u * i) + 1u]), weights[0u]) + rs::mul<uint16_t>(static_cast<uint16_t>(second[(2u * i) + 1u]), weights[1u])) + rs::mul<uint16_t>(static_cast<uint16_t>(third[(2u * i) + 1u]), weights[2u]));
+        even[i] = columns[2u * i];
+        odd[i + 1u] = columns[(2u * i) + 1u];
     }
     for (uint32_t group = 0u; group < 4u; ++group) {
         const uint32_t source = 20u * group;
         const uint32_t target = 21u * group;
-        for (uint32_t r = 0u; r < 11u; ++r) {
-            sums[target + r] = static_cast<uint16_t>(static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(odd[source + r], observe::ACROSS[0u][r]) + rs::mul<uint16_t>(even[source + r], observe::ACROSS[1u][r])) + rs::mul<uint16_t>(odd[(source + r) + 1u], observe::ACROSS[2u][r])) + 100);
+        for (uint32_t r = 0u; r < observe::LANES; ++r) {
+            sums[target + r] = static_cast<uint16_t>(static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(odd[source + r], observe::ACROSS[0u][0u][r]) + rs::mul<uint16_t>(even[source + r], observe::ACROSS[0u][1u][r])) + rs::mul<uint16_t>(odd[(source + r) + 1u], observe::ACROSS[0u][2u][r])) + 100);
         }
-        for (uint32_t r_2 = 11u; r_2 < 21u; ++r_2) {
-            sums[target + r_2] = static_cast<uint16_t>(static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(even[(source + r_2) - 1u], observe::ACROSS[0u][r_2]) + rs::mul<uint16_t>(odd[source + r_2], observe::ACROSS[1u][r_2])) + rs::mul<uint16_t>(even[source + r_2], observe::ACROSS[2u][r_2])) + 100);
+        const uint32_t source_2 = source + observe::ODD_TARGETS;
+        const uint32_t target_2 = target + observe::ODD_TARGETS;
+        for (uint32_t r_2 = 0u; r_2 < observe::LANES; ++r_2) {
+            sums[target_2 + r_2] = static_cast<uint16_t>(static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(even[(source_2 + r_2) - 1u], observe::ACROSS[1u][0u][r_2]) + rs::mul<uint16_t>(odd[source_2 + r_2], observe::ACROSS[1u][1u][r_2])) + rs::mul<uint16_t>(even[source_2 + r_2], observe::ACROSS[1u][2u][r_2])) + 100);
         }
     }
 }
