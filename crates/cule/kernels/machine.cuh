@@ -937,6 +937,73 @@ PARL_CONST int32_t BLANK_END = 76;
 PARL_TABLE Array<uint32_t, 5> LEFT = Array<uint32_t, 5>{{0xFFFFFFFFu, 0xFFFFFFFFu, 0x0000FFFFu, 0u, 0u}};
 // One in every byte.
 PARL_CONST uint64_t EVERY_BYTE = 0x101010101010101ull;
+// Eight bits to eight bytes of 0 or $FF.
+PARL_TABLE Array<uint64_t, 256> SPREAD = 
+    Array<uint64_t, 256>{{0x0000000000000000ull, 0x00000000000000FFull, 0x000000000000FF00ull,
+    0x000000000000FFFFull, 0x0000000000FF0000ull, 0x0000000000FF00FFull, 0x0000000000FFFF00ull,
+    0x0000000000FFFFFFull, 0x00000000FF000000ull, 0x00000000FF0000FFull, 0x00000000FF00FF00ull,
+    0x00000000FF00FFFFull, 0x00000000FFFF0000ull, 0x00000000FFFF00FFull, 0x00000000FFFFFF00ull,
+    0x00000000FFFFFFFFull, 0x000000FF00000000ull, 0x000000FF000000FFull, 0x000000FF0000FF00ull,
+    0x000000FF0000FFFFull, 0x000000FF00FF0000ull, 0x000000FF00FF00FFull, 0x000000FF00FFFF00ull,
+    0x000000FF00FFFFFFull, 0x000000FFFF000000ull, 0x000000FFFF0000FFull, 0x000000FFFF00FF00ull,
+    0x000000FFFF00FFFFull, 0x000000FFFFFF0000ull, 0x000000FFFFFF00FFull, 0x000000FFFFFFFF00ull,
+    0x000000FFFFFFFFFFull, 0x0000FF0000000000ull, 0x0000FF00000000FFull, 0x0000FF000000FF00ull,
+    0x0000FF000000FFFFull, 0x0000FF0000FF0000ull, 0x0000FF0000FF00FFull, 0x0000FF0000FFFF00ull,
+    0x0000FF0000FFFFFFull, 0x0000FF00FF000000ull, 0x0000FF00FF0000FFull, 0x0000FF00FF00FF00ull,
+    0x0000FF00FF00FFFFull, 0x0000FF00FFFF0000ull, 0x0000FF00FFFF00FFull, 0x0000FF00FFFFFF00ull,
+    0x0000FF00FFFFFFFFull, 0x0000FFFF00000000ull, 0x0000FFFF000000FFull, 0x0000FFFF0000FF00ull,
+    0x0000FFFF0000FFFFull, 0x0000FFFF00FF0000ull, 0x0000FFFF00FF00FFull, 0x0000FFFF00FFFF00ull,
+    0x0000FFFF00FFFFFFull, 0x0000FFFFFF000000ull, 0x0000FFFFFF0000FFull, 0x0000FFFFFF00FF00ull,
+    0x0000FFFFFF00FFFFull, 0x0000FFFFFFFF0000ull, 0x0000FFFFFFFF00FFull, 0x0000FFFFFFFFFF00ull,
+    0x0000FFFFFFFFFFFFull, 0x00FF000000000000ull, 0x00FF0000000000FFull, 0x00FF00000000FF00ull,
+    0x00FF00000000FFFFull, 0x00FF000000FF0000ull, 0x00FF000000FF00FFull, 0x00FF000000FFFF00ull,
+    0x00FF000000FFFFFFull, 0x00FF0000FF000000ull, 0x00FF0000FF0000FFull, 0x00FF0000FF00FF00ull,
+    0x00FF0000FF00FFFFull, 0x00FF0000FFFF0000ull, 0x00FF0000FFFF00FFull, 0x00FF0000FFFFFF00ull,
+    0x00FF0000FFFFFFFFull, 0x00FF00FF00000000ull, 0x00FF00FF000000FFull, 0x00FF00FF0000FF00ull,
+    0x00FF00FF0000FFFFull, 0x00FF00FF00FF0000ull, 0x00FF00FF00FF00FFull, 0x00FF00FF00FFFF00ull,
+    0x00FF00FF00FFFFFFull, 0x00FF00FFFF000000ull, 0x00FF00FFFF0000FFull, 0x00FF00FFFF00FF00ull,
+    0x00FF00FFFF00FFFFull, 0x00FF00FFFFFF0000ull, 0x00FF00FFFFFF00FFull, 0x00FF00FFFFFFFF00ull,
+    0x00FF00FFFFFFFFFFull, 0x00FFFF0000000000ull, 0x00FFFF00000000FFull, 0x00FFFF000000FF00ull,
+    0x00FFFF000000FFFFull, 0x00FFFF0000FF0000ull, 0x00FFFF0000FF00FFull, 0x00FFFF0000FFFF00ull,
+    0x00FFFF0000FFFFFFull, 0x00FFFF00FF000000ull, 0x00FFFF00FF0000FFull, 0x00FFFF00FF00FF00ull,
+    0x00FFFF00FF00FFFFull, 0x00FFFF00FFFF0000ull, 0x00FFFF00FFFF00FFull, 0x00FFFF00FFFFFF00ull,
+    0x00FFFF00FFFFFFFFull, 0x00FFFFFF00000000ull, 0x00FFFFFF000000FFull, 0x00FFFFFF0000FF00ull,
+    0x00FFFFFF0000FFFFull, 0x00FFFFFF00FF0000ull, 0x00FFFFFF00FF00FFull, 0x00FFFFFF00FFFF00ull,
+    0x00FFFFFF00FFFFFFull, 0x00FFFFFFFF000000ull, 0x00FFFFFFFF0000FFull, 0x00FFFFFFFF00FF00ull,
+    0x00FFFFFFFF00FFFFull, 0x00FFFFFFFFFF0000ull, 0x00FFFFFFFFFF00FFull, 0x00FFFFFFFFFFFF00ull,
+    0x00FFFFFFFFFFFFFFull, 0xFF00000000000000ull, 0xFF000000000000FFull, 0xFF0000000000FF00ull,
+    0xFF0000000000FFFFull, 0xFF00000000FF0000ull, 0xFF00000000FF00FFull, 0xFF00000000FFFF00ull,
+    0xFF00000000FFFFFFull, 0xFF000000FF000000ull, 0xFF000000FF0000FFull, 0xFF000000FF00FF00ull,
+    0xFF000000FF00FFFFull, 0xFF000000FFFF0000ull, 0xFF000000FFFF00FFull, 0xFF000000FFFFFF00ull,
+    0xFF000000FFFFFFFFull, 0xFF0000FF00000000ull, 0xFF0000FF000000FFull, 0xFF0000FF0000FF00ull,
+    0xFF0000FF0000FFFFull, 0xFF0000FF00FF0000ull, 0xFF0000FF00FF00FFull, 0xFF0000FF00FFFF00ull,
+    0xFF0000FF00FFFFFFull, 0xFF0000FFFF000000ull, 0xFF0000FFFF0000FFull, 0xFF0000FFFF00FF00ull,
+    0xFF0000FFFF00FFFFull, 0xFF0000FFFFFF0000ull, 0xFF0000FFFFFF00FFull, 0xFF0000FFFFFFFF00ull,
+    0xFF0000FFFFFFFFFFull, 0xFF00FF0000000000ull, 0xFF00FF00000000FFull, 0xFF00FF000000FF00ull,
+    0xFF00FF000000FFFFull, 0xFF00FF0000FF0000ull, 0xFF00FF0000FF00FFull, 0xFF00FF0000FFFF00ull,
+    0xFF00FF0000FFFFFFull, 0xFF00FF00FF000000ull, 0xFF00FF00FF0000FFull, 0xFF00FF00FF00FF00ull,
+    0xFF00FF00FF00FFFFull, 0xFF00FF00FFFF0000ull, 0xFF00FF00FFFF00FFull, 0xFF00FF00FFFFFF00ull,
+    0xFF00FF00FFFFFFFFull, 0xFF00FFFF00000000ull, 0xFF00FFFF000000FFull, 0xFF00FFFF0000FF00ull,
+    0xFF00FFFF0000FFFFull, 0xFF00FFFF00FF0000ull, 0xFF00FFFF00FF00FFull, 0xFF00FFFF00FFFF00ull,
+    0xFF00FFFF00FFFFFFull, 0xFF00FFFFFF000000ull, 0xFF00FFFFFF0000FFull, 0xFF00FFFFFF00FF00ull,
+    0xFF00FFFFFF00FFFFull, 0xFF00FFFFFFFF0000ull, 0xFF00FFFFFFFF00FFull, 0xFF00FFFFFFFFFF00ull,
+    0xFF00FFFFFFFFFFFFull, 0xFFFF000000000000ull, 0xFFFF0000000000FFull, 0xFFFF00000000FF00ull,
+    0xFFFF00000000FFFFull, 0xFFFF000000FF0000ull, 0xFFFF000000FF00FFull, 0xFFFF000000FFFF00ull,
+    0xFFFF000000FFFFFFull, 0xFFFF0000FF000000ull, 0xFFFF0000FF0000FFull, 0xFFFF0000FF00FF00ull,
+    0xFFFF0000FF00FFFFull, 0xFFFF0000FFFF0000ull, 0xFFFF0000FFFF00FFull, 0xFFFF0000FFFFFF00ull,
+    0xFFFF0000FFFFFFFFull, 0xFFFF00FF00000000ull, 0xFFFF00FF000000FFull, 0xFFFF00FF0000FF00ull,
+    0xFFFF00FF0000FFFFull, 0xFFFF00FF00FF0000ull, 0xFFFF00FF00FF00FFull, 0xFFFF00FF00FFFF00ull,
+    0xFFFF00FF00FFFFFFull, 0xFFFF00FFFF000000ull, 0xFFFF00FFFF0000FFull, 0xFFFF00FFFF00FF00ull,
+    0xFFFF00FFFF00FFFFull, 0xFFFF00FFFFFF0000ull, 0xFFFF00FFFFFF00FFull, 0xFFFF00FFFFFFFF00ull,
+    0xFFFF00FFFFFFFFFFull, 0xFFFFFF0000000000ull, 0xFFFFFF00000000FFull, 0xFFFFFF000000FF00ull,
+    0xFFFFFF000000FFFFull, 0xFFFFFF0000FF0000ull, 0xFFFFFF0000FF00FFull, 0xFFFFFF0000FFFF00ull,
+    0xFFFFFF0000FFFFFFull, 0xFFFFFF00FF000000ull, 0xFFFFFF00FF0000FFull, 0xFFFFFF00FF00FF00ull,
+    0xFFFFFF00FF00FFFFull, 0xFFFFFF00FFFF0000ull, 0xFFFFFF00FFFF00FFull, 0xFFFFFF00FFFFFF00ull,
+    0xFFFFFF00FFFFFFFFull, 0xFFFFFFFF00000000ull, 0xFFFFFFFF000000FFull, 0xFFFFFFFF0000FF00ull,
+    0xFFFFFFFF0000FFFFull, 0xFFFFFFFF00FF0000ull, 0xFFFFFFFF00FF00FFull, 0xFFFFFFFF00FFFF00ull,
+    0xFFFFFFFF00FFFFFFull, 0xFFFFFFFFFF000000ull, 0xFFFFFFFFFF0000FFull, 0xFFFFFFFFFF00FF00ull,
+    0xFFFFFFFFFF00FFFFull, 0xFFFFFFFFFFFF0000ull, 0xFFFFFFFFFFFF00FFull, 0xFFFFFFFFFFFFFF00ull,
+    0xFFFFFFFFFFFFFFFFull}};
 }
 
 namespace cule::machine::tia::position {
@@ -1432,6 +1499,8 @@ PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t object
 
 namespace cule::machine::tia::paint {
 PARL_FN uint64_t spread(uint32_t bits);
+PARL_FN void put(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels);
+PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board);
 PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
 PARL_FN bool lonely_score(const machine::tia::Tia& t);
 PARL_FN uint32_t line_start(int32_t row);
@@ -7421,12 +7490,14 @@ PARL_FN void catch_up(machine::Machine& m, machine::Board& board, int32_t target
 // Moves the beam to `goal`, clocks after row 0.
 PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
     int32_t from = rs::sub<int32_t>(m.tia.beam, m.tia.row_start);
+    bool alike = false;
     while (m.tia.beam < goal) {
         if (from == machine::tia::CLOCKS_PER_LINE) {
             m.tia.row_start = rs::add<int32_t>(m.tia.row_start, machine::tia::CLOCKS_PER_LINE);
             from = 0;
             if (!machine::tia::beam::is_steady(m.tia)) {
                 machine::tia::beam::enter_row(m, board);
+                alike = false;
             }
         }
         if (((m.draw == 0) && (m.tia.settled != 0)) && machine::tia::beam::is_steady(m.tia)) {
@@ -7437,7 +7508,12 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal) {
         const int32_t to = (rest < machine::tia::CLOCKS_PER_LINE) ? rest : machine::tia::CLOCKS_PER_LINE;
         machine::tia::beam::collide(m, board, from, to);
         if (m.draw != 0) {
-            machine::tia::paint::chunk(m, board, from, to);
+            if (((alike && (from == 0)) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0)) {
+                machine::tia::paint::repeat_row(m, board);
+            } else {
+                machine::tia::paint::chunk(m, board, from, to);
+                alike = ((from == 0) && (to == machine::tia::CLOCKS_PER_LINE)) && (m.tia.blank_pending == 0);
+            }
         }
         if (((m.tia.blank_pending != 0) && (from < machine::tia::beam::BLANK_END)) && (to >= machine::tia::beam::BLANK_END)) {
             const int32_t end = rs::add<int32_t>(m.tia.row_start, machine::tia::beam::BLANK_END);
@@ -8049,10 +8125,29 @@ PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t object
 
 namespace cule::machine::tia::paint {
 
-// Eight bits to eight bytes of 0 or 1.
+// Eight bits to eight bytes of 0 or $FF.
 PARL_FN uint64_t spread(uint32_t bits) {
-    const uint64_t lanes = rs::wrapping_mul<uint64_t>(static_cast<uint64_t>(bits), machine::tia::paint::EVERY_BYTE) & 0x8040201008040201ull;
-    return ((rs::wrapping_add<uint64_t>(lanes, 0x7F7F7F7F7F7F7F7Full) | lanes) >> 7) & machine::tia::paint::EVERY_BYTE;
+    return machine::tia::paint::SPREAD[static_cast<uint32_t>(bits & 0xFFu)];
+}
+
+// Writes eight pixels; the compiler makes it one store.
+PARL_FN void put(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels) {
+    if (at > (machine::tia::PICTURE_BYTES - 8u)) {
+        return;
+    }
+    for (uint32_t i = 0u; i < 8u; ++i) {
+        board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
+    }
+}
+
+// Makes a row like the one above it.
+PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
+    const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
+    const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
+    const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
+    for (uint32_t x = 0u; x < machine::tia::WIDTH; ++x) {
+        board.picture[buffer][line + x] = board.picture[buffer][above + x];
+    }
 }
 
 // Pixels of clocks `from..to` of the present row and, if `eager`, what the reference writes ahead of them.
@@ -8101,9 +8196,9 @@ PARL_FN uint32_t line_start(int32_t row) {
 // Draws pixels `from..to` of a row. Masks are fresh.
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
     const uint64_t back = static_cast<uint64_t>(t.color[machine::tia::paint::BACK]) * machine::tia::paint::EVERY_BYTE;
-    const uint64_t zero = static_cast<uint64_t>(t.color[machine::tia::P0]);
-    const uint64_t one = static_cast<uint64_t>(t.color[machine::tia::P1]);
-    const uint64_t field = static_cast<uint64_t>(t.color[machine::tia::paint::FIELD]);
+    const uint64_t zero = back ^ (static_cast<uint64_t>(t.color[machine::tia::P0]) * machine::tia::paint::EVERY_BYTE);
+    const uint64_t one = back ^ (static_cast<uint64_t>(t.color[machine::tia::P1]) * machine::tia::paint::EVERY_BYTE);
+    const uint64_t field = back ^ (static_cast<uint64_t>(t.color[machine::tia::paint::FIELD]) * machine::tia::paint::EVERY_BYTE);
     const uint32_t line = machine::tia::paint::line_start(row);
     const uint32_t buffer = static_cast<uint32_t>(t.buffer);
     const bool lonely = machine::tia::paint::lonely_score(t);
@@ -8138,16 +8233,18 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
             if (keep != 0u) {
                 uint64_t pixels = back;
                 if (((((c0 | c1) | cf) >> shift) & 0xFFu) != 0u) {
-                    const uint64_t m0 = machine::tia::paint::spread((c0 >> shift) & 0xFFu);
-                    const uint64_t m1 = machine::tia::paint::spread((c1 >> shift) & 0xFFu);
-                    const uint64_t mf = machine::tia::paint::spread((cf >> shift) & 0xFFu);
-                    pixels &= ~(((m0 | m1) | mf) * 255ull);
-                    pixels |= ((m0 * zero) | (m1 * one)) | (mf * field);
+                    pixels ^= machine::tia::paint::spread((c0 >> shift) & 0xFFu) & zero;
+                    pixels ^= machine::tia::paint::spread((c1 >> shift) & 0xFFu) & one;
+                    pixels ^= machine::tia::paint::spread((cf >> shift) & 0xFFu) & field;
                 }
                 const uint32_t at = (line + (32u * w)) + shift;
-                for (uint32_t i = 0u; i < 8u; ++i) {
-                    if (((keep >> i) & 1u) != 0u) {
-                        board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
+                if (keep == 0xFFu) {
+                    machine::tia::paint::put(board, buffer, at, pixels);
+                } else {
+                    for (uint32_t i = 0u; i < 8u; ++i) {
+                        if (((keep >> i) & 1u) != 0u) {
+                            board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
+                        }
                     }
                 }
             }

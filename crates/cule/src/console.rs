@@ -610,8 +610,16 @@ impl Console {
         let screen = self.screen();
         has_length("the gray picture", out, screen.len())?;
         let gray = &palette::GRAY[self.is_pal() as usize];
-        for (pixel, &index) in out.iter_mut().zip(screen) {
-            *pixel = gray[usize::from(index)];
+        // Most runs of eight pixels have one colour.
+        for (pixels, indices) in out.chunks_exact_mut(8).zip(screen.chunks_exact(8)) {
+            let together: u64 = bytemuck::pod_read_unaligned(indices);
+            if together == u64::from(indices[0]) * 0x0101_0101_0101_0101 {
+                pixels.fill(gray[usize::from(indices[0])]);
+            } else {
+                for (pixel, &index) in pixels.iter_mut().zip(indices) {
+                    *pixel = gray[usize::from(index)];
+                }
+            }
         }
         Ok(())
     }

@@ -11,8 +11,8 @@
     reason = "generated: every function has the same beginning, and not all use all of it"
 )]
 
-use super::stores::Stores;
 use super::{Context, Handler, RESERVE, handler, leave, slow};
+use super::stores::Stores;
 
 /// Kinds of operands.
 pub const PLAIN: usize = 0;
@@ -30,22 +30,7 @@ pub const INDEX: usize = 11;
 pub const SURE: usize = 12;
 pub const SUPERCHIP: usize = 13;
 /// Their names.
-pub const CLASS_NAMES: [&str; CLASSES] = [
-    "PLAIN",
-    "RAM",
-    "TIA_READ",
-    "TRIGGER",
-    "STORE",
-    "WSYNC",
-    "QUIET",
-    "VALUE",
-    "TIMER",
-    "PORT",
-    "RIOT_WRITE",
-    "INDEX",
-    "SURE",
-    "SUPERCHIP",
-];
+pub const CLASS_NAMES: [&str; CLASSES] = ["PLAIN", "RAM", "TIA_READ", "TRIGGER", "STORE", "WSYNC", "QUIET", "VALUE", "TIMER", "PORT", "RIOT_WRITE", "INDEX", "SURE", "SUPERCHIP"];
 pub const CLASSES: usize = 14;
 /// No function: the slow path.
 pub const NONE: u16 = 0xFFFF;

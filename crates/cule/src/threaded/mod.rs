@@ -17,6 +17,7 @@
 )]
 
 mod code;
+#[rustfmt::skip]
 pub mod handlers;
 mod stores;
 

@@ -35,12 +35,15 @@ pub fn catch_up(m: &mut Machine, board: &mut Board, target: i32) {
 /// Moves the beam to `goal`, clocks after row 0.
 fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
     let mut from: i32 = m.tia.beam - m.tia.row_start;
+    // Whole rows in a row look alike.
+    let mut alike: bool = false;
     while m.tia.beam < goal {
         if from == CLOCKS_PER_LINE {
             m.tia.row_start += CLOCKS_PER_LINE;
             from = 0;
             if !is_steady(&m.tia) {
                 enter_row(m, board);
+                alike = false;
             }
         }
         if m.draw == 0 && m.tia.settled != 0 && is_steady(&m.tia) {
@@ -51,7 +54,12 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
         let to: i32 = if rest < CLOCKS_PER_LINE { rest } else { CLOCKS_PER_LINE };
         collide(m, board, from, to);
         if m.draw != 0 {
-            paint::chunk(m, board, from, to);
+            if alike && from == 0 && to == CLOCKS_PER_LINE && m.tia.blank_pending == 0 {
+                paint::repeat_row(m, board);
+            } else {
+                paint::chunk(m, board, from, to);
+                alike = from == 0 && to == CLOCKS_PER_LINE && m.tia.blank_pending == 0;
+            }
         }
         if m.tia.blank_pending != 0 && from < BLANK_END && to >= BLANK_END {
             let end: i32 = m.tia.row_start + BLANK_END;
