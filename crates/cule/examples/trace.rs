@@ -106,6 +106,9 @@ fn play(job: &mut Job, mut each: impl FnMut(&mut Console, i32)) -> Result<(), cu
             _ => {}
         }
         let reward = job.console.act(step[0]);
+        if job.drawn > 0 && t as u32 % 4 >= 4 - job.drawn {
+            job.console.draw();
+        }
         each(&mut job.console, reward);
     }
     Ok(())

@@ -24,7 +24,7 @@ const ADVENTURE_FRAMES: u32 = 130;
 /// Lines above which a frame of the first 60 counts as PAL.
 const LONG_LINES: i32 = 285;
 /// Steps that a buffer may be behind before it is drawn: frames can be short for long.
-const UNDRAWN_STEPS: usize = 4;
+const UNDRAWN_STEPS: usize = 256;
 /// Begins every saved state.
 const MAGIC: [u8; 8] = *b"parl2600";
 /// Version of the layout of saved states.
@@ -75,7 +75,17 @@ pub struct Console {
     /// Pixels are made for every frame.
     drawing: bool,
     /// For each picture buffer, where the frames began that it should show and does not.
-    undrawn: [Vec<Machine>; 2],
+    undrawn: [Vec<Undrawn>; 2],
+}
+
+/// A step whose pixels were not made.
+#[derive(Clone, Copy)]
+struct Undrawn {
+    start: Machine,
+    /// Clocks of the window that its beam has passed.
+    reach: i32,
+    /// It may have drawn beyond its reach, or stands for a part of a frame.
+    open: bool,
 }
 
 /// What of the ROM a saved state must fit.
@@ -197,23 +207,30 @@ impl Console {
         threaded::step(m, &mut self.board, &self.code);
         let whole = start.unfinished == 0 && is_whole(m);
         let buffer = usize::from(m.tia.buffer & 1);
-        if whole {
-            self.undrawn[buffer].clear();
+        let reach = reach(m);
+        if start.unfinished == 0 && m.unfinished == 0 {
+            // What this frame covers need not be drawn before it. An open one says nothing: its beam lags.
+            self.undrawn[buffer].retain(|older| !whole && (older.reach > reach || older.open));
         }
+        // A frame that ends in the picture, or under a blank that waits, leaves pixels ahead of its beam.
+        let ragged = reach % tia::CLOCKS_PER_LINE != tia::HBLANK_CLOCKS || m.tia.blank_pending != 0;
+        let open = ragged || start.unfinished != 0 || m.unfinished != 0;
+        let step = Undrawn { start, reach, open };
         if !drawing {
-            self.undrawn[buffer].push(start);
+            self.undrawn[buffer].push(step);
             if self.undrawn[buffer].len() > UNDRAWN_STEPS {
                 self.draw_buffer(buffer);
             }
         } else if !self.undrawn[buffer].is_empty() {
-            self.undrawn[buffer].push(start);
+            self.undrawn[buffer].push(step);
             self.draw_buffer(buffer);
         }
     }
 
     /// Runs again, with pixels, what a picture buffer does not show yet.
     fn draw_buffer(&mut self, buffer: usize) {
-        for mut m in std::mem::take(&mut self.undrawn[buffer]) {
+        for step in std::mem::take(&mut self.undrawn[buffer]) {
+            let mut m = step.start;
             m.draw = 1;
             threaded::step(&mut m, &mut self.board, &self.code);
         }
@@ -713,6 +730,13 @@ impl Console {
         self.board.ram[..large_ram].copy_from_slice(ram);
         Ok(())
     }
+}
+
+/// Clocks of the window that the beam has passed, counted to the last pixel.
+fn reach(m: &Machine) -> i32 {
+    let clock = tia::clock_of(m.cpu.cycles).clamp(m.tia.base, m.tia.window_end) - m.tia.base;
+    let (row, h) = (clock / tia::CLOCKS_PER_LINE, clock % tia::CLOCKS_PER_LINE);
+    row * tia::CLOCKS_PER_LINE + h.max(tia::HBLANK_CLOCKS)
 }
 
 /// True when the beam came to the end of the window before the frame ended.
