@@ -7,9 +7,9 @@ use them. ``import parl`` needs numpy alone; everything else is loaded when it i
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
+from parl._gymnasium import register_with_gymnasium
 from parl._native import SumTree, __version__
 from parl.errors import ParlError
 
@@ -55,8 +55,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-# Where parl is on the path without being installed, gymnasium does not find it by itself.
-if "gymnasium.envs.registration" in sys.modules:
-    from parl.envs.registration import register
-
-    register()
+register_with_gymnasium()

@@ -1,6 +1,7 @@
 """Compares the console with ale-py, frame by frame: RAM, picture, reward, lives, game over, frame numbers.
 
-usage: against_ale.py [--frames N] [--games a,b,...] [--pairs] [--sticky P] [--draw all|none|N] [--seed S] [--jobs N]
+usage: against_ale.py [--frames N] [--games a,b,...] [--pairs] [--sticky P] [--draw all|none|N] [--seed S]
+                      [--jobs N]
 
 Runs `target/release/examples/trace` (`cargo build --release -p cule --example trace`; another place through
 CULE_TRACE) and prints one line per difference: the first differing frame of each run.

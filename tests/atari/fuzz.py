@@ -2,7 +2,7 @@
 
 usage: fuzz.py FIRST COUNT [--bytes] [--frames N] [--jobs N]
 
-Programs write random TIA registers at random cycles; with `--bytes` the cartridge is filled with random bytes.
+Programs write random TIA registers at random cycles; with `--bytes` the cartridge is of random bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def program(seed: int) -> bytes:
     r = random.Random(seed)
     code = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A, 0xA9, 0, 0xA2, 0, 0x95, 0, 0xE8, 0xD0, 0xFB])
     loop = 0xF000 + len(code)
-    style = r.random()
+    r.random()  # keeps the cartridges of each seed as they were
 
     # Values: mostly plain bit patterns, so that objects are on and collide.
     def value() -> int:

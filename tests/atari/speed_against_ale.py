@@ -2,7 +2,7 @@
 
 usage: speed_against_ale.py [--games a,b,...] [--rounds N] [--drawn 0..4] [--frames N]
 
-`--drawn N`: pictures of N of every four frames are made and read as gray, by both; 0: nobody looks at the screen.
+`--drawn N`: pictures of N of every four frames are made and read as gray, by both; 0: nobody looks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from against_ale import ROMS, TRACE, ale, games, script
 REPEATS = 8
 
 TWENTY = (
-    "pong breakout space_invaders seaquest ms_pacman montezuma_revenge qbert freeway pitfall asteroids enduro "
-    "beam_rider robotank solaris tutankham riverraid centipede hero battle_zone demon_attack"
+    "pong breakout space_invaders seaquest ms_pacman montezuma_revenge qbert freeway pitfall asteroids "
+    "enduro beam_rider robotank solaris tutankham riverraid centipede hero battle_zone demon_attack"
 ).split()
 
 
@@ -92,9 +92,8 @@ def main() -> None:
             flush=True,
         )
     worst = min(ratios, key=ratios.__getitem__)
-    print(
-        f"median of {len(ratios)} games {statistics.median(ratios.values()):.2f} x, worst {worst} {ratios[worst]:.2f} x"
-    )
+    median = statistics.median(ratios.values())
+    print(f"median of {len(ratios)} games {median:.2f} x, worst {worst} {ratios[worst]:.2f} x")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs `system_tests.json` on the console: processor, bus, RIOT, reset sequence and bank switching, seen through RAM.
+"""Runs `system_tests.json` on the console: processor, bus, RIOT, reset and bank switching, seen through RAM.
 
 Every image is run under the rules of Seaquest, as the expected values were made.
 """
@@ -26,7 +26,7 @@ def image(test: dict[str, Any]) -> bytes:
 
 
 def steps(script: list[list[Any]]) -> tuple[bytes, int]:
-    """The script in the form of `trace`, and how many of its frames count: a reset needs a frame to come before."""
+    """The script in the form of `trace`, and how many of its frames count: a reset needs one before it."""
     out = bytearray()
     pending = 0
     for kind, *arguments in script:

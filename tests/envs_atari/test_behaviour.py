@@ -6,6 +6,8 @@ import copy
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -517,3 +519,18 @@ def test_too_many_threads_and_environments() -> None:
     many = parl.AtariVectorEnv("pong", 2_000, stack_num=1)
     obs, _ = many.reset(seed=0)
     assert obs.shape[0] == 2_000
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import parl, gymnasium",
+        "import gymnasium, parl",
+        "import gymnasium",
+        "import parl.envs.atari, gymnasium",
+    ],
+)
+def test_ids_are_known_whichever_is_imported_first(order: str) -> None:
+    code = f"{order}\nassert gymnasium.make('parl:parl/MsPacman-v0').spec.kwargs['game'] == 'ms_pacman'"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
