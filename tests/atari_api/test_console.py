@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from ale_py import roms
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parl.atari import Action, Console
@@ -335,6 +335,7 @@ def test_a_folder_and_a_number_are_no_roms(tmp_path):
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from([2048, 4096, 8192, 10240, 12288, 16384, 32768]), st.integers(0, 2**32 - 1))
+@example(4096, 58163)
 def test_random_bytes_run_or_are_refused(tmp_path_factory, size, seed):
     path = tmp_path_factory.mktemp("rom") / "random.bin"
     path.write_bytes(np.random.default_rng(seed).bytes(size))
@@ -344,9 +345,14 @@ def test_random_bytes_run_or_are_refused(tmp_path_factory, size, seed):
     console.reset()
     assert console.frame_number == 5 and console.screen_rgb.shape == (*console.screen_shape, 3)
     state = console.save()
-    before = play(console, 3)
+
+    # Without the picture: it is not in a state, and these programs leave rows of it as they were.
+    def ram_of_three_frames():
+        return [(console.act(action), console.frame_number, console.ram.tobytes()) for action in (2, 5, 11)]
+
+    before = ram_of_three_frames()
     console.load(state)
-    assert [ram for _, ram in play(console, 3)][-1] == before[-1][1]
+    assert ram_of_three_frames() == before
 
 
 # ---------------------------------------------------------------- saved states
