@@ -87,7 +87,7 @@ class TrainConfig:
     checkpoint_every_s: float = 120.0
     """Seconds between checkpoints where checkpoint_every is 0 (free schedule only)."""
     log_every_s: float = 1.0
-    """Seconds between records in metrics.jsonl (in lockstep: about every 1,000 transitions)."""
+    """Seconds between records in metrics.jsonl, fewer at the start (in lockstep: 1,000 transitions)."""
     device: str = "cpu"
     """torch device of the learners."""
     runs: str = "runs"
@@ -511,7 +511,9 @@ class _Sitting:
     def _log_is_due(self, loop: Loop) -> bool:
         if self._config.schedule == "lockstep":
             return loop.env_steps - self._logged_at >= 1_000
-        return time.monotonic() - self._logged_clock >= self._config.log_every_s
+        now = time.monotonic()
+        # Closer together at the start, so that a run of seconds has a curve too.
+        return now - self._logged_clock >= min(self._config.log_every_s, 0.1 + 0.05 * (now - self._began))
 
     def _evaluation_is_due(self, loop: Loop) -> bool:
         config = self._config
