@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup build train test test-rust test-py test-slow loom stress lint fmt kernels bench bench-atari bench-learning docs wheel ci clean
+.PHONY: help setup build train test test-rust test-py test-slow test-games loom stress lint fmt kernels bench bench-atari bench-learning docs wheel ci clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,10 @@ test-py: build
 
 test-slow: build  ## the tests that take minutes
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600
+
+# Takes an hour or two on two cores; stopped and started again it goes on. GAMES="--games pong,breakout --until 18:00"
+test-games: build  ## every game, mode and difficulty beside ale-py, 10^7 frames; into benches/records
+	$(BIN)/python tests/atari/games.py --record benches/records/$(shell date -u +%F)-games.md $(GAMES)
 
 loom:  ## the small concurrent cases, exhaustively
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --test loom

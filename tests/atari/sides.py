@@ -1,0 +1,245 @@
+"""ale-py and parl, called alike: what the comparisons in this folder stand on.
+
+A *side* has a cartridge plugged in and is played frame by frame; after each frame `Frame` says all there is
+to see. A trace is a chain of CRC-32s, one link per frame, each over the one before it and what that frame
+showed: where links differ something before differed, and goes on differing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import ale_py
+import numpy as np
+from numpy.typing import NDArray
+
+from parl import _native
+
+SPEC = importlib.util.find_spec("ale_py")
+ROMS = Path(SPEC.origin).parent / "roms" if SPEC and SPEC.origin else Path()
+# ale-py ends the process when it loads one of these.
+TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
+SYSTEM_SEED = 4753849
+
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+
+
+class Setup(NamedTuple):
+    """A cartridge and how it is played."""
+
+    rom: Path
+    """The file; for ale-py its name says whose rules hold."""
+    rules: str | None
+    """The game whose rules hold."""
+    mode: int | None = None
+    difficulty: int | None = None
+    sticky: float = 0.0
+    seed: int = 1
+
+
+class Frame(NamedTuple):
+    """What a frame showed."""
+
+    reward: int
+    lives: int
+    over: bool
+    number: int
+    episode_number: int
+    ram: NDArray[np.uint8]
+    screen: NDArray[np.uint8] | None
+
+    def head(self) -> tuple[int, ...]:
+        """The numbers."""
+        return self[:5]
+
+    def link(self, before: int) -> int:
+        """The chain's next link."""
+        chain = zlib.crc32(struct.pack("<5i", *self.head()), before)
+        chain = zlib.crc32(self.ram, chain)
+        return chain if self.screen is None else zlib.crc32(self.screen, chain)
+
+    def difference(self, other: Frame) -> str | None:
+        """What is not equal, or None."""
+        if self.head() != other.head():
+            return f"reward, lives, over, frames: {self.head()} and {other.head()}"
+        if not np.array_equal(self.ram, other.ram):
+            places = np.flatnonzero(self.ram != other.ram)
+            shown = ", ".join(f"${0x80 + i:02X}: {self.ram[i]:02X} {other.ram[i]:02X}" for i in places[:8])
+            return f"{len(places)} bytes of RAM: {shown}"
+        if self.screen is None or other.screen is None:
+            return None
+        if self.screen.shape != other.screen.shape:
+            return f"screen {self.screen.shape} and {other.screen.shape}"
+        # Eight pixels at a time: this runs once per frame.
+        if not np.array_equal(
+            self.screen.reshape(-1).view(np.uint64), other.screen.reshape(-1).view(np.uint64)
+        ):
+            rows, columns = np.nonzero(self.screen != other.screen)
+            return f"{len(rows)} pixels, the first at row {rows[0]}, column {columns[0]}"
+        return None
+
+
+class Side(Protocol):
+    """One of the two."""
+
+    def reset(self) -> None: ...
+    def act(self, action: int) -> int: ...
+    def poke(self, index: int, value: int) -> None: ...
+    def frame(self, reward: int = 0, picture: bool = True) -> Frame: ...
+
+
+class Ale:
+    """ale-py. What `frame` gives out is overwritten by the next one."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.interface = ale_py.ALEInterface()
+        self.interface.setInt("random_seed", setup.seed)
+        self.interface.setFloat("repeat_action_probability", setup.sticky)
+        self.interface.loadROM(setup.rom)
+        self.choose(setup.mode, setup.difficulty)
+        self._ram = np.zeros(128, np.uint8)
+        self._screen = np.zeros(self.interface.getScreenDims(), np.uint8)
+
+    def choose(self, mode: int | None, difficulty: int | None) -> None:
+        """Mode of the following resets, and difficulty."""
+        if mode is not None:
+            self.interface.setMode(mode)
+        if difficulty is not None:
+            self.interface.setDifficulty(difficulty)
+
+    def reset(self) -> None:
+        self.interface.reset_game()
+
+    def act(self, action: int) -> int:
+        return self.interface.act(action)
+
+    def poke(self, index: int, value: int) -> None:
+        self.interface.setRAM(index, value)
+
+    def frame(self, reward: int = 0, picture: bool = True) -> Frame:
+        ale = self.interface
+        ale.getRAM(self._ram)
+        if picture:
+            ale.getScreen(self._screen)
+        return Frame(
+            reward,
+            ale.lives(),
+            ale.game_over(with_truncation=False),
+            ale.getFrameNumber(),
+            ale.getEpisodeFrameNumber(),
+            self._ram,
+            self._screen if picture else None,
+        )
+
+
+class Parl:
+    """The console of this package."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.console = _native.Console(
+            _native.Rom(setup.rom.read_bytes(), str(setup.rom)),
+            rules=setup.rules,
+            seed=setup.seed,
+            system_seed=SYSTEM_SEED,
+            frame_skip=1,
+            repeat_action_probability=setup.sticky,
+            max_num_frames_per_episode=0,
+            truncate_on_life_loss=False,
+        )
+        self.choose(setup.mode, setup.difficulty)
+
+    def choose(self, mode: int | None, difficulty: int | None) -> None:
+        """Mode of the following resets, and difficulty."""
+        if mode is not None:
+            self.console.set_mode(mode)
+        if difficulty is not None:
+            self.console.set_difficulty(difficulty)
+
+    def reset(self) -> None:
+        self.console.reset()
+
+    def act(self, action: int) -> int:
+        return self.console.act(action, 0, 1.0, 1.0)
+
+    def poke(self, index: int, value: int) -> None:
+        self.console.write_ram(index, value)
+
+    def detour(self, actions: bytes) -> None:
+        """Saves, loads that on another console that has played something else, and goes on with that one."""
+        saved = self.console.save(generator=True)
+        other = self.console.clone()
+        for action in actions:
+            other.act(action, 0, 1.0, 1.0)
+        other.load(saved, keep_held=False)
+        self.console = other
+
+    def frame(self, reward: int = 0, picture: bool = True) -> Frame:
+        console = self.console
+        return Frame(
+            reward,
+            console.lives,
+            console.terminated,
+            console.frame_number,
+            console.episode_frame_number,
+            console.read_ram(None),
+            console.read_screen(None) if picture else None,
+        )
+
+
+def games() -> list[str]:
+    """The 104 games that ale-py plays."""
+    return sorted(path.stem for path in ROMS.glob("*.bin") if path.stem not in TWO_PLAYERS)
+
+
+def setup(game: str, **settings: float | None) -> Setup:
+    """A game's own cartridge."""
+    return Setup(ROMS / f"{game}.bin", game, **settings)
+
+
+def script(actions: list[int], frames: int, seed: str, change: float = 0.2) -> bytes:
+    """One action code per frame; each frame another one is drawn with probability `change`."""
+    generator = random.Random(seed)
+    out = bytearray()
+    action = 0
+    for _ in range(frames):
+        if generator.random() < change:
+            action = generator.choice(actions)
+        out.append(action)
+    return bytes(out)
+
+
+def compare(
+    ale: Ale, ours: Parl, actions: bytes, *, reset_every: int = 0, detour_every: int = 0, chain: int = 0
+) -> tuple[str | None, int, int]:
+    """Plays both; a reset comes after the end of a game, and every so many frames if wished.
+
+    Returns:
+        The first difference or None, the frames that were compared, and the last link of the trace.
+    """
+    for t, action in enumerate(actions):
+        theirs, mine = ale.frame(ale.act(action)), ours.frame(ours.act(action))
+        wrong = mine.difference(theirs)
+        if wrong:
+            return f"frame {t}: parl and ale-py: {wrong}", t, chain
+        chain = mine.link(chain)
+        if mine.over or (reset_every and (t + 1) % reset_every == 0):
+            ale.reset()
+            ours.reset()
+        elif detour_every and (t + 1) % detour_every == 0:
+            ours.detour(actions[t - 40 : t])
+    return None, len(actions), chain
+
+
+def start(setup: Setup) -> tuple[Ale, Parl, str | None]:
+    """Both sides after a reset, and how they differ then or before it."""
+    ale, ours = Ale(setup), Parl(setup)
+    wrong = ours.frame().difference(ale.frame())
+    ale.reset()
+    ours.reset()
+    wrong = wrong or ours.frame().difference(ale.frame())
+    return ale, ours, wrong and f"at the start: parl and ale-py: {wrong}"
