@@ -17,7 +17,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup build train test test-rust test-py test-slow test-games loom stress lint fmt kernels bench bench-atari bench-learning docs wheel ci clean
+# Every command with a help text, and the two halves of `test`.
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(MAKEFILE_LIST)) test-rust test-py
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -82,6 +83,14 @@ bench: build  ## the cores (criterion), then the trees of other libraries beside
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/tree_peers.py
 
+bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row against its bar; RECORD=1 keeps the table
+	$(BIN)/python -m pip install --quiet --group peers
+	$(CARGO) build --quiet --release -p sumtree --example measure
+	$(BIN)/python benches/python/replay_bench.py $(if $(RECORD),--record)
+
+counts:  ## instructions of the hot paths under callgrind: more than 5 % more than recorded fails
+	CARGO="$(CARGO)" $(or $(PYTHON),python3) benches/counts.py
+
 bench-atari: build  ## Atari environments per core-second: parl, ale_py and EnvPool in turns
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/atari_vector.py
@@ -99,7 +108,7 @@ wheel: setup  ## the manylinux wheel, tried in an empty environment
 	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
 	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
 
-ci: test loom lint docs wheel  ## everything that CI holds
+ci: test loom lint counts docs wheel  ## everything that CI holds
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) target dist site runs python/parl/_native*.so

@@ -1,0 +1,168 @@
+"""Instruction counts of the hot paths under callgrind: the guard in CI that timings on a busy machine are not.
+
+``make counts`` (``python benches/counts.py``) builds the examples named in ``benches/counts.toml``, runs each
+workload under ``valgrind --tool=callgrind``, prints instructions per item and the change against the recorded
+number, and fails when a workload needs more than its tolerance (5 % unless it says otherwise) more. Fewer are
+a reason to record the new number: ``--accept`` writes the table anew. A name as argument picks the workloads
+that contain it. Without valgrind it says so and fails: what was not checked is not green.
+
+Counts repeat to the instruction on one machine and compiler. Other compilers, and other versions of the C
+library, may move them by a few percent; the file says what it was recorded with. valgrind 3.19 knows no
+AVX-512, so workloads fix their instruction path by ``environment``.
+
+A workload, ``[workload."tree/sample/avx2/B=256"]``::
+
+    package = "sumtree"            # cargo package, and its example (or `binary = "name"`)
+    example = "measure"
+    arguments = ["count", "sample:20:256", "50"]
+    environment = { SUMTREE_PATH = "avx2" }
+    function = "counted"           # count only inside functions with this in their name; else everything
+    items = 12800                  # what the count is divided by
+    instructions = 395.25          # recorded, per item
+    tolerance = 0.05
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parents[1]
+TABLE = ROOT / "benches" / "counts.toml"
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+TOLERANCE = 0.05
+KEYS = {
+    "package",
+    "example",
+    "binary",
+    "arguments",
+    "environment",
+    "function",
+    "items",
+    "instructions",
+    "tolerance",
+}
+
+
+def build(workloads: dict[str, dict[str, Any]]) -> None:
+    """Builds every example and binary once, as a release."""
+    wanted: dict[str, set[str]] = {}
+    for name, workload in workloads.items():
+        unknown = workload.keys() - KEYS
+        if unknown or ("example" in workload) == ("binary" in workload):
+            raise SystemExit(f"{name}: unknown keys {sorted(unknown)}, or not one of example and binary")
+        kind = "example" if "example" in workload else "bin"
+        target = workload.get("example") or workload["binary"]
+        wanted.setdefault(workload["package"], set()).add(f"--{kind}={target}")
+    cargo = os.environ.get("CARGO", "cargo")
+    for package, targets in sorted(wanted.items()):
+        subprocess.run(
+            [cargo, "build", "--quiet", "--release", "--package", package, *sorted(targets)],
+            cwd=ROOT,
+            check=True,
+        )
+
+
+def count(name: str, workload: dict[str, Any]) -> float:
+    """Instructions per item of one workload."""
+    program = TARGET / "release"
+    program = (
+        program / "examples" / workload["example"] if "example" in workload else program / workload["binary"]
+    )
+    command = ["valgrind", "--tool=callgrind", "--error-exitcode=0"]
+    if function := workload.get("function"):
+        command += ["--collect-atstart=no", f"--toggle-collect=*{function}*"]
+    with tempfile.TemporaryDirectory() as folder:
+        command += [f"--callgrind-out-file={folder}/out", str(program), *map(str, workload["arguments"])]
+        environment = os.environ | workload.get("environment", {})
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{name}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+    collected = re.search(r"Collected : (\d+)", done.stderr)
+    if collected is None or int(collected[1]) == 0:
+        raise SystemExit(f"{name}: nothing was counted; is there a function *{workload.get('function')}*?")
+    return int(collected[1]) / workload["items"]
+
+
+def write(table: dict[str, Any]) -> None:
+    """Writes the table, in order of names."""
+    lines = [
+        "# Instructions per item of the hot paths; written by `python benches/counts.py --accept`.",
+        f"recorded = {json.dumps(table['recorded'])}",
+    ]
+    for name, workload in sorted(table["workload"].items()):
+        lines += ["", f"[workload.{json.dumps(name)}]"]
+        for key, value in workload.items():
+            if isinstance(value, dict):
+                inside = ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items())
+                lines.append(f"{key} = {{ {inside} }}")
+            else:
+                lines.append(f"{key} = {json.dumps(value)}")
+    TABLE.write_text("\n".join(lines) + "\n")
+
+
+def compiler() -> str:
+    """What the counts depend on besides the source."""
+    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{rustc}, {' '.join(platform.libc_ver())}, {platform.machine()}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", nargs="?", default="", help="only workloads whose name contains this")
+    parser.add_argument("--accept", action="store_true", help="record what was counted")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        print(
+            "INSTRUCTION COUNTS WERE NOT CHECKED: valgrind is not installed (apt install valgrind)",
+            file=sys.stderr,
+        )
+        return 3
+    table = tomllib.loads(TABLE.read_text())
+    workloads = {name: w for name, w in table["workload"].items() if arguments.name in name}
+    if not workloads:
+        raise SystemExit(f"no workload of {TABLE.name} contains {arguments.name!r}")
+    build(workloads)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        counted = dict(zip(workloads, pool.map(count, workloads, workloads.values()), strict=True))
+    worse = []
+    print(f"{'instructions per item':44} {'recorded':>12} {'now':>12} {'change':>8}")
+    for name, now in counted.items():
+        before = workloads[name].get("instructions")
+        tolerance = workloads[name].get("tolerance", TOLERANCE)
+        change = "new" if before is None else f"{now / before - 1:+.1%}"
+        is_worse = before is None or now > before * (1 + tolerance)
+        if is_worse:
+            worse.append(name)
+        mark = f"  MORE than {tolerance:.0%}" if is_worse and before is not None else ""
+        print(f"{name:44} {before or 0:12.2f} {now:12.2f} {change:>8}{mark}")
+    if arguments.accept:
+        for name, now in counted.items():
+            table["workload"][name]["instructions"] = round(now, 2)
+        table["recorded"] = compiler()
+        write(table)
+        print(f"recorded in {TABLE.relative_to(ROOT)}")
+        return 0
+    if worse:
+        print(f"more instructions than recorded ({table['recorded']}): {', '.join(worse)}", file=sys.stderr)
+        print("If it is meant, record it: python benches/counts.py --accept", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

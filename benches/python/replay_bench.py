@@ -1,0 +1,513 @@
+"""The replay beside its peers: tree, call pairs, adds, gathers, threads; each row against its bar.
+
+``make bench-replay`` (``RECORD=1`` keeps the table in ``benches/records``). The tree's own figures are those
+of the Rust program ``measure`` (crates/sumtree/examples), which takes turns with the peers: within a round
+every contender runs once, for some milliseconds, and the ratio is taken within the round, so that a busy moment of
+the machine hits all alike. Figures are medians of processor time of the calling thread, with quartiles; rows
+with threads say what they are. Peers: TorchRL's compiled segment tree and Tianshou's numba one, both fed
+numpy arrays, and cpprb, whose tree is only to be had inside its replay. The fastest variant of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+import parl
+
+ROOT = pathlib.Path(__file__).parents[2]
+POOL = 997
+"""Batches of indices and priorities that updates go through in turn."""
+
+Call = Callable[[], object]
+
+
+class Measure:
+    """The Rust program that runs a workload when asked."""
+
+    def __init__(self, milliseconds: int, path: str | None = None) -> None:
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        command = [str(target / "release/examples/measure"), "serve", str(milliseconds)]
+        environment = os.environ | ({"SUMTREE_PATH": path} if path else {})
+        self.process = subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def ns(self, workload: str) -> tuple[float, float]:
+        """Nanoseconds per item: wall clock, processor time of one thread."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(workload + "\n")
+        self.process.stdin.flush()
+        wall, busy = self.process.stdout.readline().split()
+        return float(wall), float(busy)
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    name: str
+    unit: str
+    ours: Callable[[], float]
+    peers: dict[str, Callable[[], float]] = field(default_factory=dict)
+    bar: float | None = None
+    """Ours divided by the fastest peer's is to be at most this."""
+    note: str = ""
+    ours_times: list[float] = field(default_factory=list)
+    peer_times: dict[str, list[float]] = field(default_factory=dict)
+
+
+def timer(call: Call, per: int, milliseconds: float) -> Callable[[], float]:
+    """Nanoseconds of processor time per item of ``call``, which handles ``per`` items."""
+    call()
+    start = time.perf_counter_ns()
+    call()
+    repeats = max(1, int(milliseconds * 1e6 / max(1, time.perf_counter_ns() - start)))
+
+    def run() -> float:
+        for _ in range(1 + repeats // 3):
+            call()  # Whoever had the turn before has filled the caches with other things.
+        start = time.thread_time_ns()
+        for _ in range(repeats):
+            call()
+        return (time.thread_time_ns() - start) / repeats / per
+
+    return run
+
+
+def cycle(items: list[Any]) -> Callable[[], Any]:
+    """Gives the items one after the other, again and again."""
+    state = {"next": 0}
+
+    def step() -> Any:
+        item = items[state["next"]]
+        state["next"] = (state["next"] + 1) % len(items)
+        return item
+
+    return step
+
+
+class TreePeers:
+    """Trees of other libraries, filled alike."""
+
+    def __init__(self, leaves: int, ms: float) -> None:
+        from tianshou.data import SegmentTree
+        from torchrl._torchrl import SumSegmentTreeFp32, SumSegmentTreeFp64
+
+        self.leaves, self.ms = leaves, ms
+        self.rng = np.random.default_rng(0)
+        priorities = self.rng.random(leaves) + 0.01
+        every = np.arange(leaves)
+        self.torchrl = {np.float32: SumSegmentTreeFp32(leaves), np.float64: SumSegmentTreeFp64(leaves)}
+        for dtype, tree in self.torchrl.items():
+            tree.update(every, priorities.astype(dtype))
+        self.tianshou = SegmentTree(leaves)
+        self.tianshou[every] = priorities
+
+    def sample(self, batch: int) -> dict[str, Callable[[], float]]:
+        rng, leaves = np.random.default_rng(1), self.leaves
+        out: dict[str, Callable[[], float]] = {}
+        for dtype, tree in self.torchrl.items():
+
+            def torchrl(tree: Any = tree, dtype: Any = dtype) -> object:
+                return tree.scan_lower_bound(rng.random(batch, dtype) * tree.query(0, leaves))
+
+            # The product of a float32 array and a Python number stays float32.
+            out[f"torchrl {np.dtype(dtype).name}"] = timer(torchrl, batch, self.ms)
+        tree = self.tianshou
+        out["tianshou"] = timer(
+            lambda: tree.get_prefix_sum_idx(rng.random(batch) * tree.reduce()), batch, self.ms
+        )
+        return out
+
+    def update(self, batch: int) -> dict[str, Callable[[], float]]:
+        rng, out = np.random.default_rng(2), {}
+        at = [rng.integers(0, self.leaves, batch) for _ in range(POOL)]
+        values = [rng.random(batch) + 0.01 for _ in range(POOL)]
+        for dtype, tree in self.torchrl.items():
+            feed = cycle([(i, v.astype(dtype)) for i, v in zip(at, values, strict=True)])
+            out[f"torchrl {np.dtype(dtype).name}"] = timer(
+                lambda tree=tree, feed=feed: tree.update(*feed()), batch, self.ms
+            )
+        feed = cycle(list(zip(at, values, strict=True)))
+
+        def tianshou() -> None:
+            i, v = feed()
+            self.tianshou[i] = v
+
+        out["tianshou"] = timer(tianshou, batch, self.ms)
+        return out
+
+
+def cpprb_buffer(rows: int, batch: int, fields: dict[str, Any]) -> Any:
+    from cpprb import PrioritizedReplayBuffer
+
+    buffer = PrioritizedReplayBuffer(
+        rows, {name: {"shape": a.shape[1:] or 1, "dtype": a.dtype} for name, a in fields.items()}
+    )
+    columns = {name: a.reshape(len(a), *(a.shape[1:] or (1,))) for name, a in fields.items()}
+    for _ in range(0, rows, len(next(iter(columns.values())))):
+        buffer.add(**columns)
+    return buffer
+
+
+def tree_rows(ms: float) -> list[Row]:
+    measure = Measure(int(ms))
+    rows: list[Row] = []
+
+    def ours(workload: str, measure: Measure = measure) -> Callable[[], float]:
+        return lambda: measure.ns(workload)[1]
+
+    peers = TreePeers(2**20, ms)
+    rng = np.random.default_rng(0)
+    small = cpprb_buffer(2**20, 4096, {"x": np.zeros(4096, np.float32)})
+    for batch, bar in ((32, 1 / 8), (256, 1 / 6), (4096, 1 / 4)):
+        others = peers.sample(batch)
+        others["cpprb"] = timer(lambda batch=batch: small.sample(batch, beta=0.4), batch, ms)
+        rows.append(
+            Row(f"tree sample, 2^20, batch {batch}", "ns/item", ours(f"sample:20:{batch}"), others, bar)
+        )
+    feed = cycle(
+        [
+            (rng.integers(0, 2**20, 256).astype(np.uint64), rng.random(256, np.float32) + 0.01)
+            for _ in range(POOL)
+        ]
+    )
+    others = peers.update(256)
+    others["cpprb"] = timer(lambda: small.update_priorities(*feed()), 256, ms)
+    rows.append(
+        Row("tree update lock-free, 2^20, batch 256", "ns/item", ours("update:20:256"), others, 2 / 3)
+    )
+    rows.append(
+        Row("tree update combining, 2^20, batch 256", "ns/item", ours("combine:20:256"), dict(others), 1 / 4)
+    )
+    large = TreePeers(2**24, ms)
+    rows.append(Row("tree sample, 2^24, batch 256", "ns/item", ours("sample:24:256"), large.sample(256)))
+    others = large.update(256)
+    rows.append(Row("tree update lock-free, 2^24, batch 256", "ns/item", ours("update:24:256"), others))
+    rows.append(
+        Row("tree update combining, 2^24, batch 256", "ns/item", ours("combine:24:256"), dict(others))
+    )
+    for path in ("avx2", "scalar"):
+        slower = Measure(int(ms), path)
+        for batch in (32, 256, 4096):
+            rows.append(
+                Row(f"tree sample {path}, 2^20, batch {batch}", "ns/item", ours(f"sample:20:{batch}", slower))
+            )
+    rows.append(Row("tree append run of 64, 2^20", "ns/item", ours("append:20:64")))
+    rows.append(Row("tree append run of 1,024, 2^20", "ns/item", ours("append:20:1024")))
+    return rows
+
+
+def transitions(rows: int) -> dict[str, np.ndarray]:
+    """Small rows: an observation and the next one of 4 floats each, action, reward, end of episode."""
+    rng = np.random.default_rng(3)
+    return {
+        "obs": rng.random((rows, 4), np.float32),
+        "action": rng.integers(0, 4, rows),
+        "reward": rng.random(rows, np.float32),
+        "next_obs": rng.random((rows, 4), np.float32),
+        "terminated": np.zeros(rows, np.bool_),
+    }
+
+
+def parl_replay(rows: int) -> parl.PrioritizedReplay:
+    columns = transitions(4096)
+    replay = parl.PrioritizedReplay(
+        rows,
+        {name: (a.shape[1:], a.dtype) for name, a in columns.items()},
+        autoreset="same_step",
+        num_envs=4096,
+    )
+    for _ in range(rows // 4096):
+        replay.add(**columns)
+    return replay
+
+
+def tianshou_buffer(rows: int) -> Any:
+    from tianshou.data import Batch, PrioritizedReplayBuffer
+
+    buffer = PrioritizedReplayBuffer(rows, alpha=0.6, beta=0.4)
+    columns = transitions(rows)
+    buffer.set_batch(
+        Batch(
+            obs=columns["obs"],
+            act=columns["action"],
+            rew=columns["reward"].astype(np.float64),
+            terminated=columns["terminated"],
+            truncated=columns["terminated"].copy(),
+            done=columns["terminated"].copy(),
+            obs_next=columns["next_obs"],
+            info=Batch(),
+        )
+    )
+    buffer._size, buffer._index = rows, 0
+    buffer.weight[np.arange(rows)] = np.random.default_rng(4).random(rows) + 0.01
+    return buffer
+
+
+def torchrl_buffer(rows: int, batch: int) -> Any:
+    import torch
+    from tensordict import TensorDict
+    from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
+
+    buffer = TensorDictPrioritizedReplayBuffer(
+        alpha=0.6, beta=0.4, storage=LazyTensorStorage(rows), batch_size=batch, priority_key="td_error"
+    )
+    columns = {name: torch.from_numpy(a) for name, a in transitions(2**16).items()}
+    for _ in range(rows // 2**16):
+        buffer.extend(TensorDict(columns, batch_size=[2**16]))
+    return buffer
+
+
+def pair_rows(ms: float) -> list[Row]:
+    import torch
+    from tensordict import TensorDict
+    from tianshou.data import Batch
+
+    rows = 2**20
+    replay = parl_replay(rows)
+    cpprb = cpprb_buffer(rows, 4096, transitions(4096))
+    tianshou = tianshou_buffer(rows)
+    torchrl = torchrl_buffer(rows, 32)
+    out: list[Row] = []
+    for batch, bar in ((32, 1 / 4), (1024, 1 / 2)):
+        errors = cycle([np.random.default_rng(n).random(batch, np.float32) for n in range(POOL)])
+
+        def ours(batch: int = batch, errors: Call = errors) -> None:
+            drawn = replay.sample(batch, beta=0.4)
+            replay.update_priorities(drawn.tickets, errors())
+
+        def of_cpprb(batch: int = batch, errors: Call = errors) -> None:
+            drawn = cpprb.sample(batch, beta=0.4)
+            cpprb.update_priorities(drawn["indexes"], errors())
+
+        def of_tianshou(batch: int = batch, errors: Call = errors) -> None:
+            _, at = tianshou.sample(batch)
+            tianshou.update_weight(at, errors())
+
+        def of_torchrl(batch: int = batch, errors: Call = errors) -> None:
+            drawn = torchrl.sample(batch)
+            torchrl.update_priority(drawn["index"], torch.from_numpy(errors()))
+
+        peers = {"cpprb": of_cpprb, "tianshou": of_tianshou, "torchrl": of_torchrl}
+        out.append(
+            Row(
+                f"Python sample({batch}) + update({batch}), 2^20",
+                "us/pair",
+                timer(ours, 1000, ms),
+                {name: timer(call, 1000, ms) for name, call in peers.items()},
+                bar,
+            )
+        )
+    for count in (1, 64):
+        columns = transitions(count)
+        numbers = {"obs": columns["obs"], "next_obs": columns["next_obs"]}
+        numbers |= {name: columns[name].reshape(-1, 1) for name in ("action", "reward", "terminated")}
+        rewards, ends = columns["reward"].astype(np.float64), columns["terminated"]
+        steps = [
+            Batch(
+                obs=columns["obs"][n],
+                act=columns["action"][n],
+                rew=rewards[n],
+                terminated=ends[n],
+                truncated=ends[n],
+                obs_next=columns["next_obs"][n],
+                info={},
+            )
+            for n in range(count)
+        ]
+        many = TensorDict({name: torch.from_numpy(a) for name, a in columns.items()}, batch_size=[count])
+
+        def of_tianshou_add(steps: list[Batch] = steps) -> None:
+            for step in steps:  # It takes one step of one environment a call.
+                tianshou.add(step)
+
+        def of_torchrl_add(many: Any = many, count: int = count) -> None:
+            torchrl.add(many[0]) if count == 1 else torchrl.extend(many)
+
+        peers = {
+            "cpprb": lambda numbers=numbers: cpprb.add(**numbers),
+            "tianshou": of_tianshou_add,
+            "torchrl": of_torchrl_add,
+        }
+        out.append(
+            Row(
+                f"Python add, {count} row{'s' if count > 1 else ''} a call",
+                "us/call",
+                timer(lambda columns=columns: replay.add(**columns), 1000, ms),
+                {name: timer(call, 1000, ms) for name, call in peers.items()},
+                1 / 2,
+            )
+        )
+    return out
+
+
+def thread_rows(ms: float, threads: list[int]) -> list[Row]:
+    """Throughput of n threads against that of one: the ratio is 1 / speed-up, so the bar is its inverse."""
+    measure = Measure(int(ms) * 8)
+    names = {
+        "mixed-replay": "replay, 50 % sample and gather, 25 % update, 25 % append, rows of 64 bytes",
+        "mixed-tree": "tree alone, lock-free, the same mix",
+        "mixed-combine": "tree alone, combining, the same mix",
+        "samples": "tree alone, samples",
+        "updates": "tree alone, lock-free updates",
+        "combines": "tree alone, combining updates",
+    }
+    out: list[Row] = []
+    for operation, text in names.items():
+        for n in threads:
+            for clock, at in (("wall clock", 0), ("processor time", 1)):
+                # Processor time is fairer where others use the machine, but the bar is of the clock.
+                has_bar = operation == "mixed-replay" and at == 0
+
+                def ours(operation: str = operation, n: int = n, at: int = at) -> float:
+                    return measure.ns(f"{operation}:20:256:{n}")[at]
+
+                def alone(operation: str = operation, at: int = at) -> float:
+                    return measure.ns(f"{operation}:20:256")[at]
+
+                bar = {2: 1 / 1.6, 16: 1 / 8}.get(n) if has_bar else None
+                name = f"{n} threads, {clock}: {text}"
+                out.append(Row(name, "ns/item", ours, {"one thread": alone}, bar, "speed-up"))
+    return out
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return low, middle, high
+
+
+def measure_all(rows: list[Row], rounds: int) -> None:
+    for _ in range(rounds):
+        for row in rows:
+            row.ours_times.append(row.ours())
+            for name, peer in row.peers.items():
+                row.peer_times.setdefault(name, []).append(peer())
+
+
+def line(row: Row) -> str:
+    low, middle, high = quartiles(row.ours_times)
+    text = f"| {row.name} | {row.unit} | {middle:.2f} ({low:.2f}..{high:.2f}) "
+    if not row.peers:
+        return text + "| | | | |"
+    name = min(row.peer_times, key=lambda name: statistics.median(row.peer_times[name]))
+    p_low, p_middle, p_high = quartiles(row.peer_times[name])
+    r_low, ratio, r_high = quartiles(
+        [a / b for a, b in zip(row.ours_times, row.peer_times[name], strict=True)]
+    )
+    text += f"| {name} {p_middle:.2f} ({p_low:.2f}..{p_high:.2f}) "
+    if row.note == "speed-up":
+        text += f"| {1 / ratio:.2f}x ({1 / r_high:.2f}..{1 / r_low:.2f}) "
+        bar = "" if row.bar is None else f">= {1 / row.bar:.1f}x"
+    else:
+        text += f"| {ratio:.3f} ({r_low:.3f}..{r_high:.3f}) "
+        bar = "" if row.bar is None else f"<= {row.bar:.3f}"
+    met = "" if row.bar is None else ("yes" if ratio <= row.bar else "NO")
+    return text + f"| {bar} | {met} |"
+
+
+def table(rows: list[Row]) -> list[str]:
+    return [
+        "| what | unit | parl (quartiles) | fastest peer (quartiles) | ratio (quartiles) | bar | met |",
+        "|---|---|---|---|---|---|---|",
+        *map(line, rows),
+    ]
+
+
+def gather_lines(arguments: argparse.Namespace) -> list[str]:
+    """The table of ``replay_gather.py``: 84x84x4 stacks against memcpy."""
+    script = ROOT / "benches/python/replay_gather.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        return [f"replay_gather.py failed: {done.stderr.strip()[-300:]}"]
+    return ["```text", done.stdout.strip(), "```"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--ms", type=float, default=3, help="milliseconds of one contender in one round")
+    parser.add_argument("--only", choices=["tree", "pairs", "threads", "gather"], action="append")
+    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-replay.md")
+    parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(1)
+    only = arguments.only or ["tree", "pairs", "threads", "gather"]
+    cores = len(os.sched_getaffinity(0))
+    threads = [n for n in (2, 4, 8, 16) if n <= cores]
+    makers: dict[str, Callable[[], list[Row]]] = {
+        "tree": lambda: tree_rows(arguments.ms),
+        "pairs": lambda: pair_rows(arguments.ms),
+        "threads": lambda: thread_rows(arguments.ms, threads),
+    }
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    peers = ", ".join(f"{name} {version(name)}" for name in ("cpprb", "torchrl", "tianshou"))
+    lines = [
+        f"# {date}: the replay beside its peers",
+        "",
+        f"`make bench-replay`: {arguments.rounds} interleaved rounds of {arguments.ms:g} ms; medians and",
+        "quartiles, ratios within each round; processor time of the calling thread unless a row says so.",
+        f"{cpu()}, {cores} cores, load average {os.getloadavg()[0]:.1f} at the start; CPython",
+        f"{platform.python_version()}, {peers}, torch with one thread. The best instructions of the machine",
+        "unless a row names others.",
+        "",
+    ]
+    rows: list[Row] = []
+    for name, make in makers.items():
+        if name in only:
+            part = make()
+            measure_all(part, arguments.rounds)
+            lines += [*table(part), ""]
+            print("\n".join(table(part)), flush=True)
+            rows += part
+    if 16 > cores:
+        lines += [f"Scaling to 16 threads (bar 8x) was not measured: this machine has {cores} cores.", ""]
+    if "gather" in only:
+        lines += gather_lines(arguments)
+        print(lines[-1] if len(lines[-1]) > 3 else lines[-2])
+    lines += ["", f"Load average at the end: {os.getloadavg()[0]:.1f}."]
+    if arguments.record:
+        path = ROOT / f"benches/records/{date}-replay.md"
+        path.write_text("\n".join(lines) + "\n")
+        print(f"recorded in {path.relative_to(ROOT)}")
+    missed = [row.name for row in rows if row.bar is not None and "| NO |" in line(row)]
+    if missed:
+        print("missed: " + "; ".join(missed))
+    if arguments.strict and missed:
+        sys.exit(1)
+
+
+def cpu() -> str:
+    for text in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if text.startswith("model name"):
+            return text.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    main()

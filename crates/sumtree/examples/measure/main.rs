@@ -1,0 +1,111 @@
+//! Workloads of the tree and of the replay core, for whoever times or counts them.
+//!
+//! `measure serve` reads one workload a line, runs it for about `--ms` milliseconds and answers with nanoseconds per
+//! item (wall clock, and processor time of the thread): a benchmark in another language takes turns with it.
+//! `measure count WORKLOAD` runs it a fixed number of times inside [`counted`], for callgrind.
+//! `measure list` names the workloads; `SUMTREE_PATH=scalar` (avx2, avx512) chooses the instructions.
+
+mod workloads;
+
+use std::hint::black_box;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use workloads::{Threads, Workload};
+
+const USAGE: &str = "measure serve [MS] | count WORKLOAD [CALLS] | list";
+/// A workload: operation, and numbers for log2 of the capacity, items per call (and threads).
+const FORMS: &str = "sample:20:256 sample-independent:20:256 update:20:256 combine:20:256 append:20:256 \
+    replay-add:20:64 replay-sample:20:32 replay-update:20:32 \
+    mixed-tree:20:256:2 mixed-combine:20:256:2 mixed-replay:20:256:2 updates:20:256:2 combines:20:256:2 samples:20:256:2";
+
+/// What is counted: everything below this frame.
+#[inline(never)]
+fn counted(workload: &mut Workload, calls: usize) {
+    for _ in 0..calls {
+        black_box(workload.call());
+    }
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[allow(unsafe_code)] // One system call.
+    // SAFETY: `now` is a timespec that the call fills.
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now);
+    }
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Nanoseconds per item: wall clock, and processor time.
+fn time(workload: &mut Workload, length: Duration) -> (f64, f64) {
+    // Whoever had the turn before has filled the caches with other things.
+    let warm = Instant::now();
+    while warm.elapsed() < length / 3 {
+        black_box(workload.call());
+    }
+    let (start, busy) = (Instant::now(), thread_time());
+    let mut items = 0;
+    while start.elapsed() < length {
+        for _ in 0..8 {
+            items += black_box(workload.call());
+        }
+    }
+    let per = |time: Duration| time.as_secs_f64() * 1e9 / items as f64;
+    (per(start.elapsed()), per(thread_time() - busy))
+}
+
+fn serve(length: Duration) -> Result<(), String> {
+    let mut kept = std::collections::HashMap::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| e.to_string())?;
+        let name = line.trim();
+        if !kept.contains_key(name) {
+            kept.insert(
+                name.to_owned(),
+                (Workload::new(name).map_err(|e| format!("{name}: {e}\n{FORMS}"))?, None),
+            );
+        }
+        let (workload, threads) = kept.get_mut(name).ok_or("a workload just kept")?;
+        let (wall, busy) = match workload.threads() {
+            1 => time(workload, length),
+            _ => threads.get_or_insert_with(|| Threads::new(workload)).time(length)?,
+        };
+        println!("{wall:.4} {busy:.4}");
+        std::io::stdout().flush().map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+fn run() -> Result<(), String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<usize>().map_err(|_| format!("{text:?} is not a number\n{USAGE}"));
+    match arguments.as_slice() {
+        ["serve"] => serve(Duration::from_millis(2)),
+        ["serve", length] => serve(Duration::from_millis(number(length)? as u64)),
+        ["list"] => {
+            FORMS.split_ascii_whitespace().for_each(|form| println!("{form}"));
+            Ok(())
+        }
+        ["count", name, rest @ ..] => {
+            let calls = rest.first().map_or(Ok(100), |text| number(text))?;
+            let mut workload = Workload::new(name)?;
+            counted(&mut workload, calls);
+            Ok(())
+        }
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
+}
