@@ -14,7 +14,7 @@ from ale_py import roms
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from parl.atari import Action, Console
+from parl.atari import Action, Console, games
 from parl.atari.actions import action_number
 from parl.errors import AtariError, ParlError
 
@@ -183,6 +183,60 @@ def test_pictures_go_into_given_arrays(breakout):
 def test_televisions(game, height, fps):
     console = Console(game)
     assert (console.screen_shape, console.frames_per_second) == ((height, 160), fps)
+
+
+GAMES = [game.id for game in games() if game.found]
+
+
+def always_drawn(console):
+    """A copy that makes the pixels of every frame at once."""
+    other = console.clone()
+    other._native.draw_every_frame()
+    return other
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_picture_does_not_depend_on_which_frames_were_looked_at(game):
+    random = np.random.default_rng(zlib.crc32(game.encode()))
+    lazy = Console(game, seed=3, frame_skip=int(random.integers(1, 4)))
+    drawn = always_drawn(lazy)
+    assert np.array_equal(lazy.screen, drawn.screen)
+    state = lazy.save()
+    # Looks come at random, then in a rhythm, which is guessed, then seldom.
+    for act in range(240):
+        action = int(random.integers(18))
+        assert lazy.act(action) == drawn.act(action)
+        event = random.random()
+        if event < 0.01:
+            lazy.reset()
+            drawn.reset()
+        elif event < 0.02:
+            lazy.load(state)
+            drawn.load(state)
+        elif event < 0.03:
+            lazy = lazy.clone()
+        elif event < 0.04:
+            state = lazy.save()
+            assert state == drawn.save()
+        looks = random.random() < 0.3 if act < 80 else act % 4 < 2 if act < 160 else act % 23 == 0
+        if looks:
+            read = ("read_screen", "read_screen_gray", "read_screen_rgb")[act % 3]
+            assert np.array_equal(getattr(lazy, read)(), getattr(drawn, read)()), (act, read)
+    assert np.array_equal(lazy.ram, drawn.ram)
+
+
+def test_a_frame_that_nobody_looks_at_costs_no_pixels():
+    """In processor time, so that other processes do not count."""
+
+    def seconds(console):
+        start = time.thread_time()
+        for _ in range(400):
+            console.act("NOOP")
+        return time.thread_time() - start
+
+    lazy = Console("breakout", seed=0)
+    drawn = always_drawn(lazy)
+    assert min(seconds(lazy) for _ in range(3)) < 0.8 * min(seconds(drawn) for _ in range(3))
 
 
 # ---------------------------------------------------------------- modes and settings
@@ -418,6 +472,22 @@ def test_damaged_states_are_refused_or_harmless(data):
         )
         with pytest.raises(AtariError, match="not a saved state of this console"):
             console.load(bytes(state))
+
+
+def test_a_state_with_a_huge_count_of_draws_is_refused(breakout):
+    state = bytearray(breakout.save())
+    # 129 for power-on, one for each of three resets.
+    (draws,) = (at for at in range(24, 560, 4) if int.from_bytes(state[at : at + 4], "little") == 132)
+    for count, fits in ((2**32 - 1, False), (2**28 + 1, False), (2**28, True)):
+        state[draws : draws + 4] = count.to_bytes(4, "little")
+        if fits:
+            breakout.load(bytes(state))
+            started = time.thread_time()
+            breakout.reset()
+            assert time.thread_time() - started < 5
+        else:
+            with pytest.raises(AtariError, match=f"{count} draws of the core generator, expected at most"):
+                breakout.load(bytes(state))
 
 
 def test_states_of_another_game_are_refused(breakout):

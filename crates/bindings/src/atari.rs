@@ -6,16 +6,16 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use cule::console::{self, Options};
+use cule::console::{self, Drawing, Options};
 use cule::games::{names, rows};
-use cule::observe::{WIDTH, palette};
+use cule::observe::WIDTH;
 use cule::{CuleError, env, rom};
-use numpy::{PyArray1, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::arrays::exactly_mut;
+use crate::arrays::{exactly_mut, fresh};
 use crate::errors::cule_error;
 
 /// A full turn moves a paddle this far in a frame; a larger one than this cannot be told from its end.
@@ -142,17 +142,19 @@ impl Console {
         }
     }
 
-    /// Fills `out`, or a new array of `shape`, with what `work` makes of the console.
+    /// Fills `out`, or a new array of `shape`, with what `work` writes.
     fn fill<'py>(
         &self,
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
-        shape: impl FnOnce(&console::Console) -> Vec<usize> + Send,
-        work: impl FnOnce(&console::Console) -> Vec<u8> + Send,
+        shape: &[usize],
+        work: impl FnOnce(&mut console::Console, &mut [u8]) -> Result<(), CuleError> + Send,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (shape, bytes) = self.briefly(py, |console| (shape(console), work(console)));
         let Some(out) = out else {
-            return Ok(PyArray1::from_vec(py, bytes).reshape(shape)?.into_any());
+            let (array, bytes) = fresh::<u8>(py, shape.iter().product())?;
+            free(py, || work(&mut self.lock(), bytes))?;
+            // One dimension is what `fresh` made.
+            return Ok(if shape.len() == 1 { array.into_any() } else { array.reshape(shape)?.into_any() });
         };
         let array = out.cast::<PyUntypedArray>().map_err(|_| {
             PyTypeError::new_err(format!("out is a {}, expected an array of uint8", out.get_type()))
@@ -163,17 +165,15 @@ impl Console {
                 array.shape()
             )));
         }
-        exactly_mut::<u8>(array, "out")?.copy_from_slice(&bytes);
+        let bytes = exactly_mut::<u8>(array, "out")?;
+        free(py, || work(&mut self.lock(), bytes))?;
         Ok(out)
     }
-}
 
-fn television(console: &console::Console) -> usize {
-    if console.is_pal() { palette::PAL } else { palette::NTSC }
-}
-
-fn picture_shape(console: &console::Console) -> Vec<usize> {
-    vec![console.height(), WIDTH]
+    /// Height and width of the picture: fixed by ROM and rules.
+    fn picture_shape(&self, py: Python<'_>) -> [usize; 2] {
+        [self.briefly(py, |console| console.height()), WIDTH]
+    }
 }
 
 /// An action with how far it turns a paddle: 23000 times the strength, whole units.
@@ -210,6 +210,7 @@ impl Console {
             frame_skip,
             max_num_frames_per_episode,
             truncate_on_loss_of_life: truncate_on_life_loss,
+            drawing: Drawing::Guessed,
         };
         let console = free(py, || {
             let row = rules.map_or(Ok(rows::UNKNOWN), console::game_row)?;
@@ -246,7 +247,10 @@ impl Console {
 
     #[pyo3(signature = (out, /))]
     fn read_ram<'py>(&self, py: Python<'py>, out: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        self.fill(py, out, |_| vec![RAM_BYTES], |console| console.ram().to_vec())
+        self.fill(py, out, &[RAM_BYTES], |console, bytes| {
+            bytes.copy_from_slice(console.ram());
+            Ok(())
+        })
     }
 
     #[pyo3(signature = (out, /))]
@@ -255,7 +259,11 @@ impl Console {
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.fill(py, out, picture_shape, |console| console.screen().to_vec())
+        self.fill(py, out, &self.picture_shape(py), |console, bytes| {
+            console.draw();
+            bytes.copy_from_slice(console.screen());
+            Ok(())
+        })
     }
 
     #[pyo3(signature = (out, /))]
@@ -264,9 +272,9 @@ impl Console {
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.fill(py, out, picture_shape, |console| {
-            let table = &palette::GRAY[television(console)];
-            console.screen().iter().map(|&index| table[index as usize]).collect()
+        self.fill(py, out, &self.picture_shape(py), |console, bytes| {
+            console.draw();
+            console.screen_gray(bytes)
         })
     }
 
@@ -276,34 +284,34 @@ impl Console {
         py: Python<'py>,
         out: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let shape = |console: &console::Console| vec![console.height(), WIDTH, 3];
-        self.fill(py, out, shape, |console| {
-            let table = &palette::RGB[television(console)];
-            let mut bytes = Vec::with_capacity(console.screen().len() * 3);
-            for &index in console.screen() {
-                let [_, red, green, blue] = table[index as usize].to_be_bytes();
-                bytes.extend_from_slice(&[red, green, blue]);
-            }
-            bytes
+        let [height, width] = self.picture_shape(py);
+        self.fill(py, out, &[height, width, 3], |console, bytes| {
+            console.draw();
+            console.screen_rgb(bytes)
         })
     }
 
+    /// Draws every frame at once, instead of those that somebody is expected to look at. Nothing else changes.
+    fn draw_every_frame(&self, py: Python<'_>) {
+        self.briefly(py, |console| console.set_drawing(true));
+    }
+
     fn save<'py>(&self, py: Python<'py>, generator: bool) -> Bound<'py, PyBytes> {
-        let state = py.detach(|| self.lock().save(generator));
+        let state = self.briefly(py, |console| console.save(generator));
         PyBytes::new(py, &state)
     }
 
     /// Goes back to a saved state; with `keep_held` the actions that stick stay those of this console.
     fn load(&self, py: Python<'_>, state: &[u8], keep_held: bool) -> PyResult<()> {
-        free(py, || {
-            let mut console = self.lock();
+        let load = |console: &mut console::Console| {
             let held = console.held();
             console.load(state)?;
             if keep_held {
                 console.set_held(held);
             }
             Ok(())
-        })
+        };
+        self.briefly(py, load).map_err(|error| cule_error(py, error))
     }
 
     #[getter]

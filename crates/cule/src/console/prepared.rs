@@ -1,0 +1,176 @@
+//! What depends on a ROM alone, kept for the next console with it: its records, and states of booted consoles.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Console;
+use super::pictures::Undrawn;
+use super::states::fingerprint;
+use crate::env::State;
+use crate::random::Random;
+use crate::rom::{self, Rom, Scheme};
+use crate::threaded::Code;
+
+/// ROMs that are kept, some 100 KB each; the one not used for longest goes first. All known games fit.
+const MOST_ROMS: usize = 128;
+/// Boots that are kept of a ROM: games and system seeds it is run with.
+const MOST_BOOTS: usize = 8;
+
+static ROMS: Mutex<Vec<Arc<Prepared>>> = Mutex::new(vec![]);
+
+/// A ROM with what has been worked out about it.
+pub(super) struct Prepared {
+    /// As read from its file.
+    bytes: Vec<u8>,
+    pub scheme: Scheme,
+    pub code: Code,
+    pub fingerprint: u32,
+    boots: Mutex<Vec<Arc<Boot>>>,
+}
+
+/// A console without its options and generator.
+pub(super) struct Boot {
+    game: usize,
+    system_seed: u32,
+    state: State,
+    core_random: Random,
+    core_draws: u32,
+    undrawn: [Vec<Undrawn>; 2],
+    /// After loading and the first reset, rather than before that.
+    pub complete: bool,
+}
+
+impl Boot {
+    pub fn of(console: &Console, complete: bool) -> Self {
+        Self {
+            game: console.game(),
+            system_seed: console.options.system_seed,
+            state: console.state,
+            core_random: console.core_random,
+            core_draws: console.core_draws,
+            undrawn: console.undrawn.clone(),
+            complete,
+        }
+    }
+
+    pub fn restore(&self, console: &mut Console) {
+        console.state = self.state;
+        console.core_random = self.core_random;
+        console.core_draws = self.core_draws;
+        console.undrawn = self.undrawn.clone();
+    }
+}
+
+impl Prepared {
+    /// The latest boot of a game with a seed.
+    pub fn boot(&self, game: usize, system_seed: u32) -> Option<Arc<Boot>> {
+        let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+        boots.iter().rev().find(|boot| (boot.game, boot.system_seed) == (game, system_seed)).cloned()
+    }
+
+    pub fn keep(&self, boot: Boot) {
+        let mut boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+        boots.retain(|old| (old.game, old.system_seed) != (boot.game, boot.system_seed));
+        if boots.len() == MOST_BOOTS {
+            boots.remove(0);
+        }
+        boots.push(Arc::new(boot));
+    }
+}
+
+/// The ROM with what is known about it, worked out now if it was not before.
+pub(super) fn of(rom: &Rom) -> Arc<Prepared> {
+    let lock = || ROMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = |roms: &mut Vec<Arc<Prepared>>| {
+        let at = roms.iter().position(|known| known.scheme == rom.scheme && known.bytes == rom.bytes)?;
+        // The last one is the one that was used last.
+        let found = roms.remove(at);
+        roms.push(found.clone());
+        Some(found)
+    };
+    if let Some(found) = known(&mut lock()) {
+        return found;
+    }
+    let code = Code::new(&rom::image(rom), rom.scheme as u8);
+    let prepared = Arc::new(Prepared {
+        bytes: rom.bytes.clone(),
+        scheme: rom.scheme,
+        fingerprint: fingerprint(code.image()),
+        code,
+        boots: Mutex::new(vec![]),
+    });
+    let mut roms = lock();
+    if let Some(found) = known(&mut roms) {
+        return found;
+    }
+    if roms.len() == MOST_ROMS {
+        roms.remove(0);
+    }
+    roms.push(prepared.clone());
+    prepared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::{Drawing, Options, game_row};
+    use crate::games::rows;
+
+    fn fresh(rom: &Rom) -> Prepared {
+        let code = Code::new(&rom::image(rom), rom.scheme as u8);
+        let boots = Mutex::new(vec![]);
+        Prepared { bytes: vec![], scheme: rom.scheme, fingerprint: fingerprint(code.image()), code, boots }
+    }
+
+    /// Sticky actions, another seed, several frames per act: what could change a boot that plays.
+    const STICKY: Options = Options {
+        random_seed: 9,
+        system_seed: 5,
+        repeat_action_probability: 0.25,
+        frame_skip: 3,
+        max_num_frames_per_episode: 500,
+        truncate_on_loss_of_life: true,
+        drawing: Drawing::EveryFrame,
+    };
+
+    #[test]
+    fn a_kept_boot_equals_a_new_one() {
+        // Plain ones, and those whose boot plays, waits, chooses or is PAL.
+        let games = "adventure air_raid berzerk double_dunk elevator_action gopher pong seaquest video_cube";
+        for name in games.split(' ') {
+            let Ok(rom) = rom::load(name, &[], false) else {
+                eprintln!("skipped: {name} is in none of the folders that {:?} name", rom::FOLDER_VARIABLES);
+                return;
+            };
+            let game = game_row(name).unwrap();
+            let used = fresh(&rom);
+            Console::booted(&used, game, Options { random_seed: 1, system_seed: 5, ..Options::default() })
+                .unwrap();
+            assert!(used.boot(game, 5).is_some() && used.boot(game, 6).is_none());
+            let mut again = Console::booted(&used, game, STICKY).unwrap();
+            let mut new = Console::booted(&fresh(&rom), game, STICKY).unwrap();
+            for act in 0..20 {
+                assert_eq!(again.state, new.state, "{name}, act {act}");
+                assert_eq!(again.env_random, new.env_random, "{name}, act {act}");
+                assert!(again.board.picture == new.board.picture, "{name}, act {act}");
+                assert_eq!(again.act(act % 18), new.act(act % 18));
+                if act == 10 {
+                    again.reset().unwrap();
+                    new.reset().unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let rom = rom::from_bytes(vec![2; 4096]).unwrap();
+        let prepared = fresh(&rom);
+        for seed in 0..2 * MOST_BOOTS as u32 {
+            let options = Options { system_seed: seed, ..Options::default() };
+            Console::booted(&prepared, rows::UNKNOWN, options).unwrap();
+        }
+        let kept = |seed| prepared.boot(rows::UNKNOWN, seed).is_some();
+        assert!(!kept(MOST_BOOTS as u32 - 1) && kept(MOST_BOOTS as u32));
+        assert!(Arc::ptr_eq(&of(&rom), &of(&rom)));
+    }
+}
