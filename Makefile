@@ -60,6 +60,11 @@ loom:  ## the small concurrent cases, exhaustively
 stress:  ## 10^9 mixed updates and samples from two threads: no zero-weight draw, exact sums
 	$(CARGO) run --release -p sumtree --example stress -- --operations 1e9 --threads 2
 
+soak:  ## 10^10 operations of threads and of processes that get killed, every row drawn checked; goes on where it stopped
+	mkdir -p target/soak
+	$(CARGO) run --release -p sumtree --example soak -- threads --operations 1e10 --state target/soak/threads.txt
+	$(CARGO) run --release -p sumtree --example soak -- processes --operations 1e10 --state target/soak/processes.txt
+
 lint: build  ## formats, lints, types, import directions, stubs, generated files
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings

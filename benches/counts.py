@@ -1,4 +1,4 @@
-"""Instruction counts of the hot paths under callgrind: the guard in CI that timings on a busy machine are not.
+"""Instruction counts of the hot paths under callgrind: the guard that timings on a busy machine are not.
 
 ``make counts`` (``python benches/counts.py``) builds the examples named in ``benches/counts.toml``, runs each
 workload under ``valgrind --tool=callgrind``, prints instructions per item and the change against the recorded

@@ -2,10 +2,11 @@
 
 ``make bench-replay`` (``RECORD=1`` keeps the table in ``benches/records``). The tree's own figures are those
 of the Rust program ``measure`` (crates/sumtree/examples), which takes turns with the peers: within a round
-every contender runs once, for some milliseconds, and the ratio is taken within the round, so that a busy moment of
-the machine hits all alike. Figures are medians of processor time of the calling thread, with quartiles; rows
-with threads say what they are. Peers: TorchRL's compiled segment tree and Tianshou's numba one, both fed
-numpy arrays, and cpprb, whose tree is only to be had inside its replay. The fastest variant of each counts.
+every contender runs once, for some milliseconds, and the ratio is taken within the round, so that a busy
+moment of the machine hits all alike. Figures are medians of processor time of the calling thread, with
+quartiles; rows with threads say what they are. Peers: TorchRL's compiled segment tree and Tianshou's numba
+one, both fed numpy arrays, and cpprb, whose tree is only to be had inside its replay. The fastest variant of
+each counts.
 """
 
 from __future__ import annotations
