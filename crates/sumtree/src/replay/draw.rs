@@ -130,13 +130,32 @@ impl Replay {
     /// [`ReplayError::NotSampleable`] when no row has a weight above 0; [`ReplayError::Tree`] for a mode that cannot be
     /// served or arrays of the wrong length.
     pub fn sample(&self, mode: Draws, beta: f64, batch: &mut Batch<'_>) -> Result<(), ReplayError> {
+        let mut drawn = vec![0u32; batch.indices.len()];
+        self.sample_drawn(mode, beta, batch, &mut drawn)
+    }
+
+    /// As [`Replay::sample`]; `drawn` gets the weights of the tree with which the rows came up.
+    ///
+    /// # Errors
+    /// As [`Replay::sample`].
+    pub fn sample_drawn(
+        &self,
+        mode: Draws,
+        beta: f64,
+        batch: &mut Batch<'_>,
+        drawn: &mut [u32],
+    ) -> Result<(), ReplayError> {
         self.check_batch(batch)?;
         let count = batch.indices.len();
-        let mut drawn = vec![0u32; count];
+        if drawn.len() != count {
+            return Err(
+                SumTreeError::Length { what: "drawn weights", got: drawn.len(), expected: count }.into()
+            );
+        }
         let mut rng = self.next_rng();
         let member = self.slots.enter()?;
         let pin = member.pin();
-        self.tree().sample(&mut rng, mode, batch.indices, &mut drawn).map_err(|error| match error {
+        self.tree().sample(&mut rng, mode, batch.indices, drawn).map_err(|error| match error {
             SumTreeError::Empty => self.not_sampleable(),
             other => other.into(),
         })?;
@@ -149,7 +168,7 @@ impl Replay {
                 if redrawn > REDRAWS_MAX {
                     return Err(self.not_sampleable());
                 }
-                self.redraw(&mut rng, mode, i, batch.indices, &mut drawn)?;
+                self.redraw(&mut rng, mode, i, batch.indices, drawn)?;
                 *transition = self.transitions(&pin, &batch.indices[i..=i])[0];
             }
             batch.tickets[i] = transition.row.ticket();
@@ -160,7 +179,7 @@ impl Replay {
         }
         drop(pin);
         drop(member);
-        self.importance(&drawn, beta, batch.weights);
+        self.importance(drawn, beta, batch.weights);
         self.count(counter::SAMPLED, count as u64);
         self.count(counter::REDRAWN, u64::from(redrawn));
         Ok(())

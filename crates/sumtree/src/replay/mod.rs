@@ -343,10 +343,14 @@ mod tests {
             word.store(value, Ordering::Relaxed);
         }
         replay.slots.words[word::MEMBERS_USED].store(10, Ordering::Relaxed);
+        // It was evicting, too; who waits for its change alone must get over both.
+        replay.slots.words[word::EVICTOR].store(1 << 16 | 5, Ordering::Relaxed);
+        replay.verify().unwrap();
+        assert_eq!(replay.counters().recovered, 2);
         add(&replay, 50);
         add(&replay, 50);
         replay.verify().unwrap();
-        assert_eq!(replay.counters().recovered, 1);
+        assert_eq!(replay.counters().recovered, 2);
         assert!(member.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert_eq!(replay.sampleable(), 100);
     }

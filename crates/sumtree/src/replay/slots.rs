@@ -183,10 +183,8 @@ impl<W: Weights> Slots<W> {
                     return if self.processes.tag()? == tag { Ok(member) } else { Err(ReplayError::Closed) };
                 }
             }
-            if wait.step()
-                && let Some(_lock) = self.try_evictor(tag)
-            {
-                self.reap();
+            if wait.step() {
+                self.reap_as(tag);
             }
         }
     }
@@ -366,14 +364,27 @@ impl<W: Weights> Slots<W> {
     /// One step of waiting for the evictor; frees its lock if its process died. Its steps can be repeated.
     fn watch_evictor(&self, wait: &mut Wait) {
         if wait.step() {
-            let word = &self.words[word::EVICTOR];
-            let holder = word.load(Ordering::Relaxed);
-            if holder != 0
-                && !self.processes.is_alive(holder)
-                && word.compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            {
-                self.words[word::REAPED].fetch_add(1, Ordering::AcqRel);
-            }
+            self.free_evictor();
+        }
+    }
+
+    /// Takes the evictor's lock from a dead process.
+    fn free_evictor(&self) {
+        let word = &self.words[word::EVICTOR];
+        let holder = word.load(Ordering::Relaxed);
+        if holder != 0
+            && !self.processes.is_alive(holder)
+            && word.compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.words[word::REAPED].fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends the operations of dead processes, unless somebody alive is at it. The dead one may hold the lock itself.
+    fn reap_as(&self, tag: u64) {
+        match self.try_evictor(tag) {
+            Some(_lock) => self.reap(),
+            None => self.free_evictor(),
         }
     }
 
@@ -480,10 +491,8 @@ impl<'a, W: Weights> Member<'a, W> {
             let mut wait = Wait::default();
             // Acquire: pairs with the Release in Member::drop.
             while slots.members[index * MEMBER_WORDS + member::MUTATES].load(Ordering::Acquire) != 0 {
-                if wait.step()
-                    && let Some(_lock) = slots.try_evictor(gate.member.tag)
-                {
-                    slots.reap();
+                if wait.step() {
+                    slots.reap_as(gate.member.tag);
                 }
             }
         }

@@ -1,0 +1,155 @@
+//! The replay under load for as long as you like, every row drawn checked.
+//!
+//! `soak threads`: writers go round a small ring while others draw, copy and update, in private memory.
+//! `soak processes`: the same from four processes over shared memory, of which one is killed every now and then and
+//! another one started in its place.
+//!
+//! Both count rows whose words do not belong together, rows drawn with weight 0, and rows drawn with a weight that was
+//! meant for another one: all must be 0. Both add to the counts in `--state FILE`, so that a soak can be stopped and
+//! gone on with, and end when `--operations` are reached there or after `--seconds`.
+
+mod processes;
+mod rows;
+mod state;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rows::{Tally, Worker};
+use state::State;
+use sumtree::replay::Replay;
+
+const USAGE: &str = "soak threads|processes [--operations 1e10] [--seconds 1e9] [--workers 4] [--capacity 4096] \
+    [--batch 64] [--state FILE] [--seed 1]";
+/// How often counts are written down.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
+
+/// What to run.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)] // As the options.
+pub struct Plan {
+    pub operations: u64,
+    pub seconds: f64,
+    pub workers: usize,
+    pub capacity: usize,
+    pub batch: usize,
+    pub seed: u64,
+}
+
+fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
+    let replay = Arc::new(Replay::heap(rows::settings(plan.capacity)).map_err(|e| e.to_string())?);
+    let stop = AtomicBool::new(false);
+    let (send, receive) = std::sync::mpsc::channel();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for n in 0..plan.workers {
+            let (replay, stop, send, mut worker) = (
+                Arc::clone(&replay),
+                &stop,
+                send.clone(),
+                // Another seed each time the soak is gone on with.
+                Worker::new(plan.seed.wrapping_add(state.runs * 1000 + n as u64), plan.batch),
+            );
+            scope.spawn(move || {
+                let mut reported = Tally::default();
+                while !stop.load(Ordering::Relaxed) {
+                    // Half of the threads mostly write, so that the ring goes round under the readers.
+                    let done =
+                        (0..64).try_for_each(|_| worker.round(&replay, if n % 2 == 0 { 4 } else { 1 }));
+                    let news = worker.tally.minus(reported);
+                    reported = worker.tally;
+                    if send.send(done.map(|()| news).map_err(|e| e.to_string())).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut last = Instant::now();
+        let result = loop {
+            match receive.recv_timeout(Duration::from_secs(120)) {
+                Ok(Ok(news)) => state.add(news),
+                Ok(Err(error)) => break Err(error),
+                Err(_) => break Err("no thread has reported for two minutes: something hangs".to_owned()),
+            }
+            let over = state.tally.operations() >= plan.operations
+                || begun.elapsed().as_secs_f64() >= plan.seconds
+                || !state.tally.is_clean();
+            if over || last.elapsed() >= WRITE_EVERY {
+                state.seconds += last.elapsed().as_secs_f64();
+                last = Instant::now();
+                state.write()?;
+            }
+            if over {
+                break Ok(());
+            }
+        };
+        stop.store(true, Ordering::Relaxed);
+        result
+    })?;
+    replay.verify().map_err(|e| e.to_string())?;
+    replay.tree().verify_histogram().map_err(|e| e.to_string())
+}
+
+fn plan(mut arguments: impl Iterator<Item = String>) -> Result<(Plan, Option<String>), String> {
+    let mut plan =
+        Plan { operations: 10_000_000_000, seconds: 1e9, workers: 4, capacity: 4096, batch: 64, seed: 1 };
+    let mut file = None;
+    while let Some(name) = arguments.next() {
+        let text = arguments.next().ok_or_else(|| format!("{name} needs a value\n{USAGE}"))?;
+        if name == "--state" {
+            file = Some(text);
+            continue;
+        }
+        let value: f64 = text.parse().map_err(|_| format!("{name}: {text:?} is not a number\n{USAGE}"))?;
+        if !(0.0..=1e18).contains(&value) {
+            return Err(format!("{name}: {text} is outside 0..=1e18"));
+        }
+        match name.as_str() {
+            "--operations" => plan.operations = value as u64,
+            "--seconds" => plan.seconds = value,
+            "--workers" => plan.workers = (value as usize).clamp(1, 64),
+            "--capacity" => plan.capacity = (value as usize).clamp(256, 1 << 28),
+            "--batch" => plan.batch = (value as usize).clamp(1, 64),
+            "--seed" => plan.seed = value as u64,
+            _ => return Err(format!("unknown option {name}\n{USAGE}")),
+        }
+    }
+    Ok((plan, file))
+}
+
+fn run() -> Result<bool, String> {
+    let mut arguments = std::env::args().skip(1);
+    let mode = arguments.next().ok_or(USAGE)?;
+    if mode == "child" {
+        let child: Vec<String> = arguments.collect();
+        return processes::child(&child).map(|()| true);
+    }
+    let (plan, file) = plan(arguments)?;
+    let mut state = State::open(&mode, file.map(Into::into))?;
+    match mode.as_str() {
+        "threads" => threads(&plan, &mut state)?,
+        "processes" => processes::run(&plan, &mut state)?,
+        _ => return Err(USAGE.to_owned()),
+    }
+    println!("{plan:?}");
+    print!("{}", state.text());
+    println!("every node equals the sum of its children");
+    Ok(state.tally.is_clean())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("FAULTS FOUND");
+            ExitCode::FAILURE
+        }
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}

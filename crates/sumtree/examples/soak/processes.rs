@@ -1,0 +1,160 @@
+//! Four processes on one replay in shared memory; one of them dies at a random moment, again and again.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use sumtree::Rng;
+use sumtree::replay::Replay;
+
+use crate::rows::{self, Tally, Worker};
+use crate::state::State;
+use crate::{Plan, WRITE_EVERY};
+
+/// A process that has said nothing for so long hangs.
+const SILENCE: Duration = Duration::from_secs(120);
+/// Rounds between two reports of a process.
+const ROUNDS: usize = 32;
+
+/// A process of the soak: `child NAME SEED BATCH WRITER`. It reports its counts on its output until that is closed.
+pub fn child(arguments: &[String]) -> Result<(), String> {
+    let [name, seed, batch, adds] = arguments else { return Err("child NAME SEED BATCH ADDS".to_owned()) };
+    let number = |text: &String| text.parse::<u64>().map_err(|e| e.to_string());
+    let replay = Replay::attach_shared(name).map_err(|e| e.to_string())?;
+    let mut worker = Worker::new(number(seed)?, number(batch)? as usize);
+    let adds = number(adds)? as usize;
+    loop {
+        for _ in 0..ROUNDS {
+            worker.round(&replay, adds).map_err(|e| e.to_string())?;
+        }
+        let parts = std::mem::take(&mut worker.tally).parts();
+        let line: Vec<String> = parts.iter().map(u64::to_string).collect();
+        let mut out = std::io::stdout().lock();
+        if writeln!(out, "{}", line.join(" ")).and_then(|()| out.flush()).is_err() {
+            return Ok(()); // The parent has gone.
+        }
+    }
+}
+
+struct Running {
+    child: Child,
+    number: u64,
+    heard: Instant,
+}
+
+/// Everything a child says: its number and its counts.
+type Report = (u64, Tally);
+
+fn start(plan: &Plan, name: &str, number: u64, send: &Sender<Report>) -> Result<Running, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let adds = if number.is_multiple_of(2) { 4 } else { 1 };
+    let mut child = Command::new(own)
+        .args(["child", name, &(plan.seed + number).to_string(), &plan.batch.to_string(), &adds.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let output = child.stdout.take().ok_or("no output")?;
+    let send = send.clone();
+    std::thread::spawn(move || {
+        // A killed child may leave half a line.
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let parts: Vec<u64> = line.split(' ').filter_map(|part| part.parse().ok()).collect();
+            if let Ok(parts) = parts.try_into()
+                && send.send((number, Tally::of_parts(parts))).is_err()
+            {
+                return;
+            }
+        }
+    });
+    Ok(Running { child, number, heard: Instant::now() })
+}
+
+pub fn run(plan: &Plan, state: &mut State) -> Result<(), String> {
+    let name = format!("parl-soak-{}", std::process::id());
+    let replay = Replay::create_shared(&name, rows::settings(plan.capacity)).map_err(|e| e.to_string())?;
+    let (send, receive) = channel();
+    // Numbers of processes, and with them seeds and the numbers of their rows, go on over runs.
+    let mut next = state.runs * 100_000;
+    let mut running = Vec::new();
+    for _ in 0..plan.workers {
+        running.push(start(plan, &name, next, &send)?);
+        next += 1;
+    }
+    let done = watch(plan, state, &mut running, &mut next, &name, (&send, &receive));
+    for one in &mut running {
+        let _ = one.child.kill(); // It may have ended by itself.
+        let _ = one.child.wait();
+    }
+    done?;
+    replay.verify().map_err(|e| e.to_string())?;
+    state.mended += replay.counters().recovered;
+    // What is left can be used: go round once more, alone.
+    let mut worker = Worker::new(plan.seed ^ 0xffff, plan.batch);
+    for _ in 0..2 * plan.capacity / plan.batch {
+        worker.round(&replay, 1).map_err(|e| e.to_string())?;
+    }
+    state.add(worker.tally);
+    replay.verify().map_err(|e| e.to_string())?;
+    replay.tree().verify_histogram().map_err(|e| e.to_string())?;
+    state.write()?;
+    drop(replay);
+    if Replay::attach_shared(&name).is_ok() {
+        return Err(format!("the segment {name} is still there after the last close"));
+    }
+    Ok(())
+}
+
+fn watch(
+    plan: &Plan,
+    state: &mut State,
+    running: &mut [Running],
+    next: &mut u64,
+    name: &str,
+    (send, receive): (&Sender<Report>, &Receiver<Report>),
+) -> Result<(), String> {
+    let mut rng = Rng::new(plan.seed ^ state.runs);
+    let begun = Instant::now();
+    let (mut last, mut kill_at) = (Instant::now(), Instant::now() + Duration::from_millis(300));
+    loop {
+        if let Ok((number, news)) = receive.recv_timeout(Duration::from_millis(5)) {
+            state.add(news);
+            if let Some(one) = running.iter_mut().find(|one| one.number == number) {
+                one.heard = Instant::now();
+            }
+        }
+        for one in running.iter_mut() {
+            if let Some(status) = one.child.try_wait().map_err(|e| e.to_string())? {
+                return Err(format!("process {} ended by itself: {status}", one.number));
+            }
+            if one.heard.elapsed() > SILENCE {
+                return Err(format!("process {} has done nothing for {SILENCE:?}: it hangs", one.number));
+            }
+        }
+        if Instant::now() >= kill_at {
+            let victim = rng.below(running.len() as u64) as usize;
+            running[victim].child.kill().map_err(|e| e.to_string())?;
+            // Now and then it stays a zombie for a while, as under a parent that is busy.
+            if rng.below(2) == 0 {
+                std::thread::sleep(Duration::from_millis(rng.below(20)));
+            }
+            running[victim].child.wait().map_err(|e| e.to_string())?;
+            running[victim] = start(plan, name, *next, send)?;
+            *next += 1;
+            state.killed += 1;
+            kill_at = Instant::now() + Duration::from_millis(20 + rng.below(300));
+        }
+        let over = state.tally.operations() >= plan.operations
+            || begun.elapsed().as_secs_f64() >= plan.seconds
+            || !state.tally.is_clean();
+        if over || last.elapsed() >= WRITE_EVERY {
+            state.seconds += last.elapsed().as_secs_f64();
+            last = Instant::now();
+            state.write()?;
+        }
+        if over {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the soak adds, draws and checks: rows that say who they are, and weights that belong to one row alone.
+//!
+//! A row is eight words: a number that no other row has, and seven that follow from it, so a torn row shows itself. Its
+//! weight is always of one class modulo [`CLASSES`], which follows from its number too, whoever gives it when; so a
+//! weight that was meant for another row shows itself in 60 cases of 61.
+
+use sumtree::replay::{Autoreset, Batch, Field, Priorities, Replay, ReplayError, Rows, Settings, WeightNorm};
+use sumtree::{Draws, Rng};
+
+const WORDS: usize = 8;
+const ROW_BYTES: usize = 8 * WORDS;
+const CLASSES: u64 = 61;
+/// Weights per unit of priority: the replay's scale at exponent 1.
+const UNITS: f32 = 65_536.0;
+
+/// What was done and what was wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub added: u64,
+    pub sampled: u64,
+    pub updated: u64,
+    /// Updates dropped because their row had been overwritten.
+    pub stale: u64,
+    /// Rows whose words do not belong together. Must be 0.
+    pub torn: u64,
+    /// Rows drawn with weight 0. Must be 0.
+    pub zero: u64,
+    /// Rows drawn with the weight of another one. Must be 0.
+    pub wrong: u64,
+}
+
+impl Tally {
+    pub const NAMES: [&str; 7] = ["added", "sampled", "updated", "stale", "torn", "zero", "wrong"];
+
+    pub fn parts(&self) -> [u64; 7] {
+        [self.added, self.sampled, self.updated, self.stale, self.torn, self.zero, self.wrong]
+    }
+
+    pub fn of_parts(parts: [u64; 7]) -> Self {
+        let [added, sampled, updated, stale, torn, zero, wrong] = parts;
+        Self { added, sampled, updated, stale, torn, zero, wrong }
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        let (a, b) = (self.parts(), other.parts());
+        Self::of_parts(std::array::from_fn(|k| a[k] + b[k]))
+    }
+
+    pub fn minus(self, earlier: Self) -> Self {
+        let (a, b) = (self.parts(), earlier.parts());
+        Self::of_parts(std::array::from_fn(|k| a[k] - b[k]))
+    }
+
+    /// Rows added, drawn and given another priority.
+    pub fn operations(&self) -> u64 {
+        self.added + self.sampled + self.updated
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.torn == 0 && self.zero == 0 && self.wrong == 0
+    }
+}
+
+/// Settings of the replay: few rows, so that writers go round it all the time.
+pub fn settings(capacity: usize) -> Settings {
+    Settings {
+        capacity,
+        fields: vec![Field {
+            name: "row".into(),
+            dtype: "<u8".into(),
+            shape: vec![WORDS],
+            row_bytes: ROW_BYTES,
+        }],
+        alpha: 1.0,
+        n_step: 1,
+        gamma: 1.0,
+        epsilon: 0.0,
+        fan_out: 16,
+        num_envs: 1,
+        autoreset: Autoreset::NextStep,
+        weight_norm: WeightNorm::Batch,
+        seed: 1,
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let z = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+fn word(number: u64, at: usize) -> u64 {
+    mix(number.wrapping_add(at as u64 * 0x9e37_79b9_7f4a_7c15))
+}
+
+/// A priority of the class of a row: its weight is `class + 1` modulo [`CLASSES`], never 0, below 2^24 so that it is
+/// exact in f32.
+fn priority(number: u64, rng: &mut Rng) -> f32 {
+    let weight = CLASSES * rng.below(1 << 17) + number % CLASSES + 1;
+    weight as f32 / UNITS
+}
+
+/// One actor and learner in one: adds, draws, updates, and checks what it gets.
+pub struct Worker {
+    rng: Rng,
+    /// Numbers of rows: this worker's own in the upper bits.
+    next: u64,
+    batch: usize,
+    rows: Vec<u8>,
+    priorities: Vec<f32>,
+    tickets: Vec<u64>,
+    drawn: Vec<u32>,
+    indices: Vec<u64>,
+    weights: Vec<f32>,
+    discounts: Vec<f32>,
+    /// Tickets and numbers of rows seen some time ago, to be updated late.
+    late: Vec<(u64, u64)>,
+    pub tally: Tally,
+}
+
+impl Worker {
+    pub fn new(seed: u64, batch: usize) -> Self {
+        Self {
+            rng: Rng::new(seed),
+            next: seed << 40,
+            batch,
+            rows: vec![0; ROW_BYTES * batch],
+            priorities: vec![0.0; batch],
+            tickets: vec![0; batch],
+            drawn: vec![0; batch],
+            indices: vec![0; batch],
+            weights: vec![0.0; batch],
+            discounts: vec![0.0; batch],
+            late: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// One round: `adds` batches added, one drawn and checked, its priorities and some late ones updated.
+    pub fn round(&mut self, replay: &Replay, adds: usize) -> Result<(), ReplayError> {
+        for _ in 0..adds {
+            self.add(replay)?;
+        }
+        self.draw(replay)?;
+        self.update(replay)
+    }
+
+    pub fn add(&mut self, replay: &Replay) -> Result<(), ReplayError> {
+        // Of all lengths, so that reservations begin and end anywhere in a chunk.
+        let count = 1 + self.rng.below(self.batch as u64) as usize;
+        for i in 0..count {
+            let number = self.next + i as u64;
+            for (at, bytes) in self.rows[i * ROW_BYTES..][..ROW_BYTES].chunks_exact_mut(8).enumerate() {
+                let value = if at == 0 { number } else { word(number, at) };
+                bytes.copy_from_slice(&value.to_ne_bytes());
+            }
+            self.priorities[i] = priority(number, &mut self.rng);
+        }
+        self.next += count as u64;
+        let rows = Rows {
+            count,
+            columns: &[&self.rows[..count * ROW_BYTES]],
+            envs: None,
+            priorities: Some(Priorities::F32(&self.priorities[..count])),
+            finals: None,
+        };
+        replay.add(&rows, &mut self.tickets[..count])?;
+        self.tally.added += count as u64;
+        Ok(())
+    }
+
+    pub fn draw(&mut self, replay: &Replay) -> Result<(), ReplayError> {
+        let mode = [Draws::Stratified, Draws::Independent, Draws::Systematic][self.rng.below(3) as usize];
+        let mut batch = Batch {
+            fields: vec![&mut self.rows],
+            discounts: &mut self.discounts,
+            indices: &mut self.indices,
+            weights: &mut self.weights,
+            tickets: &mut self.tickets,
+        };
+        match replay.sample_drawn(mode, 0.4, &mut batch, &mut self.drawn) {
+            Err(ReplayError::NotSampleable { .. }) => return Ok(()),
+            other => other?,
+        }
+        for i in 0..self.batch {
+            let mut words = self.rows[i * ROW_BYTES..][..ROW_BYTES]
+                .chunks_exact(8)
+                .map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));
+            let number = words.next().expect("a row has words");
+            let torn = words.enumerate().any(|(at, value)| value != word(number, at + 1));
+            let weight = u64::from(self.drawn[i]);
+            self.tally.torn += u64::from(torn);
+            self.tally.zero += u64::from(weight == 0);
+            self.tally.wrong += u64::from(!torn && weight % CLASSES != (number % CLASSES + 1) % CLASSES);
+            // One in eight is updated again much later, when its row is likely to be gone.
+            if self.rng.below(8) == 0 {
+                let entry = (self.tickets[i], number);
+                if self.late.len() < 4096 {
+                    self.late.push(entry);
+                } else {
+                    let at = self.rng.below(4096) as usize;
+                    self.late[at] = entry;
+                }
+            }
+        }
+        self.tally.sampled += self.batch as u64;
+        Ok(())
+    }
+
+    /// New priorities for the rows drawn last and for some of the late ones.
+    pub fn update(&mut self, replay: &Replay) -> Result<(), ReplayError> {
+        for i in 0..self.batch {
+            let bytes = &self.rows[i * ROW_BYTES..][..8];
+            let mut number = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+            if i % 4 == 3 && !self.late.is_empty() {
+                let at = self.rng.below(self.late.len() as u64) as usize;
+                (self.tickets[i], number) = self.late[at];
+            }
+            self.priorities[i] = priority(number, &mut self.rng);
+        }
+        let stale = replay.update(&self.tickets, Priorities::F32(&self.priorities))?;
+        self.tally.updated += self.batch as u64;
+        self.tally.stale += stale as u64;
+        Ok(())
+    }
+}

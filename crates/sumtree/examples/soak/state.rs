@@ -1,0 +1,82 @@
+//! The counts of a soak, kept in a small text file over several runs.
+
+use std::path::PathBuf;
+
+use crate::rows::Tally;
+
+/// Counts of all runs so far.
+pub struct State {
+    file: Option<PathBuf>,
+    mode: String,
+    pub tally: Tally,
+    pub runs: u64,
+    /// Processes killed, and how often that left sums to be mended.
+    pub killed: u64,
+    pub mended: u64,
+    pub seconds: f64,
+}
+
+impl State {
+    /// The counts in `file` of a soak of this mode, or zeros.
+    pub fn open(mode: &str, file: Option<PathBuf>) -> Result<Self, String> {
+        let mut state = Self {
+            file,
+            mode: mode.to_owned(),
+            tally: Tally::default(),
+            runs: 0,
+            killed: 0,
+            mended: 0,
+            seconds: 0.0,
+        };
+        if let Some(path) = state.file.clone().filter(|path| path.exists()) {
+            let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            state.take(&text).ok_or_else(|| format!("{} holds no counts of soak {mode}", path.display()))?;
+        }
+        state.runs += 1;
+        Ok(state)
+    }
+
+    fn take(&mut self, text: &str) -> Option<()> {
+        let get = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        if get("mode")? != self.mode {
+            return None;
+        }
+        let mut parts = [0; 7];
+        for (part, name) in parts.iter_mut().zip(Tally::NAMES) {
+            *part = get(name)?.parse().ok()?;
+        }
+        self.tally = Tally::of_parts(parts);
+        self.runs = get("runs")?.parse().ok()?;
+        self.killed = get("killed")?.parse().ok()?;
+        self.mended = get("mended")?.parse().ok()?;
+        self.seconds = get("seconds")?.parse().ok()?;
+        Some(())
+    }
+
+    pub fn add(&mut self, news: Tally) {
+        self.tally = self.tally.plus(news);
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "mode {}\nruns {}\nseconds {:.1}\noperations {}\n",
+            self.mode,
+            self.runs,
+            self.seconds,
+            self.tally.operations()
+        );
+        for (name, value) in Tally::NAMES.iter().zip(self.tally.parts()) {
+            text += &format!("{name} {value}\n");
+        }
+        text + &format!("killed {}\nmended {}\n", self.killed, self.mended)
+    }
+
+    /// Writes the counts down, at once or not at all.
+    pub fn write(&self) -> Result<(), String> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let part = file.with_extension("part");
+        std::fs::write(&part, self.text())
+            .and_then(|()| std::fs::rename(&part, file))
+            .map_err(|e| format!("{}: {e}", file.display()))
+    }
+}
