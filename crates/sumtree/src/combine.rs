@@ -5,13 +5,13 @@
 //! looks at the queue after it has let go. Both go through the queue's mutex, so either the holder sees the batch or
 //! the other one sees that the tree is free and applies it. Batches are applied in the order in which they came, and
 //! a holder applies those that wait before its own, so the batches of one thread keep their order.
+#![allow(unsafe_code)] // Calls of the inner loops of `write`, which trust that indices were checked.
 
 use std::sync::PoisonError;
 
-use crate::SumTree;
-use crate::stats::Tally;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, yield_now};
-use crate::tree::AHEAD;
+use crate::write::Alone;
+use crate::{Index, SumTree};
 
 /// Batches that may wait; a caller who finds so many waits for the holder, so memory is bounded.
 const WAITING_MAX: usize = 64;
@@ -55,17 +55,21 @@ impl Combiner {
     }
 
     /// Applies a batch now or hands it over; a handed-over batch is applied before the holder's call returns.
-    pub fn apply_or_hand_over(&self, tree: &SumTree, weights: &[u32], index: impl Fn(usize) -> usize) {
+    ///
+    /// # Safety
+    /// All indices are leaves of the tree; there are as many as weights.
+    pub unsafe fn apply_or_hand_over<I: Index>(&self, tree: &SumTree, indices: &[I], weights: &[u32]) {
         loop {
             if let Some(turn) = self.try_turn() {
                 self.apply_waiting(tree);
-                tree.store_alone(weights, &index);
+                // SAFETY: the caller's promise.
+                unsafe { tree.store_each::<Alone, I>(indices, weights) };
                 drop(turn);
                 break;
             }
             let mut queue = self.queue();
             if queue.len() < WAITING_MAX {
-                let indices = (0..weights.len()).map(&index).collect();
+                let indices = indices.iter().map(|index| index.to_usize()).collect();
                 queue.push(Batch { indices, weights: weights.to_vec() });
                 break;
             }
@@ -92,7 +96,8 @@ impl Combiner {
     fn apply_waiting(&self, tree: &SumTree) {
         let batches = std::mem::take(&mut *self.queue());
         for batch in batches {
-            tree.store_alone(&batch.weights, |j| batch.indices[j]);
+            // SAFETY: who handed the batch over promised it.
+            unsafe { tree.store_each::<Alone, usize>(&batch.indices, &batch.weights) };
         }
     }
 
@@ -126,36 +131,6 @@ impl SumTree {
         if let Some(combiner) = &self.combiner {
             combiner.in_turn(self, || ());
         }
-    }
-
-    /// Stores weights while nobody else stores: plain loads and stores on the path.
-    pub(crate) fn store_alone(&self, weights: &[u32], index: impl Fn(usize) -> usize) {
-        let levels = self.layout.levels();
-        let above = &levels[levels.len() - self.wide.len()..];
-        let mut tally = Tally::new();
-        (0..AHEAD.min(weights.len())).for_each(|j| self.prefetch(index(j)));
-        for (j, weight) in weights.iter().copied().enumerate() {
-            if j + AHEAD < weights.len() {
-                self.prefetch(index(j + AHEAD));
-            }
-            let i = index(j);
-            let leaf = &self.leaves[i];
-            let old = leaf.load(Ordering::Relaxed); // Relaxed: the turn orders writers.
-            // Release: as the exchange of the lock-free writer.
-            leaf.store(weight, Ordering::Release);
-            tally.count(old, weight);
-            let difference = u64::from(weight).wrapping_sub(u64::from(old));
-            // Relaxed: nobody else writes these, and readers take each as it is.
-            if let Some(sums) = &self.narrow {
-                let sum = &sums[i >> levels[1].shift];
-                sum.store(sum.load(Ordering::Relaxed).wrapping_add(difference as u32), Ordering::Relaxed);
-            }
-            for (sums, level) in self.wide.iter().zip(above) {
-                let sum = &sums[i >> level.shift];
-                sum.store(sum.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
-            }
-        }
-        tally.flush(self);
     }
 }
 

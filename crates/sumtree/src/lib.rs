@@ -18,6 +18,7 @@ mod stats;
 pub mod sync;
 mod top;
 mod tree;
+mod write;
 
 pub use error::SumTreeError;
 pub use layout::{DEFAULT_FAN_OUT, FAN_OUTS, MAX_CAPACITY, max_weight};
@@ -31,18 +32,27 @@ pub use stats::SIZES;
 pub use tree::SumTree;
 
 /// An integer that can name a leaf. Negative and too large ones are errors that show the value as given.
-pub trait Index: Copy {
-    /// The index, or `usize::MAX`, which no tree has, for one that does not fit.
+pub trait Index: Copy + sealed::Sealed {
+    /// The index, or a number that no tree has for one that does not fit.
     fn to_usize(self) -> usize;
     /// The value as given, for messages.
     fn to_i128(self) -> i128;
 }
 
+mod sealed {
+    /// Unchecked code relies on an index being the same number each time it is asked.
+    pub trait Sealed {}
+}
+
 macro_rules! index {
     ($($int:ty),*) => { $(
+        impl sealed::Sealed for $int {}
         impl Index for $int {
             #[inline(always)]
-            fn to_usize(self) -> usize { usize::try_from(self).unwrap_or(usize::MAX) }
+            fn to_usize(self) -> usize {
+                // With 64 bits a negative one becomes 2^63 or more, which no tree has.
+                if cfg!(target_pointer_width = "64") { self as usize } else { usize::try_from(self).unwrap_or(usize::MAX) }
+            }
             fn to_i128(self) -> i128 { self as i128 }
         }
     )* };

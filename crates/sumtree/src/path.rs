@@ -30,7 +30,9 @@ impl Path {
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
                     && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("lzcnt")
                     && is_x86_feature_detected!("popcnt")
             }
             #[cfg(all(target_arch = "x86_64", not(loom)))]

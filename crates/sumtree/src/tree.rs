@@ -1,17 +1,15 @@
 //! The tree: levels of atomic sums, updated along the path from a leaf to the top.
+#![allow(unsafe_code)] // Calls of the inner loops of `write`, which trust that indices were checked.
 
 use std::sync::Arc;
 
 use crate::combine::Combiner;
-use crate::layout::{HEADER_WORDS, LEVELS_MAX, Layout, max_weight};
+use crate::layout::{HEADER_WORDS, Layout, max_weight};
 use crate::path::Path;
 use crate::region::{Cells, Region};
-use crate::stats::Tally;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{Index, SumTreeError, prefetch};
-
-/// How many updates ahead their cache lines are asked for.
-pub(crate) const AHEAD: usize = 12;
+use crate::write::{Alone, Locked};
+use crate::{Index, SumTreeError};
 
 /// Words of the header. Counters of different use lie on different cache lines.
 pub(crate) mod header {
@@ -158,7 +156,9 @@ impl SumTree {
     /// [`SumTreeError::Index`], [`SumTreeError::Length`].
     pub fn get_many<I: Index>(&self, indices: &[I], weights: &mut [u32]) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), indices.len())?;
-        self.check_indices(indices)?;
+        if !self.survey(indices, &[]).0 {
+            self.check_indices(indices)?;
+        }
         for (weight, index) in weights.iter_mut().zip(indices) {
             // Acquire: as in `get`.
             *weight = self.leaves[index.to_usize()].load(Ordering::Acquire);
@@ -185,11 +185,9 @@ impl SumTree {
     pub fn set(&self, index: impl Index, weight: u32) -> Result<(), SumTreeError> {
         let i = self.check_index(index, 0)?;
         self.check_weights(&[weight])?;
-        if let Some(combiner) = &self.combiner {
-            combiner.in_turn(self, || self.store_alone(&[weight], |_| i));
-        } else {
-            let old = self.exchange(i, weight);
-            Tally::count_one(self, old, weight);
+        match &self.combiner {
+            Some(combiner) => combiner.in_turn(self, || self.store_one::<Alone>(i, weight)),
+            None => self.store_one::<Locked>(i, weight),
         }
         Ok(())
     }
@@ -200,22 +198,21 @@ impl SumTree {
     /// [`SumTreeError::Index`], [`SumTreeError::Weight`], [`SumTreeError::Length`].
     pub fn set_many<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
         same_length("weights", weights.len(), indices.len())?;
-        self.check_indices(indices)?;
-        self.check_weights(weights)?;
-        if let Some(combiner) = &self.combiner {
-            combiner.apply_or_hand_over(self, weights, |j| indices[j].to_usize());
-            return Ok(());
+        let (inside, largest) = self.survey(indices, weights);
+        if !inside {
+            self.check_indices(indices)?;
         }
-        let mut tally = Tally::new();
-        indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
-        for (j, (index, weight)) in indices.iter().zip(weights).enumerate() {
-            if let Some(ahead) = indices.get(j + AHEAD) {
-                self.prefetch(ahead.to_usize());
+        if largest > self.max_weight() {
+            self.check_weights(weights)?;
+        }
+        self.note_largest(largest);
+        // SAFETY: indices and weights are equally many, and were found inside or an error was returned.
+        unsafe {
+            match &self.combiner {
+                Some(combiner) => combiner.apply_or_hand_over(self, indices, weights),
+                None => self.store_each::<Locked, I>(indices, weights),
             }
-            let old = self.exchange(index.to_usize(), *weight);
-            tally.count(old, *weight);
         }
-        tally.flush(self);
         Ok(())
     }
 
@@ -226,7 +223,10 @@ impl SumTree {
     pub fn set_range(&self, first: usize, weights: &[u32]) -> Result<(), SumTreeError> {
         self.check_range(first, weights.len())?;
         self.check_weights(weights)?;
-        self.exchange_range(first, weights.len(), |k| weights[k]);
+        match &self.combiner {
+            Some(combiner) => combiner.in_turn(self, || self.store_run::<Alone>(first, weights)),
+            None => self.store_run::<Locked>(first, weights),
+        }
         Ok(())
     }
 
@@ -240,7 +240,11 @@ impl SumTree {
             return Ok(());
         }
         self.check_weights(&[weight])?;
-        self.exchange_range(first, count, |_| weight);
+        const PART: usize = 4096;
+        let part = vec![weight; count.min(PART)];
+        for start in (0..count).step_by(PART) {
+            self.set_range(first + start, &part[..PART.min(count - start)])?;
+        }
         Ok(())
     }
 
@@ -281,86 +285,6 @@ impl SumTree {
         &self.wide[self.wide.len() - 1][..self.layout.levels()[self.layout.levels().len() - 1].used]
     }
 
-    /// Asks for the lines of a leaf and of the sum above it, which are the ones that miss.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, i: usize) {
-        prefetch::write(&raw const self.leaves[i]);
-        if let Some(sums) = &self.narrow {
-            prefetch::write(&raw const sums[i >> self.layout.levels()[1].shift]);
-        }
-    }
-
-    #[inline(always)]
-    fn exchange(&self, i: usize, weight: u32) -> u32 {
-        // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote before.
-        // Acquire: what follows in this thread, say overwriting the row of a leaf just set to 0, stays after it.
-        let old = self.leaves[i].swap(weight, Ordering::AcqRel);
-        if old != weight {
-            self.add_path(i, u64::from(weight).wrapping_sub(u64::from(old)));
-        }
-        old
-    }
-
-    #[inline(always)]
-    fn add_path(&self, i: usize, difference: u64) {
-        let levels = self.layout.levels();
-        // Relaxed: sums may lag their leaves; adds commute, and wrap the same way in u32 and u64.
-        if let Some(sums) = &self.narrow {
-            sums[i >> levels[1].shift].fetch_add(difference as u32, Ordering::Relaxed);
-        }
-        let above = &levels[levels.len() - self.wide.len()..];
-        for (sums, level) in self.wide.iter().zip(above) {
-            sums[i >> level.shift].fetch_add(difference, Ordering::Relaxed);
-        }
-    }
-
-    fn exchange_range(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
-        match &self.combiner {
-            // Adds are one per node: not worth a second writer.
-            Some(combiner) => combiner.in_turn(self, || self.exchange_run(first, count, weight)),
-            None => self.exchange_run(first, count, weight),
-        }
-    }
-
-    /// Differences of a run of leaves are gathered per node and added when the run leaves it.
-    fn exchange_run(&self, first: usize, count: usize, weight: impl Fn(usize) -> u32) {
-        let levels = self.layout.levels();
-        let mut gathered = [0u64; LEVELS_MAX];
-        let mut tally = Tally::new();
-        let end = first + count;
-        let mut i = first;
-        while i < end {
-            let block_end = (((i >> levels[1].shift) + 1) << levels[1].shift).min(end);
-            let mut difference = 0u64;
-            for leaf in i..block_end {
-                let new = weight(leaf - first);
-                let old = self.leaves[leaf].swap(new, Ordering::AcqRel); // AcqRel: as in `exchange`.
-                difference = difference.wrapping_add(u64::from(new)).wrapping_sub(u64::from(old));
-                tally.count(old, new);
-            }
-            for (above, level) in levels.iter().enumerate().skip(1) {
-                gathered[above] = gathered[above].wrapping_add(difference);
-                let leaves_node = block_end == end || block_end >> level.shift != i >> level.shift;
-                if leaves_node && gathered[above] != 0 {
-                    let entry = i >> level.shift;
-                    // Relaxed: as in `add_path`.
-                    match (above, &self.narrow) {
-                        (1, Some(sums)) => {
-                            sums[entry].fetch_add(gathered[1] as u32, Ordering::Relaxed);
-                        }
-                        _ => {
-                            self.wide[self.wide_at(above)][entry]
-                                .fetch_add(gathered[above], Ordering::Relaxed);
-                        }
-                    }
-                    gathered[above] = 0;
-                }
-            }
-            i = block_end;
-        }
-        tally.flush(self);
-    }
-
     pub(crate) fn check_index(&self, index: impl Index, position: usize) -> Result<usize, SumTreeError> {
         let i = index.to_usize();
         if i < self.layout.capacity {
@@ -369,11 +293,8 @@ impl SumTree {
         Err(SumTreeError::Index { index: index.to_i128(), position, capacity: self.layout.capacity })
     }
 
+    #[cold]
     fn check_indices<I: Index>(&self, indices: &[I]) -> Result<(), SumTreeError> {
-        let largest = indices.iter().map(|i| i.to_usize()).max().unwrap_or(0);
-        if largest < self.layout.capacity {
-            return Ok(());
-        }
         for (position, index) in indices.iter().enumerate() {
             self.check_index(*index, position)?;
         }

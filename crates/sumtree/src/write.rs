@@ -1,0 +1,332 @@
+//! The inner loops of updates: a leaf, then the sums on its path. Written once, and compiled for each way to store
+//! ([`Locked`], [`Alone`]), number of levels and instruction set.
+#![allow(unsafe_code)] // Unchecked indexing of levels and target features; the invariants stand at each block.
+
+use crate::layout::LEVELS_MAX;
+use crate::path::Path;
+use crate::prefetch;
+use crate::stats::Tally;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{Index, SumTree};
+
+/// How many updates ahead their cache lines are asked for.
+const AHEAD: usize = 12;
+
+/// How cells change. What is left to right in an update: leaf, sums from below.
+pub(crate) trait Store {
+    /// Stores a leaf, returns what it held.
+    fn leaf(cell: &AtomicU32, weight: u32) -> u32;
+    /// Adds to a sum of level 1.
+    fn narrow(cell: &AtomicU32, difference: u32);
+    /// Adds to a sum.
+    fn wide(cell: &AtomicU64, difference: u64);
+}
+
+/// Any number of threads at once: an exchange and adds, one instruction each.
+pub(crate) struct Locked;
+
+impl Store for Locked {
+    #[inline(always)]
+    fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
+        // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote before.
+        // Acquire: what follows in this thread, say overwriting the row of a leaf just set to 0, stays after it.
+        cell.swap(weight, Ordering::AcqRel)
+    }
+
+    #[inline(always)]
+    fn narrow(cell: &AtomicU32, difference: u32) {
+        // Relaxed: sums may lag their leaves; adds commute, and wrap the same way in u32 and u64.
+        cell.fetch_add(difference, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn wide(cell: &AtomicU64, difference: u64) {
+        cell.fetch_add(difference, Ordering::Relaxed); // Relaxed: as above.
+    }
+}
+
+/// One thread at a time, by its turn: plain loads and stores.
+pub(crate) struct Alone;
+
+impl Store for Alone {
+    #[inline(always)]
+    fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
+        let old = cell.load(Ordering::Relaxed); // Relaxed: the turn orders writers.
+        cell.store(weight, Ordering::Release); // Release: as the exchange above.
+        old
+    }
+
+    #[inline(always)]
+    fn narrow(cell: &AtomicU32, difference: u32) {
+        // Relaxed: nobody else writes these, and readers take each as it is.
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn wide(cell: &AtomicU64, difference: u64) {
+        // Relaxed: as above.
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
+    }
+}
+
+/// What an inner loop works on.
+enum Job<'a, I> {
+    /// These leaves, in order.
+    Each(&'a [I]),
+    /// The leaves from this one on.
+    Run(usize),
+}
+
+/// The sums above the leaves, `WIDE` levels of u64 over a narrow one or none; of unknown number if `WIDE` is 0.
+struct Levels<'a, const NARROW: bool, const WIDE: usize> {
+    tree: &'a SumTree,
+    leaves: &'a [AtomicU32],
+    narrow: &'a [AtomicU32],
+    narrow_shift: u32,
+    wide: [(&'a [AtomicU64], u32); WIDE],
+}
+
+impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
+    #[inline(always)]
+    fn of(tree: &'a SumTree) -> Self {
+        let levels = tree.layout.levels();
+        let above = &levels[levels.len() - tree.wide.len()..];
+        debug_assert!(NARROW == tree.narrow.is_some() && (WIDE == 0 || WIDE == tree.wide.len()));
+        Self {
+            tree,
+            leaves: &tree.leaves,
+            narrow: tree.narrow.as_deref().unwrap_or_default(),
+            narrow_shift: levels[1].shift,
+            wide: std::array::from_fn(|k| (&*tree.wide[k], above[k].shift)),
+        }
+    }
+
+    /// # Safety
+    /// `i` is below the capacity of the tree.
+    #[inline(always)]
+    unsafe fn leaf(&self, i: usize) -> &AtomicU32 {
+        debug_assert!(i < self.leaves.len());
+        // SAFETY: every leaf below the capacity is stored.
+        unsafe { self.leaves.get_unchecked(i) }
+    }
+
+    /// Asks for the lines of a leaf and of the sum above it, which are the ones that miss.
+    #[inline(always)]
+    fn prefetch(&self, i: usize) {
+        prefetch::write(self.leaves.as_ptr().wrapping_add(i));
+        if NARROW {
+            prefetch::write(self.narrow.as_ptr().wrapping_add(i >> self.narrow_shift));
+        }
+    }
+
+    /// Adds to the sums on the path of a leaf.
+    ///
+    /// # Safety
+    /// `i` is below the capacity of the tree.
+    #[inline(always)]
+    unsafe fn climb<S: Store>(&self, i: usize, difference: u64) {
+        if NARROW {
+            let at = i >> self.narrow_shift;
+            debug_assert!(at < self.narrow.len());
+            // SAFETY: a level has an entry above each leaf, `i >> shift` (Layout).
+            S::narrow(unsafe { self.narrow.get_unchecked(at) }, difference as u32);
+        }
+        for (sums, shift) in &self.wide {
+            debug_assert!(i >> shift < sums.len());
+            // SAFETY: as above.
+            S::wide(unsafe { sums.get_unchecked(i >> shift) }, difference);
+        }
+        if WIDE == 0 {
+            let levels = self.tree.layout.levels();
+            for (sums, level) in self.tree.wide.iter().zip(&levels[levels.len() - self.tree.wide.len()..]) {
+                S::wide(&sums[i >> level.shift], difference);
+            }
+        }
+    }
+
+    /// # Safety
+    /// All indices are below the capacity of the tree; there are as many as weights.
+    #[inline(always)]
+    unsafe fn each<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
+        let mut tally = Tally::new();
+        indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
+        for (j, (index, weight)) in indices.iter().zip(weights).enumerate() {
+            if let Some(ahead) = indices.get(j + AHEAD) {
+                self.prefetch(ahead.to_usize());
+            }
+            let i = index.to_usize();
+            // SAFETY: the caller's promise.
+            let old = S::leaf(unsafe { self.leaf(i) }, *weight);
+            tally.count(old, *weight);
+            if old != *weight {
+                // SAFETY: as above.
+                unsafe { self.climb::<S>(i, u64::from(*weight).wrapping_sub(u64::from(old))) };
+            }
+        }
+        tally.flush(self.tree);
+    }
+
+    /// The leaves from `first` on; differences are gathered per node and added when the run leaves it.
+    ///
+    /// # Safety
+    /// `first + weights.len()` is at most the capacity of the tree.
+    #[inline(always)]
+    unsafe fn run<S: Store>(&self, first: usize, weights: &[u32]) {
+        let levels = self.tree.layout.levels();
+        let mut gathered = [0u64; LEVELS_MAX];
+        let mut tally = Tally::new();
+        let end = first + weights.len();
+        let mut i = first;
+        while i < end {
+            let block_end = (((i >> levels[1].shift) + 1) << levels[1].shift).min(end);
+            let (from, to) = (i - first, block_end - first);
+            prefetch::write(self.leaves.as_ptr().wrapping_add(block_end + 16));
+            let mut difference = 0u64;
+            for (k, weight) in weights[from..to].iter().enumerate() {
+                // SAFETY: `i + k < block_end <= end`, and the caller's promise.
+                let old = S::leaf(unsafe { self.leaf(i + k) }, *weight);
+                difference = difference.wrapping_add(u64::from(*weight)).wrapping_sub(u64::from(old));
+                tally.count(old, *weight);
+            }
+            for (above, level) in levels.iter().enumerate().skip(1) {
+                gathered[above] = gathered[above].wrapping_add(difference);
+                let entry = i >> level.shift;
+                if block_end != end && block_end >> level.shift == entry {
+                    break; // The run stays in this node, and so in those above.
+                }
+                difference = std::mem::take(&mut gathered[above]);
+                if difference != 0 {
+                    match (above, &self.tree.narrow) {
+                        (1, Some(sums)) => S::narrow(&sums[entry], difference as u32),
+                        _ => S::wide(&self.tree.wide[self.tree.wide_at(above)][entry], difference),
+                    }
+                }
+            }
+            i = block_end;
+        }
+        tally.flush(self.tree);
+    }
+
+    /// # Safety
+    /// As of the two above.
+    #[inline(always)]
+    unsafe fn work<S: Store, I: Index>(&self, job: Job<'_, I>, weights: &[u32]) {
+        match job {
+            // SAFETY: the caller's promise.
+            Job::Each(indices) => unsafe { self.each::<S, I>(indices, weights) },
+            // SAFETY: as above.
+            Job::Run(first) => unsafe { self.run::<S>(first, weights) },
+        }
+    }
+}
+
+/// # Safety
+/// As [`Levels::work`].
+#[inline(always)]
+unsafe fn by_shape<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (&job, tree.narrow.is_some(), tree.wide.len()) {
+            // The shapes of fan-out 16 up to 2^28 leaves; a run climbs too rarely to care.
+            (Job::Each(_), true, 1) => Levels::<true, 1>::of(tree).work::<S, I>(job, weights),
+            (Job::Each(_), true, 2) => Levels::<true, 2>::of(tree).work::<S, I>(job, weights),
+            (Job::Each(_), true, 3) => Levels::<true, 3>::of(tree).work::<S, I>(job, weights),
+            (Job::Each(_), true, 4) => Levels::<true, 4>::of(tree).work::<S, I>(job, weights),
+            (_, true, _) => Levels::<true, 0>::of(tree).work::<S, I>(job, weights),
+            (_, false, _) => Levels::<false, 0>::of(tree).work::<S, I>(job, weights),
+        }
+    }
+}
+
+/// # Safety
+/// As [`Levels::work`], and the machine has the instructions of [`Path::Avx2`].
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn by_shape_avx2<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
+    // SAFETY: the caller's promise.
+    unsafe { by_shape::<S, I>(tree, job, weights) }
+}
+
+#[inline(always)]
+unsafe fn dispatch<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights: &[u32]) {
+    match tree.path {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        // SAFETY: the caller's promise; the path was checked when the tree was made, and AVX-512 includes AVX2.
+        Path::Avx2 | Path::Avx512 => unsafe { by_shape_avx2::<S, I>(tree, job, weights) },
+        // SAFETY: the caller's promise.
+        _ => unsafe { by_shape::<S, I>(tree, job, weights) },
+    }
+}
+
+/// What the checks of a batch need: whether all indices are below `capacity`, and the largest weight. No branches, so
+/// that it becomes vector instructions.
+#[inline(always)]
+fn survey<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
+    // An index beyond the last one, or with the highest bit set, sets the highest bit of this.
+    let last = capacity - 1;
+    let seen = indices.iter().map(|i| i.to_usize()).fold(0, |seen, i| seen | i | last.wrapping_sub(i));
+    (seen >> (usize::BITS - 1) == 0, weights.iter().fold(0, |largest, weight| largest.max(*weight)))
+}
+
+/// # Safety
+/// The machine has the instructions of [`Path::Avx2`].
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[target_feature(enable = "avx2")]
+unsafe fn survey_avx2<I: Index>(indices: &[I], weights: &[u32], capacity: usize) -> (bool, u32) {
+    survey(indices, weights, capacity)
+}
+
+impl SumTree {
+    /// Whether all indices are leaves, and the largest weight.
+    pub(crate) fn survey<I: Index>(&self, indices: &[I], weights: &[u32]) -> (bool, u32) {
+        match self.path {
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            // SAFETY: the path was checked when the tree was made.
+            Path::Avx2 | Path::Avx512 => unsafe { survey_avx2(indices, weights, self.capacity()) },
+            _ => survey(indices, weights, self.capacity()),
+        }
+    }
+
+    /// Stores many weights by a writer of kind `S`, in order.
+    ///
+    /// # Safety
+    /// All indices are below the capacity; there are as many as weights.
+    pub(crate) unsafe fn store_each<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
+        debug_assert!(indices.len() == weights.len() && self.survey(indices, weights).0);
+        // SAFETY: the caller's promise; `Index` is implemented by this crate alone, for integers.
+        unsafe { dispatch::<S, I>(self, Job::Each(indices), weights) }
+    }
+
+    /// Stores the weights of the leaves from `first` on. Panics on a leaf outside, so check before.
+    pub(crate) fn store_run<S: Store>(&self, first: usize, weights: &[u32]) {
+        assert!(first <= self.capacity() && weights.len() <= self.capacity() - first);
+        // SAFETY: as the assertion says.
+        unsafe { dispatch::<S, u32>(self, Job::Run(first), weights) }
+    }
+
+    /// Stores one weight, as above.
+    #[inline]
+    pub(crate) fn store_one<S: Store>(&self, i: usize, weight: u32) {
+        assert!(i < self.capacity());
+        let old = S::leaf(&self.leaves[i], weight);
+        if old != weight {
+            // SAFETY: as the assertion says.
+            unsafe { self.climb_one::<S>(i, u64::from(weight).wrapping_sub(u64::from(old))) };
+            Tally::count_one(self, old, weight);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn climb_one<S: Store>(&self, i: usize, difference: u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self.narrow.is_some(), self.wide.len()) {
+                (true, 1) => Levels::<true, 1>::of(self).climb::<S>(i, difference),
+                (true, 2) => Levels::<true, 2>::of(self).climb::<S>(i, difference),
+                (true, 3) => Levels::<true, 3>::of(self).climb::<S>(i, difference),
+                (true, _) => Levels::<true, 0>::of(self).climb::<S>(i, difference),
+                (false, _) => Levels::<false, 0>::of(self).climb::<S>(i, difference),
+            }
+        }
+    }
+}
