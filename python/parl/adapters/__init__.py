@@ -1,0 +1,26 @@
+"""parl's replay behind the interfaces of other libraries, one module for each.
+
+``parl.adapters.sb3`` (Stable-Baselines3), ``parl.adapters.torchrl``, ``parl.adapters.tianshou`` and
+``parl.adapters.cpprb``. A module, and the library it serves, is loaded when it is first named; the library
+itself is not among parl's dependencies, and ``cpprb`` is not even needed to use ``parl.adapters.cpprb``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parl.adapters import cpprb as cpprb
+    from parl.adapters import sb3 as sb3
+    from parl.adapters import tianshou as tianshou
+    from parl.adapters import torchrl as torchrl
+
+__all__ = ["cpprb", "sb3", "tianshou", "torchrl"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads an adapter when it is first named."""
+    if name not in __all__:
+        raise AttributeError(f"module 'parl.adapters' has no attribute {name!r}")
+    return importlib.import_module(f"parl.adapters.{name}")

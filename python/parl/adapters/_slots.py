@@ -1,0 +1,226 @@
+"""Priorities of numbered slots, for libraries that keep their rows themselves and speak of them by index.
+
+A :class:`parl.SumTree` for the draws, and beside it what such libraries want to know besides: the largest
+priority (given to new rows) and the smallest weight (by which importance weights are normalised), both of
+the rows that are there now.
+
+Source: Schaul et al. (2016), "Prioritized Experience Replay".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl._native import SumTree
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+_NEVER = np.iinfo(np.int64).max
+
+
+class Slots:
+    """Weights ``(|priority| + epsilon) ** alpha`` of ``capacity`` slots, and draws in proportion to them.
+
+    A slot that was drawn, overwritten, and only then given the priority of the row that had been drawn keeps
+    the weight of its new row; :attr:`stale` counts such priorities.
+
+    Args:
+        capacity: number of slots.
+        alpha: exponent of the priority; 0 draws uniformly.
+        epsilon: added to the absolute priority, > 0 so that no row is lost.
+        seed: of the draws; None takes one from ``numpy.random``, so that ``numpy.random.seed`` decides.
+        guard: whether late priorities are looked for.
+        floor: :attr:`max_priority` is never below this.
+
+    Raises:
+        ValueError: a setting is out of its bounds.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        alpha: float,
+        epsilon: float,
+        seed: int | None = None,
+        guard: bool = True,
+        floor: float = 1.0,
+    ) -> None:
+        if not alpha >= 0.0 or not np.isfinite(alpha):
+            raise ValueError(f"alpha {alpha} is outside 0..inf")
+        if not epsilon >= 0.0 or not np.isfinite(epsilon):
+            raise ValueError(f"epsilon {epsilon} is outside 0..inf")
+        if seed is None:
+            # The generator that the libraries served here, and their users, seed.
+            seed = int(np.random.randint(2**31))
+        self.capacity, self.alpha, self.epsilon = int(capacity), float(alpha), float(epsilon)
+        self.tree = SumTree(self.capacity, seed=seed)
+        self.stale = 0
+        self._guard = guard
+        self._floor = floor
+        self._clock = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets every slot; the draws go on."""
+        state = self.tree.rng_state
+        self.tree = SumTree(self.capacity)
+        self.tree.rng_state = state
+        # Infinite where nothing was written, so that the smallest is that of the rows.
+        self._weights = np.full(self.capacity, np.inf)
+        # -1: it has to be looked for.
+        self._smallest, self._smallest_at = float("inf"), -1
+        self._largest: float | None = None
+        if self._guard:
+            self._written = np.zeros(self.capacity, np.int64)
+            self._drawn = np.full(self.capacity, _NEVER, np.int64)
+
+    @property
+    def max_priority(self) -> float:
+        """The largest priority given so far, 1 at first: that of rows that come without one."""
+        return 1.0 if self._largest is None else max(self._largest, self._floor)
+
+    @property
+    def max_priority_given(self) -> float | None:
+        """The largest priority given so far, None before the first."""
+        return self._largest
+
+    def raise_max(self, priority: float) -> None:
+        """Makes :attr:`max_priority` at least ``priority``."""
+        self._largest = priority if self._largest is None else max(self._largest, priority)
+
+    def restore(
+        self, slots: NDArray[np.int64], weights: NDArray[np.float64], max_priority: float | None
+    ) -> None:
+        """Forgets what there is and takes weights as :meth:`weights` gave them."""
+        self.clear()
+        self.tree.update(slots, weights)
+        self._weights[slots] = weights
+        self._largest = max_priority
+
+    def write(self, slots: NDArray[np.int64], priorities: ArrayLike | None = None) -> None:
+        """New rows took these slots.
+
+        Args:
+            slots: (n,) int64.
+            priorities: (n,) float, or one for all; by default :attr:`max_priority`.
+
+        Raises:
+            IndexError: a slot is outside ``0..capacity``; then nothing was stored.
+            ValueError: a priority is not finite; then nothing was stored.
+        """
+        if priorities is None:
+            weight = (self.max_priority + self.epsilon) ** self.alpha
+            self.tree.update(slots, weight)
+            self._remember(slots, weight)
+        else:
+            self._store(slots, priorities)
+        if self._guard:
+            self._clock += 1
+            self._written[slots] = self._clock
+
+    def update(self, slots: NDArray[np.int64], priorities: ArrayLike) -> int:
+        """Gives slots new priorities; of equal slots the last one wins.
+
+        Args:
+            slots: (n,) int64.
+            priorities: (n,) float, or one for all; their absolute values count.
+
+        Returns:
+            how many were dropped because their row had been overwritten after it was drawn.
+
+        Raises:
+            IndexError: a slot is outside ``0..capacity``; then nothing was stored.
+            ValueError: a priority is not finite; then nothing was stored.
+        """
+        dropped = 0
+        if self._guard:
+            late = self._written[slots] > self._drawn[slots]
+            self._drawn[slots] = _NEVER
+            if late.any():
+                keep = ~late
+                dropped = int(late.sum())
+                self.stale += dropped
+                slots = slots[keep]
+                given = np.asarray(priorities)
+                priorities = given[keep] if given.ndim else given
+        self._store(slots, priorities)
+        return dropped
+
+    def draw(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draws n slots, stratified, with probability proportional to their weights.
+
+        Returns:
+            (n,) int64 slots and (n,) float64 weights.
+
+        Raises:
+            NotSampleableError: no slot has a weight.
+        """
+        slots, _ = self.tree.sample(n)
+        if self._guard:
+            self._drawn[slots] = self._clock
+        # Not as the tree rounded them, so that equal priorities have a weight of just 1.
+        return slots, self._weights.take(slots)
+
+    def weights(self, slots: Any) -> Any:
+        """The weights of slots, 0 where nothing was written."""
+        found = self._weights[slots]
+        return np.where(np.isfinite(found), found, 0.0)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest weight of a row that is there, infinite if there is none.
+
+        Looked for again only when the smallest one has grown; as that is the row least likely to be drawn,
+        the search of the whole array is rare enough to cost nothing per call.
+        """
+        if self._smallest_at < 0:
+            at = int(self._weights.argmin())
+            if not np.isfinite(self._weights[at]):
+                return float("inf")
+            self._smallest, self._smallest_at = float(self._weights[at]), at
+        return self._smallest
+
+    @property
+    def total(self) -> float:
+        """Sum of all weights."""
+        return self.tree.total
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state["tree"] = list(self.tree.rng_state)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.tree = SumTree(self.capacity)
+        self.tree.rng_state = state["tree"]
+        there = np.flatnonzero(np.isfinite(self._weights))
+        self.tree.update(there, self._weights[there])
+
+    def _store(self, slots: NDArray[np.int64], priorities: ArrayLike) -> None:
+        given = np.abs(np.asarray(priorities, np.float64))
+        if slots.size == 0 or given.size == 0:
+            return
+        largest = float(given.max())
+        if not np.isfinite(largest):
+            raise ValueError(f"priority {largest} is not finite")
+        weights = (given + self.epsilon) ** self.alpha
+        self.tree.update(slots, weights)
+        self.raise_max(largest)
+        self._remember(slots, weights)
+
+    def _remember(self, slots: NDArray[np.int64], weights: Any) -> None:
+        self._weights[slots] = weights
+        if self._smallest_at < 0 or slots.size == 0:
+            return
+        # Of equal slots the last one was stored: what stands there now counts.
+        stored = self._weights.take(slots)
+        at = int(stored.argmin())
+        if stored[at] <= self._smallest:
+            self._smallest, self._smallest_at = float(stored[at]), int(slots[at])
+        elif self._weights[self._smallest_at] > self._smallest:
+            self._smallest_at = -1

@@ -1,0 +1,598 @@
+"""Replay buffers for Stable-Baselines3, and its algorithms with prioritized replay that has its effect.
+
+``PrioritizedReplayBuffer`` and ``UniformReplayBuffer`` are ``replay_buffer_class`` of any off-policy
+algorithm of SB3: box and dict observations, several environments, time limits, ``VecNormalize``, ``n_steps``,
+saving and loading. With ``optimize_memory_usage=True`` each observation is stored once, and, unlike in SB3's
+own buffer, time limits are bootstrapped through all the same, and dict observations can be stored so too.
+
+SB3's own ``train`` neither weights its loss nor tells a buffer of TD errors. ``PrioritizedDQN``,
+``PrioritizedSAC`` and ``PrioritizedTD3`` are SB3's classes with a ``train`` that does both::
+
+    model = PrioritizedDQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs={"alpha": 0.6, "beta": 0.4})
+
+Source: Schaul et al. (2016), "Prioritized Experience Replay"; for SAC and TD3 with the TD errors averaged
+over the critics.
+"""
+
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN, SAC, TD3
+from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
+from stable_baselines3.common.utils import polyak_update
+from torch.nn import functional as F
+
+from parl.replay import PrioritizedReplay, UniformReplay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from stable_baselines3.common.vec_env import VecNormalize
+    from torch import Tensor
+
+    from parl.replay import Batch
+
+__all__ = [
+    "PrioritizedDQN",
+    "PrioritizedReplayBuffer",
+    "PrioritizedSAC",
+    "PrioritizedSamples",
+    "PrioritizedTD3",
+    "UniformReplayBuffer",
+]
+
+# Draws after which a buffer that was never told a priority says so.
+_PATIENCE = 1000
+
+
+class PrioritizedSamples(NamedTuple):
+    """What ``sample`` returns: SB3's fields under SB3's names, and two more."""
+
+    observations: Any
+    actions: Tensor
+    next_observations: Any
+    dones: Tensor
+    rewards: Tensor
+    discounts: Tensor | None
+    weights: Tensor
+    """Importance weights, (B, 1) float32, the largest 1."""
+    tickets: NDArray[np.uint64]
+    """For ``update_priorities``, (B,)."""
+
+
+class UniformReplayBuffer(ReplayBuffer):
+    """SB3's ``ReplayBuffer`` on parl's replay, drawn uniformly.
+
+    Args:
+        buffer_size: transitions kept, of all environments together.
+        observation_space: Box, Discrete, ..., or a Dict of these.
+        action_space: of the environment.
+        device: of the sampled tensors.
+        n_envs: number of environments.
+        optimize_memory_usage: store each observation once. A transition can then be drawn from the next step
+            of its environment on.
+        handle_timeout_termination: bootstrap through time limits; if False, they count as terminations.
+        n_steps: steps summed into one transition; a transition can be drawn once they are known.
+        gamma: discount per step, used where ``n_steps`` is not 1.
+        seed: of the draws; by default taken from ``numpy.random``, which SB3's ``seed`` sets.
+
+    Raises:
+        ValueError: a setting is out of its bounds.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        n_steps: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+    ) -> None:
+        # Not ReplayBuffer's own, which allocates its arrays.
+        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
+        self.buffer_size = max(int(buffer_size) // n_envs, 1)
+        self.optimize_memory_usage = optimize_memory_usage
+        self.handle_timeout_termination = handle_timeout_termination
+        self.n_steps, self.gamma = n_steps, gamma
+        self._seed = int(np.random.randint(2**31)) if seed is None else seed
+        shapes = self.obs_shape
+        if isinstance(observation_space, spaces.Dict):
+            named = cast("Mapping[str, tuple[int, ...]]", shapes)
+            self._keys: list[str] | None = list(named)
+            self._columns = [
+                (f"obs_{i}", named[key], observation_space[key].dtype) for i, key in enumerate(named)
+            ]
+        else:
+            self._keys = None
+            self._columns = [("obs", shapes, observation_space.dtype)]
+        self._action_dtype = np.dtype(cast("Any", self._maybe_cast_dtype(action_space.dtype)))
+        # Steps follow from one row to the next, so a gap between two rows has to be seen.
+        self._chained = optimize_memory_usage or n_steps > 1
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything."""
+        super().reset()
+        fields: dict[str, Any] = {name: (shape, dtype) for name, shape, dtype in self._columns}
+        if not self.optimize_memory_usage:
+            fields |= {f"next_{name}": (shape, dtype) for name, shape, dtype in self._columns}
+        fields["action"] = ((self.action_dim,), self._action_dtype)
+        fields |= {"reward": ((), "float32"), "terminated": ((), "bool"), "truncated": ((), "bool")}
+        self.replay = self._make(fields)
+        self._expected: list[NDArray[Any]] | None = None
+
+    def _make(self, fields: dict[str, Any]) -> PrioritizedReplay:
+        return UniformReplay(self.buffer_size * self.n_envs, fields, **self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "n_step": self.n_steps,
+            "gamma": self.gamma,
+            "num_envs": self.n_envs,
+            "autoreset": "same_step",
+            "seed": self._seed,
+        }
+
+    def add(
+        self,
+        obs: Any,
+        next_obs: Any,
+        action: NDArray[Any],
+        reward: NDArray[Any],
+        done: NDArray[Any],
+        infos: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Adds one step of every environment.
+
+        Args:
+            obs: (n_envs, *shape), or a dict of such.
+            next_obs: as ``obs``; where ``done``, the last observation of the episode.
+            action: (n_envs, action_dim), or any shape of that size.
+            reward: (n_envs,) float.
+            done: (n_envs,) bool.
+            infos: one dict for each environment; ``TimeLimit.truncated`` is looked at.
+
+        Raises:
+            ValueError: a shape or dtype disagrees with the spaces.
+        """
+        n = self.n_envs
+        before, after = self._arrays(obs), self._arrays(next_obs)
+        ended = np.asarray(done, np.bool_)
+        if self.handle_timeout_termination and ended.any():
+            cut = [bool(info.get("TimeLimit.truncated", False)) for info in infos]
+            truncated = ended & np.asarray(cut, np.bool_)
+        else:
+            truncated = np.zeros(n, np.bool_)
+        columns: dict[str, Any] = {
+            "action": np.asarray(action).reshape(n, self.action_dim).astype(self._action_dtype, copy=False),
+            "reward": np.asarray(reward, np.float32),
+            "terminated": ended & ~truncated,
+            "truncated": truncated,
+        }
+        for (name, _, _), now, then in zip(self._columns, before, after, strict=True):
+            columns[name] = now
+            if not self.optimize_memory_usage:
+                columns["next_" + name] = then
+            elif truncated.any():
+                columns["final_" + name] = [
+                    row if cut else None for row, cut in zip(then, truncated, strict=True)
+                ]
+        if self._chained:
+            self._see_gaps(before, after, ended)
+        self.replay.add(**columns)
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.full, self.pos = True, 0
+
+    def _arrays(self, obs: Any) -> list[NDArray[Any]]:
+        parts = [obs] if self._keys is None else [obs[key] for key in self._keys]
+        return [
+            np.asarray(part).reshape(self.n_envs, *shape).astype(dtype, copy=False)
+            for part, (_, shape, dtype) in zip(parts, self._columns, strict=True)
+        ]
+
+    def _see_gaps(
+        self, before: list[NDArray[Any]], after: list[NDArray[Any]], ended: NDArray[np.bool_]
+    ) -> None:
+        """Ends the episodes of environments whose observation is not the one that the last step led to."""
+        expected = self._expected
+        if expected is not None:
+            same = [np.array_equal(now, then) for now, then in zip(before, expected, strict=True)]
+            if not all(same):
+                follows = np.ones(self.n_envs, np.bool_)
+                for now, then in zip(before, expected, strict=True):
+                    follows &= (now == then).reshape(self.n_envs, -1).all(1)
+                gaps = np.flatnonzero(~follows & ~self._ended)
+                if len(gaps):
+                    self.replay.end_episodes(gaps)
+        self._expected, self._ended = [then.copy() for then in after], ended.copy()
+
+    @property
+    def dones(self) -> _Dones:
+        """For SB3, which sets ``dones[pos] = True`` where a new ``learn`` starts in mid-episode."""
+        return _Dones(self)
+
+    def end_episodes(self) -> None:
+        """Ends the episodes of all environments where they stand, without a terminal state."""
+        self.replay.end_episodes(np.arange(self.n_envs))
+        self._expected = None
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        """Draws transitions.
+
+        Args:
+            batch_size: B, how many.
+            env: normalises observations and rewards, if given.
+
+        Returns:
+            a :class:`PrioritizedSamples`: SB3's fields, ``weights`` and ``tickets``.
+
+        Raises:
+            NotSampleableError: no transition is complete yet.
+        """
+        batch = self.replay.sample(batch_size, beta=self._beta())
+        found = [self._observations(batch, prefix, env) for prefix in ("", "next_")]
+        rewards = batch["reward"].reshape(-1, 1)
+        return PrioritizedSamples(
+            observations=found[0],
+            actions=self._tensor(batch["action"]),
+            next_observations=found[1],
+            dones=self._tensor(batch["terminated"].astype(np.float32).reshape(-1, 1)),
+            rewards=self._tensor(cast("Any", self._normalize_reward(rewards, env))),
+            discounts=None if self.n_steps == 1 else self._tensor(batch["discount"].reshape(-1, 1)),
+            weights=self._tensor(batch["weights"].reshape(-1, 1)),
+            tickets=batch["tickets"],
+        )
+
+    def _beta(self) -> float:
+        return 0.0
+
+    def _observations(self, batch: Batch, prefix: str, env: VecNormalize | None) -> Any:
+        arrays = [batch[prefix + name] for name, _, _ in self._columns]
+        if self._keys is None:
+            return self._tensor(cast("Any", self._normalize_obs(arrays[0], env)))
+        found = cast("Any", self._normalize_obs(dict(zip(self._keys, arrays, strict=True)), env))
+        return {key: self._tensor(value) for key, value in found.items()}
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        # The arrays are made anew by each draw: nothing else changes them.
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "replay"
+            self.replay.save(path)
+            state["replay"] = path.read_bytes()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "replay")
+            Path(path).write_bytes(state["replay"])
+            kind = PrioritizedReplay if isinstance(self, PrioritizedReplayBuffer) else UniformReplay
+            self.replay = kind.load(path)
+
+
+class _Dones:
+    """Takes ``dones[pos] = True``."""
+
+    def __init__(self, buffer: UniformReplayBuffer) -> None:
+        self._buffer = buffer
+
+    def __setitem__(self, pos: Any, value: Any) -> None:
+        if np.any(value):
+            self._buffer.end_episodes()
+
+
+class PrioritizedReplayBuffer(UniformReplayBuffer):
+    """Prioritized replay as SB3's ``replay_buffer_class``.
+
+    Made by ``PrioritizedDQN``, ``PrioritizedSAC`` and ``PrioritizedTD3`` by themselves. In a loop of your
+    own::
+
+        samples = buffer.sample(batch_size)
+        loss = (samples.weights * elementwise_loss).mean()
+        buffer.update_priorities(samples.tickets, td_errors)
+
+    Args:
+        buffer_size: transitions kept, of all environments together.
+        observation_space: Box, Discrete, ..., or a Dict of these.
+        action_space: of the environment.
+        device: of the sampled tensors.
+        n_envs: number of environments.
+        optimize_memory_usage: store each observation once.
+        handle_timeout_termination: bootstrap through time limits; if False, they count as terminations.
+        alpha: exponent of the priority; 0 draws uniformly.
+        beta: exponent of the importance weights at the start.
+        final_beta: and at the end of training; in between it goes linearly.
+        epsilon: added to the absolute TD error.
+        n_steps: steps summed into one transition.
+        gamma: discount per step, used where ``n_steps`` is not 1.
+        seed: of the draws; by default taken from ``numpy.random``, which SB3's ``seed`` sets.
+
+    Raises:
+        ValueError: a setting is out of its bounds.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        final_beta: float = 1.0,
+        epsilon: float = 1e-6,
+        n_steps: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+    ) -> None:
+        self.alpha, self.epsilon = alpha, epsilon
+        self.initial_beta = self.beta = beta
+        self.final_beta = final_beta
+        self._waits = _PATIENCE
+        super().__init__(
+            buffer_size,
+            observation_space,
+            action_space,
+            device,
+            n_envs,
+            optimize_memory_usage,
+            handle_timeout_termination,
+            n_steps=n_steps,
+            gamma=gamma,
+            seed=seed,
+        )
+
+    def _make(self, fields: dict[str, Any]) -> PrioritizedReplay:
+        return PrioritizedReplay(
+            self.buffer_size * self.n_envs,
+            fields,
+            alpha=self.alpha,
+            epsilon=self.epsilon,
+            **self._settings(),
+        )
+
+    def _beta(self) -> float:
+        if self._waits > 0:
+            self._waits -= 1
+            if self._waits == 0:
+                warnings.warn(
+                    f"{_PATIENCE} batches were drawn and update_priorities was never called, so all draws "
+                    "were uniform; SB3's own train does not call it, PrioritizedDQN's does",
+                    stacklevel=4,
+                )
+        return self.beta
+
+    def anneal(self, progress_remaining: float) -> None:
+        """Sets beta for a training of which this share, 1 to 0, is still to come."""
+        self.beta = self.final_beta + (self.initial_beta - self.final_beta) * progress_remaining
+
+    def update_priorities(self, tickets: NDArray[np.uint64], priorities: Any) -> int:
+        """Gives transitions new priorities.
+
+        Args:
+            tickets: (B,), of a sample.
+            priorities: (B,) or (B, 1) float, numpy or torch on any device; absolute values count.
+
+        Returns:
+            how many were dropped because their row had been overwritten.
+
+        Raises:
+            ValueError: a priority is not finite.
+        """
+        self._waits = 0
+        if isinstance(priorities, torch.Tensor):
+            priorities = priorities.detach().cpu().numpy()
+        return self.replay.update_priorities(tickets, np.asarray(priorities).reshape(-1))
+
+
+def _buffer_of(model: Any) -> PrioritizedReplayBuffer:
+    """The buffer of a model, with beta for where its training is."""
+    buffer = model.replay_buffer
+    if not isinstance(buffer, PrioritizedReplayBuffer):
+        raise TypeError(
+            f"{type(model).__name__} needs a PrioritizedReplayBuffer, this one is a {type(buffer).__name__}"
+        )
+    buffer.anneal(model._current_progress_remaining)
+    return buffer
+
+
+def _discounts(model: Any, data: PrioritizedSamples) -> Any:
+    return model.gamma if data.discounts is None else data.discounts
+
+
+class PrioritizedDQN(DQN):
+    """SB3's DQN whose loss is weighted and whose TD errors become priorities.
+
+    Arguments are those of ``stable_baselines3.DQN``; ``replay_buffer_kwargs`` are those of
+    :class:`PrioritizedReplayBuffer`.
+    """
+
+    def _setup_model(self) -> None:
+        _prioritize(self)
+        super()._setup_model()
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """As DQN's, with importance weights in the loss and new priorities after it."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        buffer, losses = _buffer_of(self), list[float]()
+        for _ in range(gradient_steps):
+            data = buffer.sample(batch_size, env=self._vec_normalize_env)
+            with torch.no_grad():
+                best = self.q_net_target(data.next_observations).amax(dim=1, keepdim=True)
+                targets = data.rewards + (1.0 - data.dones) * _discounts(self, data) * best
+            values = self.q_net(data.observations).gather(1, data.actions.long())
+            loss = (data.weights * F.smooth_l1_loss(values, targets, reduction="none")).mean()
+            self.policy.optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            self.policy.optimizer.step()
+            buffer.update_priorities(data.tickets, targets - values.detach())
+            losses.append(loss.item())
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/loss", np.mean(losses))
+        self.logger.record("train/beta", buffer.beta)
+
+
+class PrioritizedTD3(TD3):
+    """SB3's TD3 whose critic loss is weighted and whose TD errors become priorities.
+
+    Arguments are those of ``stable_baselines3.TD3``; ``replay_buffer_kwargs`` are those of
+    :class:`PrioritizedReplayBuffer`.
+    """
+
+    def _setup_model(self) -> None:
+        _prioritize(self)
+        super()._setup_model()
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """As TD3's, with importance weights in the critics' loss and new priorities after it."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate([self.actor.optimizer, self.critic.optimizer])
+        buffer, actor_losses, critic_losses = _buffer_of(self), list[float](), list[float]()
+        for _ in range(gradient_steps):
+            self._n_updates += 1
+            data = buffer.sample(batch_size, env=self._vec_normalize_env)
+            with torch.no_grad():
+                noise = torch.randn_like(data.actions) * self.target_policy_noise
+                noise = noise.clamp(-self.target_noise_clip, self.target_noise_clip)
+                next_actions = (self.actor_target(data.next_observations) + noise).clamp(-1.0, 1.0)
+                next_values = torch.cat(self.critic_target(data.next_observations, next_actions), dim=1)
+                bootstrap = next_values.amin(dim=1, keepdim=True)
+                targets = data.rewards + (1.0 - data.dones) * _discounts(self, data) * bootstrap
+            errors = torch.cat(self.critic(data.observations, data.actions), dim=1) - targets
+            critic_loss = (data.weights * errors.square()).mean(dim=0).sum()
+            self.critic.optimizer.zero_grad()
+            critic_loss.backward()
+            self.critic.optimizer.step()
+            buffer.update_priorities(data.tickets, errors.detach().abs().mean(dim=1))
+            critic_losses.append(critic_loss.item())
+            if self._n_updates % self.policy_delay == 0:
+                actions = self.actor(data.observations)
+                actor_loss = -self.critic.q1_forward(data.observations, actions).mean()
+                self.actor.optimizer.zero_grad()
+                actor_loss.backward()
+                self.actor.optimizer.step()
+                actor_losses.append(actor_loss.item())
+                polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+                polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
+                polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
+                polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        if actor_losses:
+            self.logger.record("train/actor_loss", np.mean(actor_losses))
+        self.logger.record("train/critic_loss", np.mean(critic_losses))
+        self.logger.record("train/beta", buffer.beta)
+
+
+class PrioritizedSAC(SAC):
+    """SB3's SAC whose critic loss is weighted and whose TD errors become priorities.
+
+    Arguments are those of ``stable_baselines3.SAC``; ``replay_buffer_kwargs`` are those of
+    :class:`PrioritizedReplayBuffer`.
+    """
+
+    def _setup_model(self) -> None:
+        _prioritize(self)
+        super()._setup_model()
+
+    def train(self, gradient_steps: int, batch_size: int = 64) -> None:
+        """As SAC's, with importance weights in the critics' loss and new priorities after it."""
+        self.policy.set_training_mode(True)
+        optimizers = [self.actor.optimizer, self.critic.optimizer]
+        if self.ent_coef_optimizer is not None:
+            optimizers.append(self.ent_coef_optimizer)
+        self._update_learning_rate(optimizers)
+        buffer = _buffer_of(self)
+        logged: dict[str, list[float]] = {"actor_loss": [], "critic_loss": [], "ent_coef": []}
+        for step in range(gradient_steps):
+            data = buffer.sample(batch_size, env=self._vec_normalize_env)
+            if self.use_sde:
+                self.actor.reset_noise()
+            actions, log_prob = self.actor.action_log_prob(data.observations)
+            log_prob = log_prob.reshape(-1, 1)
+            entropy = self._entropy_coefficient(log_prob, logged)
+            with torch.no_grad():
+                next_actions, next_log_prob = self.actor.action_log_prob(data.next_observations)
+                next_values = torch.cat(self.critic_target(data.next_observations, next_actions), dim=1)
+                bootstrap = next_values.amin(dim=1, keepdim=True) - entropy * next_log_prob.reshape(-1, 1)
+                targets = data.rewards + (1.0 - data.dones) * _discounts(self, data) * bootstrap
+            errors = torch.cat(self.critic(data.observations, data.actions), dim=1) - targets
+            critic_loss = 0.5 * (data.weights * errors.square()).mean(dim=0).sum()
+            self.critic.optimizer.zero_grad()
+            critic_loss.backward()
+            self.critic.optimizer.step()
+            buffer.update_priorities(data.tickets, errors.detach().abs().mean(dim=1))
+            worst = torch.cat(self.critic(data.observations, actions), dim=1).amin(dim=1, keepdim=True)
+            actor_loss = (entropy * log_prob - worst).mean()
+            self.actor.optimizer.zero_grad()
+            actor_loss.backward()
+            self.actor.optimizer.step()
+            logged["actor_loss"].append(actor_loss.item())
+            logged["critic_loss"].append(critic_loss.item())
+            if step % self.target_update_interval == 0:
+                polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+                polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        for name, values in logged.items():
+            self.logger.record(f"train/{name}", np.mean(values))
+        self.logger.record("train/beta", buffer.beta)
+
+    def _entropy_coefficient(self, log_prob: Tensor, logged: dict[str, list[float]]) -> Tensor:
+        """The coefficient for this step; a learned one then takes a step of its own."""
+        if self.ent_coef_optimizer is None or self.log_ent_coef is None:
+            coefficient = self.ent_coef_tensor
+        else:
+            coefficient = self.log_ent_coef.detach().exp()
+            excess = (log_prob + cast("float", self.target_entropy)).detach()
+            loss = -(self.log_ent_coef * excess).mean()
+            self.ent_coef_optimizer.zero_grad()
+            loss.backward()
+            self.ent_coef_optimizer.step()
+            logged.setdefault("ent_coef_loss", []).append(loss.item())
+        logged["ent_coef"].append(coefficient.item())
+        return coefficient
+
+
+def _prioritize(model: Any) -> None:
+    """Fills in the buffer class, and SB3's own way to ask for n steps, before SB3 makes the buffer."""
+    if model.replay_buffer_class is None:
+        model.replay_buffer_class = PrioritizedReplayBuffer
+        if getattr(model, "n_steps", 1) > 1:
+            model.replay_buffer_kwargs.setdefault("n_steps", model.n_steps)
+            model.replay_buffer_kwargs.setdefault("gamma", model.gamma)
+            # Done here; SB3 would warn that it leaves it to the buffer.
+            model.n_steps = 1
+    elif not issubclass(model.replay_buffer_class, PrioritizedReplayBuffer):
+        raise TypeError(
+            f"replay_buffer_class is {model.replay_buffer_class.__name__}, expected a PrioritizedReplayBuffer"
+        )

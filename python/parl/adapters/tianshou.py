@@ -1,0 +1,232 @@
+"""Prioritized replay buffers for Tianshou, with the names and arguments of its own.
+
+``PrioritizedReplayBuffer`` and ``PrioritizedVectorReplayBuffer`` are subclasses of Tianshou's classes of
+these names: collectors, trainers and algorithms take them as those, rows lie in Tianshou's ``Batch`` storage
+as before, and only drawing, gathering and priorities are done here.
+
+What is otherwise than in Tianshou 2.0: ``set_beta`` of the vector buffer takes effect; weights are
+normalised by the smallest weight of a row that is there, with the exponent alpha that the others have;
+``reset`` forgets priorities too; a priority for a row that was overwritten after it was drawn is dropped.
+
+Source: Schaul et al. (2016), "Prioritized Experience Replay".
+"""
+
+# pyright: reportUntypedBaseClass=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager
+from tianshou.data import PrioritizedReplayBuffer as _TianshouPrioritized
+from tianshou.data import PrioritizedVectorReplayBuffer as _TianshouVector
+
+from parl.adapters._slots import Slots
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrioritizedReplayBuffer", "PrioritizedVectorReplayBuffer"]
+
+_EPSILON = float(np.finfo(np.float32).eps)
+
+
+class _Weights:
+    """What code that reaches for ``buffer.weight`` finds: weights by index, and their sum."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def __len__(self) -> int:
+        return self._slots.capacity
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._slots.weights(index)
+
+    def reduce(self) -> float:
+        """The sum of all weights."""
+        return self._slots.total
+
+
+class _Prioritized(ReplayBuffer):
+    """Drawing, gathering and priorities, over any of Tianshou's layouts."""
+
+    def _prioritize(self, alpha: float, beta: float, weight_norm: bool) -> None:
+        if not alpha > 0.0:
+            raise ValueError(f"alpha {alpha} is not positive; for uniform draws take a ReplayBuffer")
+        if not beta >= 0.0:
+            raise ValueError(f"beta {beta} is negative")
+        self._alpha, self._beta, self._weight_norm = alpha, beta, weight_norm
+        self._slots = Slots(self.maxsize, alpha=alpha, epsilon=_EPSILON)
+        self._latest: tuple[NDArray[np.int64], Batch] | None = None
+        self.options.update(alpha=alpha, beta=beta)
+
+    @property
+    def weight(self) -> _Weights:
+        """Weights by index, ``(|priority| + epsilon) ** alpha``."""
+        return _Weights(self._slots)
+
+    @property
+    def stale_updates(self) -> int:
+        """Priorities that were dropped because their row had been overwritten."""
+        return self._slots.stale
+
+    def init_weight(self, index: Any) -> None:
+        """Gives new rows the largest priority so far."""
+        self._latest = None
+        self._slots.write(np.atleast_1d(np.asarray(index, np.int64)))
+
+    def update_weight(self, index: Any, new_weight: Any) -> None:
+        """Gives rows new priorities.
+
+        Args:
+            index: (B,) integers, as ``sample`` gave them.
+            new_weight: (B,) float, numpy or torch; their absolute values count, say TD errors.
+
+        Raises:
+            IndexError: an index is outside the buffer.
+            ValueError: a priority is not finite.
+        """
+        if hasattr(new_weight, "detach"):
+            new_weight = new_weight.detach().cpu().numpy()
+        slots = np.atleast_1d(np.asarray(index, np.int64))
+        priorities = np.asarray(new_weight)
+        if priorities.ndim > 1:
+            priorities = priorities.reshape(len(slots))
+        self._slots.update(slots, priorities)
+
+    def sample_indices(self, batch_size: int | None) -> NDArray[np.int64]:
+        """Draws indices by priority; 0 and None give all of them, as in Tianshou."""
+        if batch_size is not None and batch_size > 0 and len(self) > 0:
+            return self._slots.draw(batch_size)[0]
+        return super().sample_indices(batch_size)
+
+    def get_weight(self, index: Any) -> Any:
+        """Importance weights ``(weight / smallest weight) ** -beta``, at most 1."""
+        return (self._slots.weights(index) / self._slots.smallest) ** -self._beta
+
+    def set_beta(self, beta: float) -> None:
+        """Sets the exponent of the importance weights."""
+        if not beta >= 0.0:
+            raise ValueError(f"beta {beta} is negative")
+        self._beta = beta
+
+    def reset(self, keep_statistics: bool = False) -> None:
+        """Forgets all rows and their priorities."""
+        super().reset(keep_statistics=keep_statistics)
+        self._latest = None
+        self._slots.clear()
+
+    def sample(self, batch_size: int | None) -> tuple[Any, NDArray[np.int64]]:
+        """Draws rows by priority.
+
+        Returns:
+            a Batch with ``weight`` (B,) float64, and its (B,) int64 indices.
+        """
+        indices = self.sample_indices(batch_size)
+        batch = self[indices]
+        # For 1-step targets Tianshou asks for the rows of these indices once more at once.
+        self._latest = indices, batch
+        return _shallow(batch), indices
+
+    def __getitem__(self, index: Any) -> Any:
+        latest, self._latest = self._latest, None
+        if isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind in "iu":
+            if latest is not None and len(index) == len(latest[0]) and (index == latest[0]).all():
+                return latest[1]
+            if self.stack_num == 1:
+                batch = self._gather(index)
+            else:
+                batch = ReplayBuffer.__getitem__(self, index)
+            indices = index
+        elif isinstance(index, slice):
+            indices = self.sample_indices(0) if index == slice(None) else self._indices[: len(self)][index]
+            batch = ReplayBuffer.__getitem__(self, indices)
+        else:
+            batch, indices = ReplayBuffer.__getitem__(self, index), index
+        weight = self.get_weight(indices)
+        largest = np.max(weight, initial=0.0)
+        batch.__dict__["weight"] = weight / largest if self._weight_norm and largest > 0.0 else weight
+        return batch
+
+    def _gather(self, indices: NDArray[np.int64]) -> Batch:
+        """The rows of ``indices``, each array gathered by one call."""
+        rows = self._meta.__dict__
+        batch = Batch()
+        found = batch.__dict__
+        for key, value in rows.items():
+            found[key] = _take(value, indices)
+        if not self._save_obs_next:
+            found["obs_next"] = _take(rows["obs"], self.next(indices))
+        for key in ("obs_next", "info", "policy"):
+            if key not in found:
+                found[key] = Batch()
+        return batch
+
+
+class PrioritizedReplayBuffer(_Prioritized, _TianshouPrioritized):
+    """Tianshou's buffer of this name on parl's sum tree.
+
+    Args:
+        size: rows kept; the oldest are overwritten.
+        alpha: exponent of the priority, > 0.
+        beta: exponent of the importance weights.
+        weight_norm: whether weights are divided by the largest of the batch.
+        **kwargs: of ``tianshou.data.ReplayBuffer``: ``stack_num``, ``ignore_obs_next``, ...
+
+    Raises:
+        ValueError: alpha or beta is out of its bounds.
+    """
+
+    def __init__(self, size: int, alpha: float, beta: float, weight_norm: bool = True, **kwargs: Any) -> None:
+        ReplayBuffer.__init__(self, size, **kwargs)
+        self._prioritize(alpha, beta, weight_norm)
+
+
+class PrioritizedVectorReplayBuffer(_Prioritized, _TianshouVector):
+    """Tianshou's buffer of this name on parl's sum tree: one ring of rows for each environment.
+
+    Args:
+        total_size: rows kept, of all environments together.
+        buffer_num: number of environments.
+        alpha: exponent of the priority, > 0.
+        beta: exponent of the importance weights.
+        weight_norm: whether weights are divided by the largest of the batch.
+        **kwargs: of ``tianshou.data.ReplayBuffer``: ``stack_num``, ``ignore_obs_next``, ...
+
+    Raises:
+        ValueError: ``buffer_num``, alpha or beta is out of its bounds.
+    """
+
+    def __init__(
+        self,
+        total_size: int,
+        buffer_num: int,
+        alpha: float,
+        beta: float,
+        weight_norm: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if buffer_num < 1:
+            raise ValueError(f"buffer_num {buffer_num} is below 1")
+        size = -(-int(total_size) // buffer_num)
+        ReplayBufferManager.__init__(self, [ReplayBuffer(size, **kwargs) for _ in range(buffer_num)])
+        self._prioritize(alpha, beta, weight_norm)
+
+
+def _take(value: Any, indices: NDArray[np.int64]) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.take(indices, 0)
+    if isinstance(value, Batch):
+        taken = Batch()
+        for key, inner in value.__dict__.items():
+            taken.__dict__[key] = _take(inner, indices)
+        return taken
+    return value[indices]
+
+
+def _shallow(batch: Batch) -> Batch:
+    copy = Batch()
+    copy.__dict__.update(batch.__dict__)
+    return copy

@@ -1,0 +1,460 @@
+"""Prioritized replay for TorchRL, with the names and arguments of its own.
+
+``PrioritizedSampler`` goes into any of TorchRL's buffers in place of TorchRL's sampler: storages, writers,
+transforms and collectors stay as they are. ``TensorDictPrioritizedReplayBuffer`` is TorchRL's buffer of that
+name with this sampler, and with short ways through ``extend``, ``sample`` and
+``update_tensordict_priority`` where the buffer is a plain one (a one-dimensional tensor storage on the CPU,
+no transform, no prefetch); everything else goes TorchRL's way.
+
+Draws are stratified. Sums are exact integers, so that a draw never lands on a row without weight and never
+has to be moved to a neighbour.
+
+Source: Schaul et al. (2016), "Prioritized Experience Replay".
+"""
+
+# pyright: reportUntypedBaseClass=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torchrl.data import PrioritizedSampler as _TorchRLSampler
+from torchrl.data import TensorDictPrioritizedReplayBuffer as _TorchRLBuffer
+from torchrl.data import TensorDictRoundRobinWriter, TensorStorage
+from torchrl.data.replay_buffers.utils import unravel_index
+
+from parl.adapters._slots import Slots
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrioritizedSampler", "TensorDictPrioritizedReplayBuffer"]
+
+_STATE = "sampler_metadata.json"
+_PRIORITIES = "priorities.npz"
+
+
+class PrioritizedSampler(_TorchRLSampler):
+    """TorchRL's sampler of this name on parl's sum tree.
+
+    Args:
+        max_capacity: rows of the storage.
+        alpha: exponent of the priority; 0 draws uniformly.
+        beta: exponent of the importance weights.
+        eps: added to the absolute priority.
+        dtype: of the importance weights: ``torch.float32`` or ``torch.float64``.
+        reduction: how a buffer makes one priority of several: ``"max"``, ``"min"``, ``"median"``, ``"mean"``.
+        max_priority_within_buffer: new rows get the largest priority of a row that is there, not the largest
+            one ever given.
+        device: None or the CPU, on which the priorities lie.
+
+    Raises:
+        ValueError: alpha, beta or eps is out of its bounds, or a device or dtype that is not served.
+    """
+
+    def __init__(
+        self,
+        max_capacity: int,
+        alpha: float,
+        beta: float,
+        eps: float = 1e-8,
+        dtype: torch.dtype = torch.float32,
+        reduction: str = "max",
+        max_priority_within_buffer: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if device is not None and torch.device(device).type != "cpu":
+            raise ValueError(f"device {device} is not served; the priorities lie on the CPU")
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype {dtype} is neither torch.float32 nor torch.float64")
+        super().__init__(
+            max_capacity, alpha, beta, eps, dtype, reduction, max_priority_within_buffer, torch.device("cpu")
+        )
+
+    def _init(self) -> None:
+        self._slots = Slots(self._max_capacity, alpha=self._alpha, epsilon=self._eps, guard=False, floor=0.0)
+        self._seeded_by: torch.Generator | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where indices and weights are made: the CPU."""
+        return torch.device("cpu")
+
+    @property
+    def alpha(self) -> float:
+        """Exponent of the priority. Setting it turns all weights over to the new exponent, in O(capacity)."""
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        if not value >= 0.0:
+            raise ValueError(f"alpha {value} is negative")
+        old, self._alpha = self._alpha, float(value)
+        if value == old:
+            return
+        slots, weights = self._written()
+        self._slots.alpha = self._alpha
+        if len(slots) == 0:
+            return
+        if old == 0.0:
+            warnings.warn("alpha was 0: rows keep weight 1 until their next priority comes", stacklevel=2)
+            return
+        largest = self._slots.max_priority
+        self._slots.update(slots, np.maximum(weights ** (1.0 / old) - self._eps, 0.0))
+        self._slots.raise_max(largest)
+
+    def _written(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        weights = self._slots.weights(np.arange(self._max_capacity))
+        slots = np.flatnonzero(weights)
+        return slots, weights[slots]
+
+    @property
+    def default_priority(self) -> float:
+        """The priority of rows that come without one."""
+        if self._max_priority_within_buffer and self._alpha > 0.0:
+            _, weights = self._written()
+            if len(weights):
+                return max(float(weights.max()) ** (1.0 / self._alpha) - self._eps, 0.0)
+        return self._slots.max_priority
+
+    def sample(self, storage: Any, batch_size: int) -> tuple[Any, dict[str, Any]]:
+        """Draws indices by priority.
+
+        Returns:
+            int64 indices (B,), or a tuple of them for a storage of several dimensions; and
+            ``priority_weight`` (B,), ``(smallest weight / weight) ** beta``.
+
+        Raises:
+            RuntimeError: the storage is empty.
+            NotSampleableError: no row has a weight.
+        """
+        if len(storage) == 0:
+            raise RuntimeError("Cannot sample from an empty storage.")
+        if self._rng is not None and self._rng is not self._seeded_by:
+            self._seeded_by = self._rng
+            self._slots.tree.seed(int(torch.randint(2**62, (), generator=self._rng)))
+        slots, weights = self._slots.draw(batch_size)
+        index = torch.from_numpy(slots)
+        importance = torch.from_numpy((weights / self._slots.smallest) ** -self._beta).to(self.dtype)
+        if storage.ndim > 1:
+            index = unravel_index(index, storage.shape)
+        return index, {"priority_weight": importance}
+
+    def add(self, index: Any) -> None:
+        """Nothing to do: the storage marks what it writes."""
+
+    def extend(self, index: Any) -> None:
+        """Nothing to do: the storage marks what it writes."""
+
+    def mark_update(self, index: Any, *, storage: Any = None) -> None:
+        """Gives rows that were just written the priority of rows that come without one."""
+        slots = self._flat(index, storage)
+        slots = slots[slots >= 0]
+        self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
+
+    @torch.no_grad()
+    def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
+        """Gives rows new priorities; of equal indices the last one wins.
+
+        Args:
+            index: int64 (B,), or (B, D) or a tuple for a storage of D dimensions; -1 is passed over.
+            priority: (B,) float, or one for all; absolute values count.
+            storage: needed for its shape where it has several dimensions.
+
+        Raises:
+            IndexError: an index is outside the buffer.
+            RuntimeError: the shapes of index and priority disagree.
+            ValueError: a priority is not finite.
+        """
+        slots = self._flat(index, storage)
+        values = np.asarray(priority.detach().cpu() if isinstance(priority, torch.Tensor) else priority)
+        if values.size > 1:
+            if values.size != slots.size:
+                raise RuntimeError(
+                    f"priority has shape {values.shape}, expected one number or ({slots.size},)"
+                )
+            values = values.reshape(slots.size)
+        else:
+            values = values.reshape(())
+        if slots.size and slots.min() < 0:
+            there = slots >= 0
+            values = values[there] if values.ndim else values
+            slots = slots[there]
+        self._slots.update(slots, values)
+
+    def _flat(self, index: Any, storage: Any) -> NDArray[np.int64]:
+        """Slots, (B,) int64, of an index of any form."""
+        if isinstance(index, tuple):
+            index = torch.stack([torch.as_tensor(part) for part in index], -1)
+        if isinstance(index, range | slice):
+            index = np.arange(self._max_capacity)[index] if isinstance(index, slice) else np.asarray(index)
+        found = np.asarray(index.cpu() if isinstance(index, torch.Tensor) else index, np.int64)
+        if found.ndim == 0:
+            return found.reshape(1)
+        if found.ndim == 1:
+            return found
+        if found.shape[-1] == 1:
+            return found.reshape(-1)
+        if storage is None:
+            raise RuntimeError("the storage is needed to find the rows of an index with several dimensions")
+        parts = tuple(found.reshape(-1, found.shape[-1]).T)
+        return np.ravel_multi_index(parts, tuple(storage.shape)).astype(np.int64)
+
+    def _empty(self) -> None:
+        self._slots.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that draws depend on."""
+        slots, weights = self._written()
+        return {
+            "_alpha": self._alpha,
+            "_beta": self._beta,
+            "_eps": self._eps,
+            "max_priority": self._slots.max_priority_given,
+            "slots": torch.from_numpy(slots),
+            "weights": torch.from_numpy(weights),
+            "rng": list(self._slots.tree.rng_state),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave.
+
+        Raises:
+            ValueError: it is of a larger buffer.
+        """
+        slots, weights = np.asarray(state_dict["slots"]), np.asarray(state_dict["weights"])
+        if len(slots) and slots[-1] >= self._max_capacity:
+            raise ValueError(f"row {slots[-1]} of the state is outside 0..{self._max_capacity}")
+        self._alpha, self._beta, self._eps = (float(state_dict[k]) for k in ("_alpha", "_beta", "_eps"))
+        self._slots.alpha, self._slots.epsilon = self._alpha, self._eps
+        self._slots.restore(slots, weights, state_dict["max_priority"])
+        self._slots.tree.rng_state = [int(word) for word in state_dict["rng"]]
+
+    def dumps(self, path: Any) -> None:
+        """Writes :meth:`state_dict` into the folder ``path``."""
+        folder = Path(path).absolute()
+        folder.mkdir(exist_ok=True)
+        state = self.state_dict()
+        np.savez(folder / _PRIORITIES, slots=state.pop("slots").numpy(), weights=state.pop("weights").numpy())
+        (folder / _STATE).write_text(json.dumps(state))
+
+    def loads(self, path: Any) -> None:
+        """Reads what :meth:`dumps` wrote."""
+        folder = Path(path).absolute()
+        state: dict[str, Any] = json.loads((folder / _STATE).read_text())
+        with np.load(folder / _PRIORITIES) as arrays:
+            self.load_state_dict({**state, "slots": arrays["slots"], "weights": arrays["weights"]})
+
+
+class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
+    """TorchRL's buffer of this name on parl's sum tree.
+
+    Args:
+        **kwargs: those of ``torchrl.data.TensorDictPrioritizedReplayBuffer``: ``alpha``, ``beta``,
+            ``priority_key``, ``eps``, ``storage``, ``batch_size``, ``transform``, ``prefetch``, ...
+
+    Raises:
+        ValueError: a setting is out of its bounds.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        theirs = self.prioritized_sampler
+        ours = PrioritizedSampler(
+            self._storage.max_size,
+            theirs._alpha,
+            theirs._beta,
+            theirs._eps,
+            reduction=theirs.reduction,
+            device=kwargs.get("sampler_device"),
+        )
+        if self._sync:
+            self.set_sampler(ours)
+        else:
+            self._prioritized_sampler = ours
+        ours._rng = theirs._rng
+        wants = ("collate_fn", "sample_unit", "prefetch", "pin_memory", "shared", "compilable", "dim_extend")
+        self._short = self._sync and not any(kwargs.get(name) for name in wants)
+        self._rows: _Rows | None = None
+
+    def _plain_rows(self) -> _Rows | None:
+        """The arrays of the storage if short ways through them lead to the same end, else None."""
+        if not self._short or (self._transform and len(cast("Any", self._transform))):
+            return None
+        storage, writer = self._storage, self._writer
+        if not isinstance(storage, TensorStorage) or not storage.initialized or storage.ndim != 1:
+            return None
+        if type(writer) is not TensorDictRoundRobinWriter or writer.tracks_generations:
+            return None
+        if type(self._sampler) is not PrioritizedSampler or self._service_shutdown:
+            return None
+        if self._rows is None or self._rows.table is not storage._storage:
+            self._rows = _Rows.of(storage._storage)
+        return self._rows if self._rows.plain else None
+
+    def extend(self, tensordicts: Any, *, update_priority: bool | None = None) -> torch.Tensor:
+        """Adds rows.
+
+        Args:
+            tensordicts: a TensorDict of n rows.
+            update_priority: whether its priority key, if it has one, is used; True by default.
+
+        Returns:
+            (n,) int64, where the rows lie.
+        """
+        rows = self._plain_rows()
+        if rows is None or not rows.fits(tensordicts):
+            return super().extend(tensordicts, update_priority=update_priority)
+        storage, writer, n = self._storage, self._writer, len(tensordicts)
+        with self._replay_lock, self._write_lock:
+            at, size = writer._cursor, storage.max_size
+            index = torch.arange(at, at + n)
+            if at + n > size:
+                index %= size
+            rows.write(tensordicts, at, n, index)
+            writer._cursor = (at + n) % size
+            writer._write_count += n
+            storage._set_last_cursor(index)
+            storage._len = min(storage._len + n, size)
+            storage._bump_mutation_revision()
+            writer._bump_generation(index, tensordicts)
+            writer._mark_update_entities(index)
+        if update_priority is not False and (given := tensordicts.get(self.priority_key, None)) is not None:
+            self.update_priority(index, given)
+        return index
+
+    def sample(
+        self, batch_size: int | None = None, return_info: bool = False, include_info: bool | None = None
+    ) -> Any:
+        """Draws rows by priority.
+
+        Args:
+            batch_size: B; by default that of the buffer.
+            return_info: return also a dict of what was added to the rows.
+            include_info: of TorchRL, where it is on its way out.
+
+        Returns:
+            a TensorDict of B rows with ``index`` and ``priority_weight``; with ``return_info`` also the dict.
+        """
+        rows = self._plain_rows()
+        size = self._batch_size if batch_size is None else batch_size
+        if rows is None or size is None or include_info is not None or self._sample_dependency is not None:
+            return super().sample(batch_size, return_info, include_info)
+        if self._batch_size is not None and size != self._batch_size:
+            return super().sample(batch_size, return_info, include_info)
+        with self._replay_lock, self._write_lock:
+            index, info = self._sampler.sample(self._storage, size)
+            data = rows.take(index, size)
+        info["index"] = index
+        fields = data._tensordict
+        fields["index"], fields["priority_weight"] = index, info["priority_weight"]
+        return (data, info) if return_info else data
+
+    def update_tensordict_priority(self, data: Any) -> None:
+        """Gives the rows of ``data`` the priorities that lie in it under ``priority_key``.
+
+        Args:
+            data: rows with ``index`` and the priority key, as :meth:`sample` gave them.
+        """
+        if self._plain_rows() is not None and data.ndim == 1:
+            index, priority = data.get("index"), data.get(self.priority_key, None)
+            if priority is not None and index.ndim == 1 and priority.numel() == index.numel():
+                with self._replay_lock, self._write_lock:
+                    self._sampler.update_priority(index, priority.reshape(index.shape))
+                return
+        super().update_tensordict_priority(data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state["_rows"] = None
+        return state
+
+
+class _Rows:
+    """The arrays under a storage's TensorDict, as numpy sees them."""
+
+    def __init__(self, table: Any, arrays: dict[str, Any], plain: bool) -> None:
+        self.table, self.arrays, self.plain = table, arrays, plain
+
+    @classmethod
+    def of(cls, table: Any) -> _Rows:
+        """The arrays of ``table``; not ``plain`` if one of them is no ordinary CPU tensor."""
+        arrays: dict[str, Any] = {}
+        plain = isinstance(table, TensorDict) and table.device in (None, torch.device("cpu"))
+        for key, value in table._tensordict.items() if plain else ():
+            if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.is_contiguous():
+                try:
+                    arrays[key] = (value.dtype, value.shape[1:], value.numpy())
+                except TypeError:  # a dtype that numpy does not know
+                    plain = False
+            elif isinstance(value, TensorDict):
+                arrays[key] = inner = cls.of(value)
+                plain = plain and inner.plain
+            else:
+                plain = False
+        return cls(table, arrays, plain)
+
+    def fits(self, given: Any, outer: bool = True) -> bool:
+        """Whether ``given`` has just these fields, in these shapes and dtypes, on the CPU."""
+        if type(given) is not TensorDict or given.ndim != 1 or not 0 < len(given) <= len(self.table):
+            return False
+        fields = given._tensordict
+        # The outermost "index" is the buffer's, whether or not the rows have one.
+        ours = len(self.arrays) - (outer and "index" in self.arrays)
+        if len(fields) - (outer and "index" in fields) != ours:
+            return False
+        for key, value in fields.items():
+            if outer and key == "index":
+                continue
+            stored = self.arrays.get(key)
+            if isinstance(stored, _Rows):
+                if not stored.fits(value, outer=False):
+                    return False
+            elif (
+                stored is None
+                or not isinstance(value, torch.Tensor)
+                or value.dtype != stored[0]
+                or value.shape[1:] != stored[1]
+                or value.requires_grad
+                or value.device.type != "cpu"
+            ):
+                return False
+        return True
+
+    def write(self, given: Any, at: int, n: int, index: torch.Tensor | None = None) -> None:
+        """Copies n rows to ``at``, and on from the start of the ring; ``index`` is the field of this name."""
+        first = min(n, len(self.table) - at)
+        fields = given._tensordict
+        for key, stored in self.arrays.items():
+            value = fields[key] if index is None or key != "index" else index
+            if isinstance(stored, _Rows):
+                stored.write(value, at, n)
+            else:
+                rows, ring = value.numpy(), stored[2]
+                ring[at : at + first] = rows[:first]
+                if first < n:
+                    ring[: n - first] = rows[first:]
+
+    def take(self, index: torch.Tensor, n: int) -> Any:
+        """A TensorDict of copies of n rows."""
+        slots, taken = index.numpy(), {}
+        for key, stored in self.arrays.items():
+            if isinstance(stored, _Rows):
+                taken[key] = stored.take(index, n)
+            else:
+                taken[key] = torch.from_numpy(stored[2].take(slots, 0))
+        return _tensordict(taken, n, self.table.device)
+
+
+def _tensordict(fields: dict[str, Any], n: int, device: Any) -> Any:
+    """A TensorDict of fields that are known to fit; unchecked where this version offers that."""
+    make = getattr(TensorDict, "_new_unsafe", None)
+    if make is None:
+        return TensorDict(fields, batch_size=[n], device=device)
+    return make(source=fields, batch_size=torch.Size((n,)), device=device)

@@ -1,0 +1,249 @@
+"""parl's sampler and buffer inside TorchRL, and beside TorchRL's own."""
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+from torchrl.data import LazyMemmapStorage, LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
+from torchrl.data import TensorDictPrioritizedReplayBuffer as Theirs
+from torchrl.envs import Compose, DoubleToFloat
+
+from parl.adapters import torchrl as ours
+from parl.adapters.torchrl import PrioritizedSampler, TensorDictPrioritizedReplayBuffer
+from parl.errors import NotSampleableError
+
+
+def rows(first, n):
+    i = torch.arange(first, first + n)
+    return TensorDict(
+        {
+            "observation": i.float().reshape(n, 1).expand(n, 3).clone(),
+            "action": i.clone(),
+            "next": TensorDict(
+                {"observation": i.float().reshape(n, 1) + 1, "done": (i % 7 == 6).reshape(n, 1)}, [n]
+            ),
+        },
+        [n],
+    )
+
+
+def make(cls, **settings):
+    return cls(**{"alpha": 0.7, "beta": 0.5, "storage": LazyTensorStorage(20), "batch_size": 16, **settings})
+
+
+def same(a, b, but=(), device=True):
+    assert a.batch_size == b.batch_size
+    assert a.device == b.device or not device
+    one, two = (dict(td.items(include_nested=True, leaves_only=True)) for td in (a, b))
+    assert one.keys() == two.keys()
+    for key in one:
+        assert (one[key].dtype, one[key].shape) == (two[key].dtype, two[key].shape), key
+        if key not in but:
+            torch.testing.assert_close(one[key], two[key], msg=str(key))
+
+
+@pytest.mark.parametrize("short", [True, False], ids=["short", "through TorchRL"])
+def test_the_same_script(short):
+    """Everything that can be seen without chance is as in TorchRL's own buffer."""
+    buffers = [make(Theirs), make(TensorDictPrioritizedReplayBuffer)]
+    buffers[1]._short = short
+    taken = []
+    for n in (5, 1, 9, 8, 20, 3):
+        data = [rows(100 * n, n) for _ in buffers]
+        indices = [buffer.extend(td) for buffer, td in zip(buffers, data, strict=True)]
+        assert torch.equal(*indices)
+        same(*data)
+        assert len(buffers[0]) == len(buffers[1])
+        assert buffers[0].write_count == buffers[1].write_count
+        same(buffers[0][:], buffers[1][:])
+        samples = [buffer.sample() for buffer in buffers]
+        same(*samples, but=dict(samples[0].items(True, True)))
+        taken.append(buffers[1]._plain_rows() is not None)
+    assert any(taken) == short
+    single = [rows(7, 1)[0] for _ in buffers]
+    assert len({int(buffer.add(td)) for buffer, td in zip(buffers, single, strict=True)}) == 1
+    same(buffers[0][:], buffers[1][:])
+    for buffer in buffers:
+        sample = buffer.sample()
+        assert torch.equal(sample["observation"][:, 0], sample["action"].float())
+        assert torch.equal(buffer[sample["index"]]["action"], sample["action"])
+    with_info = buffers[1].sample(return_info=True)
+    assert with_info[1].keys() == buffers[0].sample(return_info=True)[1].keys()
+    for buffer in buffers:
+        buffer.empty()
+        assert len(buffer) == 0
+        with pytest.raises(RuntimeError, match="empty"):
+            buffer.sample()
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_priorities_and_weights_as_in_torchrl(short):
+    priorities = torch.tensor([5.0, 0.1, 2.0, 3.0, 1.0, 0.5, 4.0, 0.01])
+    shares = (priorities + 1e-8) ** 0.7
+    shares /= shares.sum()
+    for cls in (Theirs, TensorDictPrioritizedReplayBuffer):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        buffer = make(cls, batch_size=64)
+        buffer._short = short
+        buffer.extend(rows(0, 8))
+        sample = buffer.sample()
+        assert sample["priority_weight"].tolist() == [1.0] * 64
+        whole = buffer[:].clone()
+        whole["td_error"] = priorities
+        buffer.update_tensordict_priority(whole)
+        counts = torch.zeros(8)
+        for _ in range(300):
+            sample = buffer.sample()
+            counts += torch.bincount(sample["index"], minlength=8)
+            want = (shares[sample["index"]] / shares.min()) ** -0.5
+            torch.testing.assert_close(sample["priority_weight"], want, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(counts / counts.sum(), shares, rtol=0, atol=0.01)
+
+
+def test_new_rows_get_the_largest_priority():
+    buffer = make(TensorDictPrioritizedReplayBuffer, alpha=1.0)
+    buffer.extend(rows(0, 4))
+    buffer.update_priority(torch.arange(4), torch.tensor([0.5, 2.0, 0.1, 1.0]))
+    buffer.extend(rows(4, 2))
+    weights = buffer.sampler._slots.weights(np.arange(7))
+    np.testing.assert_allclose(weights, [0.5, 2.0, 0.1, 1.0, 2.0, 2.0, 0.0], rtol=1e-6)
+    # Given with the rows.
+    more = rows(6, 2)
+    more["td_error"] = torch.tensor([9.0, 0.3])
+    buffer = make(TensorDictPrioritizedReplayBuffer, alpha=1.0)
+    for n in (0, 2):
+        buffer.extend(more.clone())
+        np.testing.assert_allclose(buffer.sampler._slots.weights(np.arange(n, n + 2)), [9.0, 0.3])
+
+
+@pytest.mark.parametrize("shape", [(16,), (16, 1), (16, 4)])
+def test_priorities_of_any_shape(shape):
+    priority = torch.rand(shape) * 3
+    weights = []
+    for cls in (Theirs, TensorDictPrioritizedReplayBuffer):
+        buffer = make(cls, alpha=1.0)
+        buffer.extend(rows(0, 16))
+        data = buffer[:].clone()
+        data["td_error"] = priority
+        buffer.update_tensordict_priority(data)
+        tree = buffer.sampler
+        got = tree._sum_tree[torch.arange(16)] if cls is Theirs else tree._slots.weights(np.arange(16))
+        weights.append(np.asarray(got))
+    np.testing.assert_allclose(*weights, rtol=1e-5)
+
+
+def test_in_other_buffers_with_transforms_and_prefetch():
+    sampler = PrioritizedSampler(50, alpha=0.7, beta=0.5)
+    buffer = ReplayBuffer(storage=LazyTensorStorage(50), sampler=sampler, batch_size=8, prefetch=2)
+    buffer.extend(rows(0, 30))
+    for _ in range(4):
+        data, info = buffer.sample(return_info=True)
+        assert torch.equal(data["action"], info["index"])
+        buffer.update_priority(info["index"], torch.rand(8))
+    buffer = TensorDictReplayBuffer(
+        storage=LazyMemmapStorage(50),
+        sampler=PrioritizedSampler(50, alpha=0.7, beta=0.5),
+        priority_key="error",
+        batch_size=8,
+    )
+    buffer.extend(rows(0, 30))
+    data = buffer.sample()
+    data["error"] = torch.full((8,), 3.0)
+    buffer.update_tensordict_priority(data)
+    assert buffer.sampler.default_priority == 3.0
+    buffer = make(
+        TensorDictPrioritizedReplayBuffer,
+        transform=Compose(DoubleToFloat(in_keys=["x"], out_keys=["x"])),
+        prefetch=2,
+    )
+    wide = rows(0, 12)
+    wide["x"] = torch.rand(12, dtype=torch.float64)
+    buffer.extend(wide)
+    assert buffer.sample()["x"].dtype == torch.float32
+
+
+def test_storages_of_two_dimensions():
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(40, ndim=2),
+        sampler=PrioritizedSampler(40, alpha=1.0, beta=0.5),
+        batch_size=16,
+        dim_extend=0,
+    )
+    data = torch.stack([rows(100 * i, 10) for i in range(4)])
+    buffer.extend(data)
+    sample = buffer.sample()
+    index = sample["index"]
+    assert index.shape == (16, 2)
+    assert torch.equal(sample["action"], index[:, 0] * 100 + index[:, 1])
+    sample["td_error"] = sample["action"].float()
+    buffer.update_tensordict_priority(sample)
+    flat = (index[:, 0] * 10 + index[:, 1]).numpy()
+    np.testing.assert_allclose(buffer.sampler._slots.weights(flat), sample["action"].numpy() + 1e-8)
+
+
+def test_generators_decide_the_draws():
+    drawn = []
+    for seed in (3, 3, 4):
+        buffer = make(TensorDictPrioritizedReplayBuffer, generator=torch.Generator().manual_seed(seed))
+        buffer.extend(rows(0, 20))
+        drawn.append([buffer.sample()["index"].tolist() for _ in range(3)])
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_saving_and_loading(tmp_path):
+    buffer = make(TensorDictPrioritizedReplayBuffer)
+    buffer.extend(rows(0, 15))
+    buffer.update_priority(torch.arange(15), torch.rand(15))
+    buffer.dumps(tmp_path / "buffer")
+    copies = [make(TensorDictPrioritizedReplayBuffer) for _ in range(2)]
+    copies[0].load_state_dict(buffer.state_dict())
+    copies[1].loads(tmp_path / "buffer")
+    want = [buffer.sample() for _ in range(3)]
+    for copy in copies:
+        for sample in want:
+            # TorchRL restores storages without their device.
+            same(sample, copy.sample(), device=False)
+        copy.extend(rows(15, 10))
+        assert len(copy) == 20
+    small = make(TensorDictPrioritizedReplayBuffer, storage=LazyTensorStorage(10))
+    with pytest.raises(ValueError, match="row 14"):
+        small.sampler.load_state_dict(buffer.sampler.state_dict())
+
+
+def test_alpha_can_be_changed():
+    sampler = PrioritizedSampler(8, alpha=1.0, beta=0.5, eps=0.0)
+    sampler.mark_update(torch.arange(3))
+    sampler.update_priority(torch.arange(3), torch.tensor([4.0, 9.0, 1.0]))
+    sampler.alpha = 0.5
+    np.testing.assert_allclose(sampler._slots.weights(np.arange(4)), [2.0, 3.0, 1.0, 0.0])
+    assert sampler.default_priority == 9.0
+    sampler.update_priority(1, 0.25)
+    assert sampler.default_priority == 9.0
+    within = PrioritizedSampler(8, alpha=0.5, beta=0.5, eps=0.0, max_priority_within_buffer=True)
+    within.update_priority(torch.arange(2), torch.tensor([4.0, 9.0]))
+    within.update_priority(1, 0.25)
+    assert within.default_priority == pytest.approx(4.0)
+
+
+def test_bad_input():
+    storage = LazyTensorStorage(8)
+    sampler = PrioritizedSampler(8, alpha=1.0, beta=0.5)
+    with pytest.raises(RuntimeError, match="empty"):
+        sampler.sample(storage, 4)
+    storage.set(torch.arange(3), rows(0, 3))
+    with pytest.raises(NotSampleableError):
+        sampler.sample(storage, 4)
+    with pytest.raises(IndexError, match="8"):
+        sampler.update_priority(torch.tensor([8]), torch.tensor([1.0]))
+    with pytest.raises(RuntimeError, match="shape"):
+        sampler.update_priority(torch.tensor([1, 2]), torch.rand(3))
+    with pytest.raises(ValueError, match="not finite"):
+        sampler.update_priority(torch.tensor([1]), torch.tensor([float("nan")]))
+    sampler.update_priority(torch.tensor([-1, 2]), torch.tensor([5.0, 3.0]))
+    assert sampler._slots.weights(2) == pytest.approx(3.0)
+    with pytest.raises(ValueError, match="alpha"):
+        PrioritizedSampler(8, alpha=-1.0, beta=0.5)
+    with pytest.raises(ValueError, match="cuda"):
+        PrioritizedSampler(8, alpha=1.0, beta=0.5, device="cuda")
+    assert ours.__all__ == ["PrioritizedSampler", "TensorDictPrioritizedReplayBuffer"]
