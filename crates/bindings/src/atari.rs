@@ -13,7 +13,8 @@ use cule::{CuleError, env, rom};
 use numpy::{PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::arrays::{exactly_mut, fresh};
 use crate::errors::cule_error;
@@ -176,8 +177,21 @@ impl Console {
     }
 }
 
+/// The code of an action given by number or name. Names, and all that can be wrong, are Python's.
+fn action_code(action: &Bound<'_, PyAny>) -> PyResult<u32> {
+    static ACTION_NUMBER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if !action.is_instance_of::<PyString>()
+        && let Ok(code) = action.extract()
+        && code < u32::from(env::ACTIONS)
+    {
+        return Ok(code);
+    }
+    let number = ACTION_NUMBER.import(action.py(), "parl.atari.actions", "action_number")?;
+    number.call1((action,))?.extract()
+}
+
 /// An action with how far it turns a paddle: 23000 times the strength, whole units.
-fn action(name: &str, code: u32, strength: f32) -> PyResult<env::Action> {
+fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> {
     if !strength.is_finite() {
         return Err(PyValueError::new_err(format!("{name} is {strength}, expected a finite number")));
     }
@@ -227,10 +241,30 @@ impl Console {
         free(py, || self.lock().reset())
     }
 
-    fn act(&self, py: Python<'_>, a: u32, b: u32, strength: f32, strength_b: f32) -> PyResult<i32> {
-        let a = action("strength", a, strength)?;
-        let b = action("strength_b", b, strength_b)?;
+    #[pyo3(signature = (action, action_b = None, *, strength = 1.0, strength_b = 1.0))]
+    fn act(
+        &self,
+        py: Python<'_>,
+        action: &Bound<'_, PyAny>,
+        action_b: Option<&Bound<'_, PyAny>>,
+        strength: f32,
+        strength_b: f32,
+    ) -> PyResult<i32> {
+        let a = with_strength("strength", action_code(action)?, strength)?;
+        let b = action_b.map_or(Ok(u32::from(env::NOOP)), action_code)?;
+        let b = with_strength("strength_b", b, strength_b)?;
         Ok(py.detach(|| self.lock().act_two(a, b)))
+    }
+
+    /// ALE's `act`: numbers above 17 are NOOP.
+    #[pyo3(signature = (action, paddle_strength = 1.0))]
+    fn act_ale(&self, py: Python<'_>, action: &Bound<'_, PyAny>, paddle_strength: f32) -> PyResult<i32> {
+        let code: u32 = action.extract().map_err(|_| {
+            PyTypeError::new_err(format!("action is {action}, expected a whole number in 0..={}", u32::MAX))
+        })?;
+        let code = if code < u32::from(env::ACTIONS) { code } else { u32::from(env::NOOP) };
+        let a = with_strength("paddle_strength", code, paddle_strength)?;
+        Ok(py.detach(|| self.lock().act_two(a, env::full(u32::from(env::NOOP)))))
     }
 
     fn set_mode(&self, py: Python<'_>, mode: u32) -> PyResult<()> {

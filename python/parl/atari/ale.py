@@ -268,6 +268,10 @@ class ALEInterface:
             truncate_on_life_loss=self.getBool("truncate_on_loss_of_life"),
         )
         self._rewards = (self.getInt("reward_min"), self.getInt("reward_max"))
+        self.__dict__.pop("act", None)
+        if self._rewards == (_INT_MIN, _INT_MAX) and type(self).act is ALEInterface.act:
+            # The native method itself, without a call through Python.
+            self.__dict__["act"] = self._loaded._native.act_ale
         self._settings["rom_file"] = os.fspath(path)
 
     @property
@@ -284,8 +288,7 @@ class ALEInterface:
         Returns:
             The sum of their rewards within ``reward_min`` and ``reward_max``.
         """
-        number = _whole("action", action, 0, _UINT_MAX)
-        reward = self._console.act(number if number < len(Action) else 0, strength=paddle_strength)
+        reward = self._console._native.act_ale(action, paddle_strength)
         low, high = self._rewards
         return max(low, min(high, reward))
 

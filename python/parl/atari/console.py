@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parl import _native
-from parl.atari.actions import Action, action_number
+from parl.atari.actions import Action
 from parl.atari.catalogue import SCREEN_WIDTH, find_id, game_id, suggestion, title
 from parl.atari.roms import ale_py_folder
 from parl.errors import AtariError
@@ -111,7 +111,13 @@ class Console:
     def _start(self, rom: _native.Rom, settings: dict[str, Any]) -> None:
         self._rom = rom
         self._settings = settings
-        self._native = _native.Console(rom, **settings)
+        self._use(_native.Console(rom, **settings))
+
+    def _use(self, native: _native.Console) -> None:
+        self._native = native
+        if type(self).act is Console.act:
+            # The native method itself: an act takes a few microseconds, and a call through Python a quarter of one.
+            self.__dict__["act"] = native.act
 
     # ---------------------------------------------------------------- what it is
 
@@ -219,7 +225,7 @@ class Console:
         Raises:
             ValueError: no such action, or a strength that is not finite.
         """
-        return self._native.act(action_number(action), action_number(action_b), strength, strength_b)
+        return self._native.act(action, action_b, strength=strength, strength_b=strength_b)
 
     def set_mode(self, mode: int) -> None:
         """Chooses a variant of the game; the next :meth:`reset` selects it.
@@ -370,7 +376,7 @@ class Console:
         other = object.__new__(type(self))
         other._rom = self._rom
         other._settings = self._settings
-        other._native = self._native.clone()
+        other._use(self._native.clone())
         return other
 
     def __copy__(self) -> Console:
