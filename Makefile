@@ -84,7 +84,7 @@ kernels:  ## write the generated files again
 	$(CARGO) xtask kernels
 
 bench: build  ## the cores (criterion), then the trees of other libraries beside ours
-	$(CARGO) bench
+	ALE_ROMS_DIR=$(ROMS) $(CARGO) bench
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/tree_peers.py
 
@@ -93,8 +93,11 @@ bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row 
 	$(CARGO) build --quiet --release -p sumtree --example measure
 	$(BIN)/python benches/python/replay_bench.py $(if $(RECORD),--record)
 
-counts:  ## instructions of the hot paths under callgrind: more than 5 % more than recorded fails
-	CARGO="$(CARGO)" $(or $(PYTHON),python3) benches/counts.py
+counts: $(SETUP)  ## instructions of the hot paths under callgrind: more than recorded by over 3 or 5 % fails
+	ALE_ROMS_DIR=$(ROMS) CARGO="$(CARGO)" $(BIN)/python benches/counts.py
+
+bench-console: build  ## one console beside ale-py, each row against its bar; GAMES=all, RECORD=1 keeps the table
+	CARGO="$(CARGO)" $(BIN)/python benches/python/atari_console.py $(if $(GAMES),--games $(GAMES)) $(if $(RECORD),--record)
 
 bench-atari: build  ## Atari environments per core-second: parl, ale_py and EnvPool in turns
 	$(BIN)/python -m pip install --quiet --group peers

@@ -1,1 +1,106 @@
-//! What the benchmarks share: seeded inputs.
+//! What the benchmarks share: games that play themselves, with seeded inputs.
+
+use cule::console::{self, Drawing};
+use cule::machine::input::Input;
+use cule::machine::{self, Board, Machine};
+use cule::threaded::{self, Code};
+use cule::{Console, CuleError, Options, rom};
+
+/// Eight games of 2, 4 and 8 KiB that the emulator is timed with.
+pub const GAMES: [&str; 8] =
+    ["breakout", "enduro", "freeway", "ms_pacman", "pong", "qbert", "seaquest", "space_invaders"];
+
+/// An action is kept with this probability, in 256ths.
+const KEEP: u64 = 205;
+
+/// A game with somebody who plays it: the same actions in every run, and a new life from the start when it is over.
+pub struct Player {
+    /// The console that is played.
+    pub console: Console,
+    actions: Vec<u8>,
+    action: u8,
+    random: u64,
+    start: Vec<u8>,
+}
+
+impl Player {
+    /// A console with a game in it, `seed` the player's.
+    ///
+    /// # Errors
+    /// The ROM is in none of the folders that the environment names.
+    pub fn new(game: &str, seed: u64, drawing: Drawing) -> Result<Self, CuleError> {
+        let rom = rom::load(game, &[], false)?;
+        let options = Options { drawing, ..Options::default() };
+        let console = Console::new(&rom, console::game_row(game)?, options)?;
+        let (actions, start) = (console.minimal_actions(), console.save(true));
+        let random = 0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_add(1).wrapping_mul(0xD134_2543_DE82_EF95);
+        Ok(Self { console, actions, action: 0, random, start })
+    }
+
+    /// Plays one act; its reward.
+    ///
+    /// # Panics
+    /// The console does not take its own state back.
+    pub fn act(&mut self) -> i32 {
+        // Xorshift, 64 bits.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        if self.random >> 56 >= KEEP {
+            self.action = self.actions[(self.random >> 32) as u32 as usize % self.actions.len()];
+        }
+        if self.console.game_over() {
+            self.console.load(&self.start).expect("a state of this console");
+        }
+        self.console.act(self.action)
+    }
+}
+
+/// Frames of a game as the machine alone runs them: from a state on, with what was pressed.
+pub struct Frames {
+    start: Machine,
+    inputs: Vec<Input>,
+    board: Box<Board>,
+    code: Code,
+}
+
+impl Frames {
+    /// `count` frames of a game, run by the plain or the fast interpreter.
+    ///
+    /// # Errors
+    /// As [`Player::new`].
+    pub fn record(game: &str, count: usize, plain: bool) -> Result<Self, CuleError> {
+        let mut player = Player::new(game, 0, Drawing::WhenAsked)?;
+        let start = player.console.state().machine;
+        let inputs = (0..count)
+            .map(|_| {
+                player.act();
+                player.console.state().machine.input
+            })
+            .collect();
+        let rom = rom::load(game, &[], false)?;
+        let image = rom::image(&rom);
+        let code = if plain { Code::plain(&image) } else { Code::new(&image, rom.scheme as u8) };
+        Ok(Self { start, inputs, board: bytemuck::zeroed_box(), code })
+    }
+
+    /// Runs them all, with pixels or without; the machine after them.
+    pub fn run(&mut self, draw: bool) -> Machine {
+        let mut m = self.start;
+        for &input in &self.inputs {
+            m.input = input;
+            m.draw = u8::from(draw);
+            threaded::step(&mut m, &mut self.board, &self.code);
+        }
+        m
+    }
+
+    /// Checks that another interpreter comes to the same RAM.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn compare(&mut self, other: &mut Self) {
+        let (a, b) = (machine::essence(&self.run(false)), machine::essence(&other.run(false)));
+        assert_eq!(a.riot.ram, b.riot.ram, "two interpreters differ");
+    }
+}

@@ -1,0 +1,436 @@
+"""The console beside ale-py's: frames per core-second, construction, saved states; each row against its bar.
+
+``make bench-console`` (``RECORD=1`` keeps the table in ``benches/records``, ``GAMES=all`` takes all 104).
+Both play the same actions, in turns of some dozen acts within one process; figures are processor time of the
+thread per frame that ran, resets excluded, and each ratio is taken within a turn, so that a busy moment of
+the machine hits both. A game's ratio is the median over its turns. `through Python` is
+``parl.atari.Console.act`` against ``ALEInterface.act``; `core` is the Rust console without Python
+(``benches/rust/frames.rs``) against the same ale-py figures. Looks are 2 acts in 4, into a given array on
+both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import pathlib
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+
+import ale_py
+import numpy as np
+from ale_py import roms
+
+from parl.atari import Console, games
+
+ROOT = pathlib.Path(__file__).parents[2]
+TWENTY = (
+    "pong breakout space_invaders seaquest ms_pacman montezuma_revenge qbert freeway pitfall asteroids "
+    "enduro beam_rider robotank solaris tutankham riverraid centipede hero battle_zone demon_attack"
+).split()
+EIGHT = "breakout enduro freeway ms_pacman pong qbert seaquest space_invaders".split()
+# What is looked at -> the bars for the median and the worst game.
+LOOKS = {"no screen": (5.0, 3.0), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
+CORE = {"no screen": "undrawn", "gray, 2 of 4": "gray"}
+ACTS = 48
+STICKY = 0.8
+MIXED = 128
+
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+
+
+def ale(game: str) -> ale_py.ALEInterface:
+    """A loaded interface without sticky actions."""
+    interface = ale_py.ALEInterface()
+    interface.setFloat("repeat_action_probability", 0.0)
+    interface.loadROM(roms.get_rom_path(game))
+    return interface
+
+
+def script(actions: list[int], seed: int) -> Callable[[], int]:
+    """Actions that go on for some frames each."""
+    rng, held = random.Random(seed), [0]
+
+    def following() -> int:
+        if rng.random() >= STICKY:
+            held[0] = rng.choice(actions)
+        return held[0]
+
+    return following
+
+
+class Ours:
+    """A console of parl that is played."""
+
+    def __init__(self, game: str, look: str) -> None:
+        self.console = Console(game, seed=0)
+        self.actions = [action.value for action in self.console.minimal_actions]
+        height, width = self.console.screen_shape
+        self.act = self.console.act
+        self.out = np.zeros((height, width, 3) if look.startswith("rgb") else (height, width), np.uint8)
+        self.read = self.console.read_screen_rgb if look.startswith("rgb") else self.console.read_screen_gray
+        self.looks = look != "no screen"
+
+    def prepare(self) -> int:
+        """Starts an episode if the last one is over; frames that ran before."""
+        if self.console.game_over:
+            self.console.reset()
+        return self.console.frame_number
+
+    def frames(self) -> int:
+        """Frames that ran."""
+        return self.console.frame_number
+
+
+class Theirs:
+    """An interface of ale-py that is played."""
+
+    def __init__(self, game: str, look: str) -> None:
+        self.interface = ale(game)
+        self.actions = [action.value for action in self.interface.getMinimalActionSet()]
+        height, width = self.interface.getScreenDims()
+        self.act = self.interface.act
+        self.out = np.zeros((height, width, 3) if look.startswith("rgb") else (height, width), np.uint8)
+        rgb, gray = self.interface.getScreenRGB, self.interface.getScreenGrayscale
+        self.read = rgb if look.startswith("rgb") else gray
+        self.looks = look != "no screen"
+
+    def prepare(self) -> int:
+        """As of ours."""
+        if self.interface.game_over():
+            self.interface.reset_game()
+        return self.interface.getFrameNumber()
+
+    def frames(self) -> int:
+        """As of ours."""
+        return self.interface.getFrameNumber()
+
+
+def turn(player: Ours | Theirs, actions: list[int]) -> float:
+    """Microseconds of processor time per frame for some acts."""
+    before = player.prepare()
+    act, read, out = player.act, player.read, player.out
+    if player.looks:
+        start = time.thread_time_ns()
+        for number, action in enumerate(actions):
+            act(action)
+            if number & 2:
+                read(out)
+        spent = time.thread_time_ns() - start
+    else:
+        start = time.thread_time_ns()
+        for action in actions:
+            act(action)
+        spent = time.thread_time_ns() - start
+    return spent / 1e3 / max(1, player.frames() - before)
+
+
+class Frames:
+    """The Rust program that plays a game when asked."""
+
+    def __init__(self) -> None:
+        subprocess.run(
+            [
+                os.environ.get("CARGO", "cargo"),
+                "build",
+                "--quiet",
+                "--release",
+                "-p",
+                "parl-benches",
+                "--bin",
+                "frames",
+            ],
+            cwd=ROOT,
+            check=True,
+        )
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        folder = pathlib.Path(roms.get_rom_path("pong")).parent
+        self.process = subprocess.Popen(
+            [str(target / "release/frames"), "serve", "200"],
+            env=os.environ | {"ALE_ROMS_DIR": str(folder)},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def us(self, game: str, what: str) -> float:
+        """Microseconds of processor time per act."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(f"{game} {what}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return low, middle, high
+
+
+def with_spread(values: list[float], unit: str = "x", digits: int = 2) -> str:
+    low, middle, high = quartiles(values)
+    return f"{middle:.{digits}f}{unit} ({low:.{digits}f}..{high:.{digits}f})"
+
+
+class Table:
+    """Rows with a bar each."""
+
+    def __init__(self) -> None:
+        self.lines = ["| what | parl | ale-py | ratio (quartiles) | bar | met |", "|---|---|---|---|---|---|"]
+        self.missed: list[str] = []
+        print("\n".join(self.lines), flush=True)
+
+    def add(self, what: str, parl: str, other: str, ratio: str, value: float, bar: float | None) -> None:
+        """Adds a row; ``value`` must reach ``bar``."""
+        met = "" if bar is None else "yes" if value >= bar else "NO"
+        if met == "NO":
+            self.missed.append(what)
+        self.lines.append(
+            f"| {what} | {parl} | {other} | {ratio} | {'' if bar is None else f'>= {bar:g}x'} | {met} |"
+        )
+        print(self.lines[-1], flush=True)
+
+
+def one_game(game: str, look: str, rounds: int, core: Frames) -> tuple[list[float], list[float], list[float]]:
+    """Microseconds per frame of a game, turn by turn: ours, ale-py's, the core's."""
+    ours, theirs = Ours(game, look), Theirs(game, look)
+    following = script(ours.actions, 5)
+    times: tuple[list[float], list[float], list[float]] = ([], [], [])
+    for number in range(rounds + 1):
+        actions = [following() for _ in range(ACTS)]
+        measured = (
+            turn(ours, actions),
+            turn(theirs, actions),
+            core.us(game, CORE[look]) if look in CORE else float("nan"),
+        )
+        # The first round fills caches.
+        if number:
+            for values, value in zip(times, measured, strict=True):
+                values.append(value)
+    return times
+
+
+def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> list[str]:
+    """Rows of frames per core-second, and a line for each game."""
+    details: dict[str, list[str]] = {game: [game] for game in chosen}
+    for look, (bar_median, bar_worst) in LOOKS.items():
+        ratios, core_ratios, ours_us, theirs_us = {}, {}, {}, {}
+        for game in chosen:
+            ours, theirs, native = one_game(game, look, rounds, core)
+            each = [b / a for a, b in zip(ours, theirs, strict=True)]
+            ratios[game] = statistics.median(each)
+            core_ratios[game] = statistics.median(b / a for a, b in zip(native, theirs, strict=True))
+            ours_us[game], theirs_us[game] = statistics.median(ours), statistics.median(theirs)
+            details[game] += [f"{ours_us[game]:.1f}", f"{theirs_us[game]:.1f}", with_spread(each)]
+            if look in CORE:
+                details[game].append(f"{core_ratios[game]:.2f}x")
+        for name, found in (("through Python", ratios), ("core", core_ratios)):
+            if name == "core" and look not in CORE:
+                continue
+            worst = min(found, key=found.__getitem__)
+            values = list(found.values())
+            rate = [1e6 / statistics.median(us.values()) for us in (ours_us, theirs_us)]
+            label = f"{look}, {name}: median of {len(found)} games"
+            middle = statistics.median(values)
+            spread = with_spread(values) if len(values) > 1 else f"{middle:.2f}x"
+            parl = f"{rate[0]:,.0f}/s" if name != "core" else ""
+            table.add(label, parl, f"{rate[1]:,.0f}/s", spread, middle, bar_median)
+            table.add(
+                f"{look}, {name}: worst of {len(found)} ({worst})",
+                "",
+                "",
+                f"{found[worst]:.2f}x",
+                found[worst],
+                bar_worst,
+            )
+    head = ["game"]
+    for look in LOOKS:
+        head += [f"{look}: parl us", "ale-py us", "ratio", *(["core"] if look in CORE else [])]
+    return [
+        "| " + " | ".join(head) + " |",
+        "|---" * len(head) + "|",
+        *("| " + " | ".join(cells) + " |" for cells in details.values()),
+    ]
+
+
+def mixed_rows(table: Table, rounds: int) -> None:
+    """Many consoles of eight games in turn, so that nothing stays predicted or cached."""
+
+    def sweep(players: list[Ours] | list[Theirs], scripts: list[Callable[[], int]]) -> float:
+        before = sum(player.prepare() for player in players)
+        calls = [(player.act, following()) for player, following in zip(players, scripts, strict=True)]
+        start = time.thread_time_ns()
+        for act, action in calls:
+            act(action)
+        spent = time.thread_time_ns() - start
+        return spent / 1e3 / max(1, sum(player.frames() for player in players) - before)
+
+    many = [EIGHT[i % len(EIGHT)] for i in range(MIXED)]
+    ours = [Ours(game, "no screen") for game in many]
+    for count in (len(EIGHT), MIXED):
+        theirs = [Theirs(game, "no screen") for game in many[:count]]
+        our_scripts = [script(player.actions, i) for i, player in enumerate(ours)]
+        their_scripts = [script(player.actions, i) for i, player in enumerate(theirs)]
+        pairs = []
+        for number in range(rounds + 1):
+            mine = sweep(ours, our_scripts)
+            other = statistics.mean(sweep(theirs, their_scripts) for _ in range(MIXED // count // 4 or 1))
+            if number:
+                pairs.append((mine, other))
+        ratios = [other / mine for mine, other in pairs]
+        us = [statistics.median(pair[i] for pair in pairs) for i in (0, 1)]
+        table.add(
+            f"8 games mixed, {MIXED} consoles in turn; ale-py {count}",
+            f"{1e6 / us[0]:,.0f}/s",
+            f"{1e6 / us[1]:,.0f}/s",
+            with_spread(ratios),
+            statistics.median(ratios),
+            4.5 if count == len(EIGHT) else None,
+        )
+
+
+def timed(work: Callable[[], object], repeats: int = 1) -> float:
+    """Microseconds of processor time of a call."""
+    start = time.thread_time_ns()
+    for _ in range(repeats):
+        work()
+    return (time.thread_time_ns() - start) / 1e3 / repeats
+
+
+COLD = """
+import sys, time
+from parl.atari import Console
+start = time.thread_time_ns()
+Console(sys.argv[1], seed=0)
+print((time.thread_time_ns() - start) / 1e3)
+"""
+
+
+def construction_rows(table: Table, chosen: list[str]) -> None:
+    """A console made and reset, beside an interface made and loaded, which resets it too."""
+    rows: dict[str, tuple[list[float], list[float]]] = {}
+    for game in chosen:
+        cold = subprocess.run([sys.executable, "-c", COLD, game], capture_output=True, text=True, check=True)
+        Console(game, seed=0)
+        theirs = min(timed(lambda game=game: ale(game)) for _ in range(2))
+        warm = min(timed(lambda game=game: Console(game, seed=0)) for _ in range(5))
+        reset = min(timed(lambda game=game: Console(game, seed=0).reset()) for _ in range(5))
+        for name, value in (
+            ("a process's first console with a ROM", float(cold.stdout)),
+            ("a further console", warm),
+            ("a further console, and one more reset", reset),
+        ):
+            ours, others = rows.setdefault(name, ([], []))
+            ours.append(value)
+            others.append(theirs)
+    for name, (ours, others) in rows.items():
+        ratios = [b / a for a, b in zip(ours, others, strict=True)]
+        table.add(
+            f"construct and reset: {name}, median of {len(ratios)} games",
+            f"{statistics.median(ours):,.0f} us",
+            f"{statistics.median(others):,.0f} us",
+            with_spread(ratios, digits=0) + f", worst {min(ratios):.0f}x",
+            statistics.median(ratios),
+            100.0,
+        )
+
+
+def call_rows(table: Table, rounds: int, core: Frames) -> None:
+    """What a call costs in which no frame runs, and saved states."""
+    ours = Console("breakout", seed=0, max_num_frames_per_episode=1)
+    theirs = ale_py.ALEInterface()
+    theirs.setInt("max_num_frames_per_episode", 1)
+    theirs.loadROM(roms.get_rom_path("breakout"))
+    ours.act(0), theirs.act(0)
+    assert ours.game_over and theirs.game_over()
+    playing = Console("breakout", seed=0)
+    state, other = playing.save(), theirs.cloneState(include_rng=True)
+    for name, mine, peer in (
+        ("a call of act in which no frame runs", lambda: ours.act(0), lambda: theirs.act(0)),
+        ("save, from Python", playing.save, lambda: theirs.cloneState(include_rng=True)),
+        ("load, from Python", lambda: playing.load(state), lambda: theirs.restoreState(other)),
+    ):
+        a, b = zip(*((timed(mine, 300), timed(peer, 300)) for _ in range(rounds)), strict=True)
+        ratios = [y / x for x, y in zip(a, b, strict=True)]
+        table.add(
+            name,
+            f"{statistics.median(a):.2f} us",
+            f"{statistics.median(b):.2f} us",
+            with_spread(ratios),
+            statistics.median(ratios),
+            None,
+        )
+    for what in ("save", "load"):
+        us = [core.us("breakout", what) for _ in range(rounds)]
+        middle = statistics.median(us)
+        table.add(
+            f"{what}, in Rust", with_spread(us, " us"), "bar: 1 us", f"{1 / middle:.1f}x", 1 / middle, 1.0
+        )
+
+
+def cpu() -> str:
+    for text in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if text.startswith("model name"):
+            return text.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def main() -> int:
+    """Prints the table; 1 if a bar was missed and ``--strict`` given."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--games", default="twenty", help="names, or `twenty`, or `all`")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each side with each game")
+    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-console.md")
+    parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")
+    options = parser.parse_args()
+    playable = [game.id for game in games() if game.players == 1 and game.found]
+    chosen = {"twenty": TWENTY, "all": playable}.get(options.games, options.games.split(","))
+    if unknown := [game for game in chosen if game not in playable]:
+        parser.error(f"no ROM, or no game for one player: {', '.join(unknown)}")
+    load = os.getloadavg()[0]
+    core = Frames()
+    table = Table()
+    details = frame_rows(table, chosen, options.rounds, core)
+    mixed_rows(table, options.rounds)
+    construction_rows(table, chosen[:20])
+    call_rows(table, options.rounds, core)
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    text = [
+        f"# {date}: the console beside ale-py",
+        "",
+        f"`python benches/python/atari_console.py --games {options.games}`: {options.rounds} turns of {ACTS}",
+        "acts per game and side, one process, one thread, processor time per frame that ran; ratios within",
+        f"each turn. {cpu()}, {len(os.sched_getaffinity(0))} cores, load average {load:.1f} at the start",
+        f"and {os.getloadavg()[0]:.1f} at the end; CPython {platform.python_version()},",
+        f"ale-py {version('ale-py')}; commit {commit}.",
+        "",
+        *table.lines,
+        "",
+        "Microseconds per frame and ratios, game by game:",
+        "",
+        *details,
+    ]
+    if options.record:
+        path = ROOT / f"benches/records/{date}-console.md"
+        path.write_text("\n".join(text) + "\n")
+        print(f"recorded in {path.relative_to(ROOT)}")
+    else:
+        print("\n".join(["", *details]))
+    if table.missed:
+        print("missed: " + "; ".join(table.missed))
+    return int(options.strict and bool(table.missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

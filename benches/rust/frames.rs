@@ -1,0 +1,132 @@
+//! Frames of games, for whoever times or counts them.
+//!
+//! `frames serve [ACTS]` reads lines `GAME WHAT`, plays so many acts of it and answers with microseconds of processor
+//! time per act: a benchmark in another language takes turns with it. `frames count GAME WHAT ACTS` plays them inside
+//! [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (two acts in four are looked at, in gray); `save`
+//! and `load` take and set states instead of acting. ROMs come from the folders that the environment names, `ALE_ROMS_DIR` for one.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cule::console::Drawing;
+use parl_benches::Player;
+
+const USAGE: &str = "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load [ACTS]";
+const ACTS: usize = 500;
+
+/// A game, and what is made of its frames or states.
+struct Workload {
+    player: Player,
+    what: What,
+    acts: usize,
+}
+
+enum What {
+    Act,
+    /// Act, and look at two acts in four.
+    Gray(Vec<u8>),
+    Save,
+    Load(Vec<u8>),
+}
+
+impl Workload {
+    fn new(game: &str, what: &str) -> Result<Self, String> {
+        let drawing = match what {
+            "undrawn" | "save" | "load" => Drawing::WhenAsked,
+            "drawn" => Drawing::EveryFrame,
+            "gray" => Drawing::Guessed,
+            _ => return Err(format!("{what:?} is none of undrawn, drawn, gray, save, load\n{USAGE}")),
+        };
+        let player = Player::new(game, 0, drawing).map_err(|error| error.to_string())?;
+        let what = match what {
+            "gray" => What::Gray(vec![0; player.console.screen().len()]),
+            "save" => What::Save,
+            "load" => What::Load(player.console.save(true)),
+            _ => What::Act,
+        };
+        Ok(Self { player, what, acts: 0 })
+    }
+
+    fn act(&mut self) {
+        let console = &mut self.player.console;
+        match &mut self.what {
+            What::Save => drop(black_box(console.save(true))),
+            What::Load(state) => console.load(black_box(state)).expect("its own state"),
+            What::Act => _ = black_box(self.player.act()),
+            What::Gray(gray) => {
+                black_box(self.player.act());
+                self.acts += 1;
+                if self.acts % 4 >= 2 {
+                    self.player.console.draw();
+                    self.player.console.screen_gray(gray).expect("as long as the picture");
+                }
+            }
+        }
+    }
+}
+
+/// What is counted: everything below this frame.
+#[inline(never)]
+fn counted(workload: &mut Workload, acts: usize) {
+    for _ in 0..acts {
+        workload.act();
+    }
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[allow(unsafe_code)] // One system call.
+    // SAFETY: `now` is a timespec that the call fills.
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now);
+    }
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+fn serve(acts: usize) -> Result<(), String> {
+    let mut kept = HashMap::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|error| error.to_string())?;
+        if !kept.contains_key(&line) {
+            let (game, what) = line.split_once(' ').ok_or(USAGE)?;
+            kept.insert(line.clone(), Workload::new(game, what)?);
+        }
+        let workload = kept.get_mut(&line).ok_or("a workload just kept")?;
+        // Whoever had the turn before has filled the caches with other things.
+        counted(workload, acts / 10);
+        let start = thread_time();
+        counted(workload, acts);
+        println!("{:.4}", (thread_time() - start).as_secs_f64() * 1e6 / acts as f64);
+        std::io::stdout().flush().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn run() -> Result<(), String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<usize>().map_err(|_| format!("{text:?} is not a number\n{USAGE}"));
+    match arguments.as_slice() {
+        ["serve", rest @ ..] => serve(rest.first().map_or(Ok(ACTS), |text| number(text))?),
+        ["count", game, what, rest @ ..] => {
+            let acts = rest.first().map_or(Ok(ACTS), |text| number(text))?;
+            counted(&mut Workload::new(game, what)?, acts);
+            Ok(())
+        }
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
+}
