@@ -11,7 +11,16 @@ __all__ = ["AtariBatch", "Console", "GameRow", "Replay", "Rom", "SumTree", "__ve
 
 __version__: str
 
-_Mode = Literal["stratified", "independent", "systematic", "without_replacement", "split"]
+_Mode = Literal[
+    "stratified",
+    "independent",
+    "systematic",
+    "without_replacement",
+    "split",
+    "uniform",
+    "largest",
+    "eviction",
+]
 
 @final
 class SumTree:
@@ -49,7 +58,17 @@ class SumTree:
     def sample(
         self, n: int, *, mode: _Mode = "stratified", rank: int = 0, learners: int = 1
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Draws ``n`` leaves with probability proportional to their priorities.
+        """Draws ``n`` leaves, by default with probability proportional to their priorities.
+
+        Args:
+            n: how many.
+            mode: ``"stratified"``, ``"independent"``, ``"systematic"``, ``"without_replacement"`` or
+                ``"split"`` (the strata of ``rank`` among ``learners``) draw by priority; ``"uniform"`` all
+                leaves that have one alike; ``"largest"`` gives the ``n`` largest, in order; ``"eviction"``
+                distinct leaves to give up, with probability proportional to one over the priority. The last
+                two read every leaf.
+            rank: of this caller, for ``"split"``.
+            learners: callers, for ``"split"``.
 
         Returns:
             (n,) int64 indices and (n,) float64 priorities, as they were drawn.
@@ -58,8 +77,41 @@ class SumTree:
             NotSampleableError: every priority is 0, or ``"without_replacement"`` asks for too many.
         """
 
-    def find(self, prefix_sums: ArrayLike) -> NDArray[np.int64]:
+    def sample_mixture(
+        self,
+        n: int,
+        *,
+        uniform: float = 0.0,
+        newest: float = 0.0,
+        newest_from: int = 0,
+        newest_count: int = 0,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Draws ``n`` leaves of which a share is uniform, a share of the newest, the rest by priority.
+
+        Args:
+            n: how many.
+            uniform: share drawn uniformly among all leaves that have a priority.
+            newest: share drawn uniformly among those of the newest leaves.
+            newest_from: the oldest of the newest leaves.
+            newest_count: how many leaves count as newest, going on at leaf 0 after the last one.
+
+        Returns:
+            (n,) int64 indices, (n,) float64 priorities, and (n,) float64 probabilities with which one draw of
+            the mixture comes up with the leaf, for importance weights.
+
+        Raises:
+            ValueError: shares are below 0 or above 1 together, or the newest leaves are none.
+            NotSampleableError: no leaf that is asked for has a priority.
+        """
+
+    def find(self, prefix_sums: ArrayLike, *, total: float | None = None) -> NDArray[np.int64]:
         """Leaves in which prefix sums fall, (n,) int64: the first leaf whose running sum is larger.
+
+        Args:
+            prefix_sums: (n,) float, below the total that this call sees. While others update, that total may
+                be smaller than the one that the prefix sums were made from: give that too then.
+            total: the total that the prefix sums were made from, and are below; they are scaled to that of
+                this moment.
 
         Raises:
             ValueError: a prefix sum is outside ``0..total``.
@@ -88,6 +140,25 @@ class SumTree:
     @property
     def saturated(self) -> int:
         """How many priorities were too large so far."""
+
+    @property
+    def largest(self) -> float:
+        """The largest priority ever stored."""
+
+    @property
+    def positive(self) -> int:
+        """Leaves with a priority above 0."""
+
+    @property
+    def restarts(self) -> int:
+        """How many draws had to start anew because a writer had emptied the node they were in."""
+
+    def histogram(self) -> NDArray[np.uint64]:
+        """Leaves by the size of their priority, readable at any time without stopping writers.
+
+        Returns:
+            (33,) uint64: entry 0 counts zeros, entry k those with ``2**(k-1) <= priority * scale < 2**k``.
+        """
 
     def verify(self) -> None:
         """Checks that every sum is exact; meaningful when no update is under way.
@@ -160,8 +231,12 @@ class Replay:
         mode: str,
         rank: int,
         learners: int,
+        uniform: float,
+        newest: float,
+        newest_rows: int,
     ) -> None: ...
     def update(self, tickets: ArrayLike, priorities: ArrayLike) -> int: ...
+    def evict(self, count: int) -> int: ...
     def verify(self) -> None: ...
     def close(self) -> None: ...
     def unlink(self) -> None: ...
@@ -169,6 +244,9 @@ class Replay:
     def outputs(self) -> list[tuple[str, str, list[int]]]: ...
     def final_fields(self) -> list[str]: ...
     def counters(self) -> dict[str, int]: ...
+    def histogram(self) -> NDArray[np.uint64]: ...
+    @property
+    def largest(self) -> float: ...
     @property
     def has_discounts(self) -> bool: ...
     @property

@@ -153,3 +153,61 @@ def test_threads_hammering_one_tree():
     assert not errors, errors[0]
     tree.verify()
     assert tree.total == pytest.approx(tree[np.arange(5000)].sum(), rel=1e-12)
+
+
+def test_modes_that_are_not_by_priority():
+    tree = parl.SumTree(1000, seed=1)
+    tree.update(np.arange(100, 110), np.arange(1.0, 11.0))
+    at, priorities = tree.sample(3, mode="largest")
+    assert at.tolist() == [109, 108, 107] and priorities.tolist() == [10, 9, 8]
+    at, _ = tree.sample(500, mode="uniform")
+    assert set(at.tolist()) == set(range(100, 110))
+    at, _ = tree.sample(10, mode="eviction")
+    assert sorted(at.tolist()) == list(range(100, 110))
+    at, priorities, chances = tree.sample_mixture(
+        400, uniform=0.25, newest=0.25, newest_from=105, newest_count=5
+    )
+    expected = 0.5 * priorities / 55 + 0.025 + np.where(at >= 105, 0.05, 0)
+    np.testing.assert_allclose(chances, expected)
+    assert (at[:100] >= 105).all()
+    with pytest.raises(ValueError, match="shares uniform 2"):
+        tree.sample_mixture(4, uniform=2)
+    with pytest.raises(parl.errors.NotSampleableError):
+        tree.sample(11, mode="eviction")
+
+
+def test_what_is_counted_can_be_read_at_any_time():
+    tree = parl.SumTree(50, scale=1)
+    tree.update([1, 2, 3, 4], [1.0, 2.0, 3.0, 9.0])
+    tree.update([4], [0.0])
+    assert tree.histogram()[:5].tolist() == [47, 1, 2, 0, 0]
+    assert (tree.largest, tree.positive, tree.restarts) == (9, 3, 0)
+
+
+def test_find_follows_a_total_that_moves():
+    tree = parl.SumTree(1 << 12)
+    tree.update(np.arange(1 << 12), 1.0)
+    stop = threading.Event()
+
+    def shrink_and_grow():
+        leaves = np.arange(1 << 11, 1 << 12)
+        while not stop.is_set():
+            tree.update(leaves, 0.0)
+            tree.update(leaves, 1.0)
+
+    writer = threading.Thread(target=shrink_and_grow)
+    writer.start()
+    try:
+        rng = np.random.default_rng(0)
+        for _ in range(2000):
+            total = tree.total
+            found = tree.find(rng.random(64) * total, total=total)
+            assert found.min() >= 0 and found.max() < 1 << 12
+    finally:
+        stop.set()
+        writer.join()
+    assert tree.find([2047.5], total=tree.total).tolist() == [2047]
+    with pytest.raises(ValueError, match=r"prefix sum 4096 at position 1 is outside 0\.\.4096"):
+        tree.find([1.0, 4096.0], total=4096.0)
+    with pytest.raises(ValueError, match=r"prefix sum 4096 at position 0 is outside 0\.\.4096"):
+        tree.find([4096.0])

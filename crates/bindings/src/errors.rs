@@ -29,7 +29,9 @@ pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
         SumTreeError::OutOfMemory { .. } => PyMemoryError::new_err(message),
         SumTreeError::Empty | SumTreeError::TooFewLeaves { .. } => ours!(py, "NotSampleableError", message),
         SumTreeError::Shared { .. } => ours!(py, "SharedMemoryError", message),
-        SumTreeError::Inconsistent { .. } => ours!(py, "InconsistentError", message),
+        SumTreeError::Inconsistent { .. } | SumTreeError::Histogram { .. } => {
+            ours!(py, "InconsistentError", message)
+        }
         SumTreeError::Capacity { .. }
         | SumTreeError::FanOut { .. }
         | SumTreeError::Weight { .. }
@@ -41,9 +43,9 @@ pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
         | SumTreeError::OutsideRegion { .. }
         | SumTreeError::OtherLayout { .. }
         | SumTreeError::Name { .. }
+        | SumTreeError::Shares { .. }
+        | SumTreeError::Path { .. }
         | SumTreeError::RngState => PyValueError::new_err(message),
-        // The enum is open to new kinds; a bad value until it has a line of its own.
-        _ => PyValueError::new_err(message),
     }
 }
 
@@ -65,8 +67,6 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         // With an error number Python picks the subclass, FileNotFoundError and so on.
         ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
-        // As above.
-        _ => PyValueError::new_err(message),
     }
 }
 
@@ -90,7 +90,7 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
         | CuleError::BufferLength { .. }
         | CuleError::State { .. }
         | CuleError::ModeSelection { .. } => ours!(py, "AtariError", message),
-        // As above.
+        // The enum is open to new kinds.
         _ => ours!(py, "AtariError", message),
     }
 }

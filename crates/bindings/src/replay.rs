@@ -3,21 +3,42 @@
 use std::path::PathBuf;
 
 use numpy::{PyArray1, PyUntypedArray};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sumtree::replay::{self, Autoreset, Batch, Field, Finals, Rows, Settings, WeightNorm};
+use sumtree::replay::{self, Autoreset, Batch, Field, Finals, Rows, Selection, Settings, WeightNorm};
 
 use crate::arrays::{
     Reals, as_unsigned, bytes, bytes_mut, disjoint, exactly, exactly_mut, fresh, indices, reals, tickets,
 };
 use crate::errors::replay_error;
-use crate::sumtree::draws;
+use crate::sumtree::{draws, sizes};
 
 type FieldSpec = (String, String, Vec<usize>, usize);
 
 #[pyclass(frozen, module = "parl._native")]
 pub struct Replay {
     core: replay::Replay,
+}
+
+/// What `sample` chooses rows by: shares beside a mode belong to stratified draws.
+fn selection(
+    mode: &str,
+    (rank, learners): (u32, u32),
+    (uniform, newest, newest_rows): (f64, f64, usize),
+) -> PyResult<Selection> {
+    let mixed = uniform != 0.0 || newest != 0.0;
+    match mode {
+        "stratified" if mixed => Ok(Selection::Mixture { uniform, newest, newest_rows }),
+        mode if mixed => {
+            let text =
+                format!("mode {mode:?} cannot be mixed with uniform or newest rows, only \"stratified\" can");
+            Err(PyValueError::new_err(text))
+        }
+        "uniform" => Ok(Selection::Uniform),
+        "largest" => Ok(Selection::Largest),
+        mode => Ok(Selection::Weighted(draws(mode, rank, learners)?)),
+    }
 }
 
 fn wrap(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> PyResult<Replay> {
@@ -124,7 +145,9 @@ impl Replay {
     }
 
     /// Fills `fields` (one array per output), discounts, indices, weights and tickets.
-    #[pyo3(signature = (fields, discounts, indices, weights, tickets, *, beta, mode, rank, learners))]
+    #[pyo3(signature = (
+        fields, discounts, indices, weights, tickets, *, beta, mode, rank, learners, uniform, newest, newest_rows
+    ))]
     #[allow(clippy::too_many_arguments)] // A batch, by name.
     fn sample(
         &self,
@@ -138,8 +161,11 @@ impl Replay {
         mode: &str,
         rank: u32,
         learners: u32,
+        uniform: f64,
+        newest: f64,
+        newest_rows: usize,
     ) -> PyResult<()> {
-        let mode = draws(mode, rank, learners)?;
+        let mode = selection(mode, (rank, learners), (uniform, newest, newest_rows))?;
         let mut all = fields.clone();
         all.extend([discounts, indices, weights, tickets].map(Bound::clone));
         disjoint(&all)?;
@@ -162,6 +188,10 @@ impl Replay {
         let (tickets, priorities) = (self::tickets(tickets, "tickets")?, reals(priorities, "priorities")?);
         let (tickets, priorities) = (exactly(&tickets).unwrap_or_default(), Reals::of(&priorities).slice);
         py.detach(|| self.core.update(tickets, priorities)).map_err(|error| replay_error(py, error))
+    }
+
+    fn evict(&self, py: Python<'_>, count: usize) -> PyResult<usize> {
+        py.detach(|| self.core.evict(count)).map_err(|error| replay_error(py, error))
     }
 
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
@@ -215,8 +245,18 @@ impl Replay {
         dict.set_item("updated", counters.updated)?;
         dict.set_item("stale", counters.stale)?;
         dict.set_item("saturated", counters.saturated)?;
+        dict.set_item("restarts", counters.restarts)?;
         dict.set_item("recovered", counters.recovered)?;
         Ok(dict)
+    }
+
+    fn histogram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        sizes(py, self.core.tree())
+    }
+
+    #[getter]
+    fn largest(&self) -> f64 {
+        self.core.largest()
     }
 
     #[getter]

@@ -7,11 +7,24 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use sumtree::replay::Priorities;
-use sumtree::{Draws, Rng, Scale, SumTreeError};
+use sumtree::{Draws, Mixture, Rng, Scale, SumTreeError};
 
 use crate::arrays::{Reals, as_unsigned, exactly, fresh, indices, reals};
 use crate::errors::sumtree_error;
 
+/// Why nothing was found.
+enum Found {
+    Prefix(String),
+    Tree(SumTreeError),
+}
+
+impl From<SumTreeError> for Found {
+    fn from(error: SumTreeError) -> Self {
+        Self::Tree(error)
+    }
+}
+
+type Mixed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 type Draw<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 
 /// The draws of a name; `rank` and `learners` belong to "split".
@@ -23,9 +36,16 @@ pub fn draws(mode: &str, rank: u32, learners: u32) -> PyResult<Draws> {
         "without_replacement" => Ok(Draws::WithoutReplacement),
         "split" => Ok(Draws::Split { rank, learners }),
         _ => Err(PyValueError::new_err(format!(
-            "mode {mode:?} is none of stratified, independent, systematic, without_replacement, split"
+            "mode {mode:?} is none of stratified, independent, systematic, without_replacement, split, uniform, largest"
         ))),
     }
+}
+
+/// Leaves by the number of significant bits of their weight.
+pub fn sizes<'py>(py: Python<'py>, tree: &sumtree::SumTree) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let (array, out) = fresh::<u64>(py, sumtree::SIZES)?;
+    out.copy_from_slice(&tree.histogram());
+    Ok(array)
 }
 
 /// A count that Python gave, or ValueError with the bound.
@@ -111,45 +131,99 @@ impl SumTree {
         rank: u32,
         learners: u32,
     ) -> PyResult<Draw<'py>> {
-        let mode = draws(mode, rank, learners)?;
         let n = count("n", n)?;
+        let by_weight = match mode {
+            "uniform" | "largest" | "eviction" => None,
+            mode => Some(draws(mode, rank, learners)?),
+        };
         let (indices, at) = fresh::<i64>(py, n)?;
         let (priorities, out) = fresh::<f64>(py, n)?;
         py.detach(|| {
-            let mut weights = vec![0; n];
-            self.tree.sample(&mut self.next_rng(), mode, as_unsigned(at), &mut weights)?;
+            let (mut weights, at) = (vec![0; n], as_unsigned(at));
+            let (rng, all) = (&mut self.next_rng(), 0..self.tree.capacity());
+            match (by_weight, mode) {
+                (Some(draws), _) => self.tree.sample(rng, draws, at, &mut weights).map(|_| ())?,
+                (None, "uniform") => self.tree.sample_uniform(rng, all, at, &mut weights)?,
+                (None, "largest") => self.tree.largest(at, &mut weights)?,
+                (None, _) => self.tree.sample_eviction(rng, all, at, &mut weights)?,
+            }
             self.scale.priorities(&weights, out)
         })
         .map_err(|error| sumtree_error(py, error))?;
         Ok((indices, priorities))
     }
 
+    /// A batch with shares drawn uniformly and of the newest leaves: indices, priorities, probabilities.
+    #[pyo3(signature = (n, *, uniform=0.0, newest=0.0, newest_from=0, newest_count=0))]
+    fn sample_mixture<'py>(
+        &self,
+        py: Python<'py>,
+        n: i64,
+        uniform: f64,
+        newest: f64,
+        newest_from: i64,
+        newest_count: i64,
+    ) -> PyResult<Mixed<'py>> {
+        let n = count("n", n)?;
+        let mixture = Mixture {
+            uniform,
+            newest,
+            live: 0..self.tree.capacity(),
+            newest_from: count("newest_from", newest_from)?,
+            newest_count: count("newest_count", newest_count)?,
+            live_is_all: true,
+        };
+        let (indices, at) = fresh::<i64>(py, n)?;
+        let (priorities, out) = fresh::<f64>(py, n)?;
+        let (probabilities, chances) = fresh::<f64>(py, n)?;
+        py.detach(|| {
+            let (mut weights, at) = (vec![0; n], as_unsigned(at));
+            let odds = self.tree.sample_mixture(&mut self.next_rng(), &mixture, at, &mut weights)?;
+            for ((chance, index), weight) in chances.iter_mut().zip(at.iter()).zip(&weights) {
+                *chance = odds.probability(*index as usize, *weight);
+            }
+            self.scale.priorities(&weights, out)
+        })
+        .map_err(|error| sumtree_error(py, error))?;
+        Ok((indices, priorities, probabilities))
+    }
+
+    #[pyo3(signature = (prefix_sums, *, total=None))]
     fn find<'py>(
         &self,
         py: Python<'py>,
         prefix_sums: &Bound<'py, PyAny>,
+        total: Option<f64>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let prefix_sums = reals(prefix_sums, "prefix_sums")?;
         let prefix_sums = Reals::of(&prefix_sums);
         let (indices, at) = fresh::<i64>(py, prefix_sums.len())?;
-        py.detach(|| {
-            let units = self.scale.units();
-            let total = self.tree.total();
-            let mut targets = Vec::with_capacity(prefix_sums.len());
-            for (position, prefix) in prefix_sums.iter().enumerate() {
-                let target = (prefix * units).floor();
-                if !(0.0..total as f64).contains(&target) {
-                    return Err(PyValueError::new_err(format!(
-                        "prefix sum {prefix} at position {position} is outside 0..{}",
-                        total as f64 / units
-                    )));
-                }
-                targets.push(target as u64);
+        let units = self.scale.units();
+        let prefixes: Vec<f64> = prefix_sums.iter().collect();
+        // Compared with the total that is searched in, or with the one that the caller made the prefix sums from.
+        let target = |position: usize, seen: u64| {
+            let prefix = prefixes[position];
+            let scaled = match total {
+                None => (prefix * units).floor(),
+                Some(total) if (0.0..total).contains(&prefix) => prefix / total * seen as f64,
+                Some(_) => -1.0,
+            };
+            if (0.0..seen as f64).contains(&scaled) || (total.is_some() && scaled >= 0.0) {
+                return Ok(scaled as u64);
             }
-            let mut weights = vec![0; targets.len()];
-            let found = self.tree.find(&targets, as_unsigned(at), &mut weights);
-            found.map_err(|error| Python::attach(|py| sumtree_error(py, error)))
-        })?;
+            let bound = total.unwrap_or(seen as f64 / units);
+            Err(Found::Prefix(format!("prefix sum {prefix} at position {position} is outside 0..{bound}")))
+        };
+        let mut weights = vec![0; prefixes.len()];
+        py.detach(|| self.tree.find_with(as_unsigned(at), &mut weights, target)).map_err(
+            |error| match error {
+                Found::Prefix(text) => PyValueError::new_err(text),
+                Found::Tree(SumTreeError::Empty) => {
+                    PyValueError::new_err(format!("prefix sum {} at position 0 is outside 0..0", prefixes[0]))
+                }
+                Found::Tree(error) => sumtree_error(py, error),
+            },
+        )?;
         Ok(indices)
     }
 
@@ -181,6 +255,25 @@ impl SumTree {
     #[getter]
     fn saturated(&self) -> u64 {
         self.saturated.load(Ordering::Relaxed)
+    }
+
+    #[getter]
+    fn restarts(&self) -> u64 {
+        self.tree.restarts()
+    }
+
+    #[getter]
+    fn largest(&self) -> f64 {
+        self.scale.priority(self.tree.largest_ever())
+    }
+
+    #[getter]
+    fn positive(&self) -> u64 {
+        self.tree.positive()
+    }
+
+    fn histogram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        sizes(py, &self.tree)
     }
 
     fn verify(&self, py: Python<'_>) -> PyResult<()> {

@@ -90,35 +90,49 @@ impl SumTree {
         if asked == 0 {
             return Ok(());
         }
-        let order = |a: &(u32, u64), b: &(u32, u64)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-        // Each part keeps the best it has; the best of these are the best of all.
-        let keep = |mut best: Vec<(u32, u64)>| {
-            if best.len() > asked {
-                best.select_nth_unstable_by(asked - 1, order);
-                best.truncate(asked);
-            }
-            best
-        };
-        let part_leaves = (1usize << 16).max(asked);
-        let parts =
-            self.leaves[..self.capacity()].par_chunks(part_leaves).enumerate().map(|(part, leaves)| {
-                let first = part * part_leaves;
-                // Acquire: pairs with the Release of the exchange that stored the weight.
-                let seen = leaves.iter().map(|leaf| leaf.load(crate::sync::Ordering::Acquire));
-                keep((first as u64..).zip(seen).filter(|(_, w)| *w > 0).map(|(i, w)| (w, i)).collect())
-            });
-        let mut best = parts.reduce(Vec::new, |mut a, b| {
-            a.extend(b);
-            keep(a)
+        // The sizes of weights are counted: nothing below the size in which the last one lies is of interest. Writers
+        // may have changed that meanwhile.
+        let mut counts = self.histogram().into_iter().enumerate().skip(1).rev();
+        let mut above = 0;
+        let size = counts.find(|(_, count)| {
+            above += count;
+            above >= asked as u64
         });
+        let bound = size.map_or(1, |(bits, _)| 1 << (bits - 1));
+        let mut best = self.largest_from(bound, asked);
+        if best.len() < asked && bound > 1 {
+            best = self.largest_from(1, asked);
+        }
         if best.len() < asked {
             return Err(SumTreeError::TooFewLeaves { asked, positive: best.len() });
         }
-        best.sort_unstable_by(order);
         for ((index, weight), (w, i)) in indices.iter_mut().zip(weights).zip(best) {
             (*index, *weight) = (i, w);
         }
         Ok(())
+    }
+
+    /// At most `asked` leaves of at least weight `bound`, best first. In this thread alone: a pool's threads do not
+    /// come along into a fork, and reading the leaves is bound by memory.
+    fn largest_from(&self, bound: u32, asked: usize) -> Vec<(u32, u64)> {
+        let order = |a: &(u32, u64), b: &(u32, u64)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        let (mut best, mut bound) = (Vec::with_capacity(2 * asked), bound);
+        for (i, leaf) in self.leaves[..self.capacity()].iter().enumerate() {
+            // Acquire: pairs with the Release of the exchange that stored the weight.
+            let weight = leaf.load(crate::sync::Ordering::Acquire);
+            if weight < bound {
+                continue;
+            }
+            best.push((weight, i as u64));
+            if best.len() == 2 * asked {
+                best.select_nth_unstable_by(asked - 1, order);
+                best.truncate(asked);
+                bound = best[asked - 1].0;
+            }
+        }
+        best.sort_unstable_by(order);
+        best.truncate(asked);
+        best
     }
 }
 

@@ -2,7 +2,6 @@
 
 /// Every error of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum SumTreeError {
     /// The capacity is zero or larger than [`crate::MAX_CAPACITY`].
     #[error("capacity {capacity} is outside 1..={max}")]

@@ -1,5 +1,5 @@
-//! Draws that are only in part by weight: uniform over the leaves that have one, and mixtures with shares of uniform
-//! and of newest leaves.
+//! Draws that are only in part by weight: uniform over the leaves that have one, mixtures with shares of uniform and of
+//! newest leaves, and draws of what to give up.
 
 use std::ops::Range;
 
@@ -24,6 +24,49 @@ pub struct Mixture {
     pub newest_from: usize,
     /// How many leaves count as newest, at most those of `live`.
     pub newest_count: usize,
+    /// No leaf outside `live` has weight, so that those in it need not be counted.
+    pub live_is_all: bool,
+}
+
+/// With what probability one draw of a mixture comes up with a leaf, as the call that drew saw the tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Odds {
+    total: u64,
+    mixture: Mixture,
+    /// Leaves with weight: of all live ones, and of the newest.
+    live: u64,
+    young: u64,
+}
+
+impl Odds {
+    /// Sum of all weights.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// A lower bound of the probability of leaves of at least this weight.
+    #[must_use]
+    pub fn least(&self, weight: u32) -> f64 {
+        let Mixture { uniform, newest, .. } = self.mixture;
+        (1.0 - uniform - newest) * f64::from(weight) / self.total as f64 + uniform / self.live.max(1) as f64
+    }
+
+    /// Probability of a leaf of this weight: `(1 - uniform - newest) * w / total + uniform / live + newest / newest
+    /// leaves`, the counts being of leaves with weight.
+    #[must_use]
+    pub fn probability(&self, leaf: usize, weight: u32) -> f64 {
+        let Mixture { uniform, newest, live, .. } = &self.mixture;
+        let mut p = (1.0 - uniform - newest) * f64::from(weight) / self.total as f64;
+        // At least 1: the leaf itself was seen with weight, whatever writers did since the count.
+        if *uniform > 0.0 && live.contains(&leaf) {
+            p += uniform / self.live.max(1) as f64;
+        }
+        if *newest > 0.0 && self.mixture.newest_runs().iter().any(|run| run.contains(&leaf)) {
+            p += newest / self.young.max(1) as f64;
+        }
+        p
+    }
 }
 
 impl Mixture {
@@ -79,10 +122,9 @@ impl SumTree {
     }
 
     /// Draws a batch of which random shares are uniform, newest, and by weight (stratified); the order is newest,
-    /// uniform, by weight. `probabilities[j]` is the chance with which one draw of the mixture comes up with leaf `j`,
-    /// for importance weights: `(1 - uniform - newest) * w / total + uniform / live + newest / newest leaves`, the
-    /// counts being of leaves with weight. Returns the total that this call saw. Counting the live leaves that have
-    /// weight reads them once: O(live) when `uniform` is above zero and `live` is not the whole tree.
+    /// uniform, by weight. [`Odds::probability`] says with which chance one draw of the mixture comes up with a leaf,
+    /// for importance weights. Counts the newest leaves that have weight, and the live ones if `uniform` is above zero
+    /// unless `live_is_all`, by reading them once.
     ///
     /// # Errors
     /// [`SumTreeError::Shares`]; [`SumTreeError::Index`] and [`SumTreeError::Length`] for bad ranges and slices;
@@ -93,17 +135,15 @@ impl SumTree {
         mixture: &Mixture,
         indices: &mut [u64],
         weights: &mut [u32],
-        probabilities: &mut [f64],
-    ) -> Result<u64, SumTreeError> {
+    ) -> Result<Odds, SumTreeError> {
         let n = indices.len();
         same_length("weights", weights.len(), n)?;
-        same_length("probabilities", probabilities.len(), n)?;
         mixture.check(self.capacity())?;
         // Each share is rounded up or down at random, so that it is right in the mean.
         let newest = share_of(n, mixture.newest, rng);
         let uniform = share_of(n, mixture.uniform, rng).min(n - newest);
         let runs = mixture.newest_runs();
-        let whole = mixture.live == (0..self.capacity());
+        let whole = mixture.live_is_all || mixture.live == (0..self.capacity());
         let live = match mixture.uniform > 0.0 {
             false => 0,
             true if whole => self.positive(),
@@ -120,19 +160,63 @@ impl SumTree {
         if total == 0 {
             return Err(SumTreeError::Empty);
         }
-        let by_weight = 1.0 - mixture.uniform - mixture.newest;
-        for ((p, index), weight) in probabilities.iter_mut().zip(indices.iter()).zip(weights.iter()) {
-            let i = *index as usize;
-            *p = by_weight * f64::from(*weight) / total as f64;
-            // At least 1: the leaf itself was seen with weight, whatever writers did since the count.
-            if mixture.uniform > 0.0 && mixture.live.contains(&i) {
-                *p += mixture.uniform / live.max(1) as f64;
+        Ok(Odds { total, mixture: mixture.clone(), live, young })
+    }
+
+    /// Draws distinct leaves of `range` to be given up, for prioritized eviction: one after the other, each with
+    /// probability proportional to one over its weight among what the earlier ones left. Reads the range once.
+    ///
+    /// Source: Efraimidis & Spirakis (2006), "Weighted random sampling with a reservoir", with exponential keys.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Index`] for an empty range or one beyond the tree; [`SumTreeError::TooFewLeaves`] when fewer
+    /// leaves of it have weight; [`SumTreeError::Length`].
+    pub fn sample_eviction(
+        &self,
+        rng: &mut Rng,
+        range: Range<usize>,
+        indices: &mut [u64],
+        weights: &mut [u32],
+    ) -> Result<(), SumTreeError> {
+        let asked = indices.len();
+        same_length("weights", weights.len(), asked)?;
+        check_range(&range, self.capacity())?;
+        if asked == 0 {
+            return Ok(());
+        }
+        // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits are in
+        // their order.
+        let mut kept = std::collections::BinaryHeap::with_capacity(asked + 1);
+        let mut bound = f64::INFINITY;
+        for leaf in range {
+            let weight = self.leaves[leaf].load(Ordering::Relaxed); // Relaxed: the fence below.
+            if weight == 0 {
+                continue;
             }
-            if mixture.newest > 0.0 && runs.iter().any(|run| run.contains(&i)) {
-                *p += mixture.newest / young.max(1) as f64;
+            // An exponential variable of mean w: the leaf with the smallest one is drawn first. -ln(u) >= 1 - u, which
+            // is cheaper and settles most leaves.
+            let (u, w) = (1.0 - rng.unit(), f64::from(weight));
+            if kept.len() == asked && w * (1.0 - u) >= bound {
+                continue;
+            }
+            let key = -u.ln() * w;
+            if kept.len() < asked || key < bound {
+                kept.push((key.to_bits(), leaf as u64, weight));
+                if kept.len() > asked {
+                    kept.pop();
+                }
+                bound = kept.peek().map_or(bound, |last| f64::from_bits(last.0));
             }
         }
-        Ok(total)
+        fence(Ordering::Acquire); // Acquire: pairs with the Release exchanges that stored the weights.
+        if kept.len() < asked {
+            return Err(SumTreeError::TooFewLeaves { asked, positive: kept.len() });
+        }
+        for ((index, weight), (_, leaf, seen)) in indices.iter_mut().zip(weights).zip(kept.into_sorted_vec())
+        {
+            (*index, *weight) = (leaf, seen);
+        }
+        Ok(())
     }
 
     fn positive_among(&self, runs: &[Range<usize>; 2]) -> u64 {

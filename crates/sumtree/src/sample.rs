@@ -13,7 +13,6 @@ use crate::{Rng, SumTree, SumTreeError};
 /// How the draws of one batch hang together. In every mode leaf `i` is drawn with probability proportional to its
 /// weight, and the batch takes its random numbers from one generator in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub enum Draws {
     /// Each draw alone.
     Independent,
@@ -192,22 +191,40 @@ impl SumTree {
         weights: &mut [u32],
     ) -> Result<u64, SumTreeError> {
         same_length("indices", indices.len(), prefix_sums.len())?;
-        same_length("weights", weights.len(), prefix_sums.len())?;
-        with_scratch(|Scratch { top, chunk, .. }| {
+        self.find_with(indices, weights, |position, total| match prefix_sums[position] {
+            prefix if prefix < total => Ok(prefix),
+            prefix => Err(SumTreeError::Prefix { prefix, position, total }),
+        })
+    }
+
+    /// As [`SumTree::find`] for the prefix sums that `target(position, total)` gives, `total` being the one that this
+    /// call saw: so that a prefix sum can be compared with, or made from, the total that it is searched in. Targets at
+    /// or beyond the total fall in the last leaf that has weight.
+    ///
+    /// # Errors
+    /// [`SumTreeError::Empty`]; [`SumTreeError::Length`]; those of `target`.
+    pub fn find_with<E: From<SumTreeError>>(
+        &self,
+        indices: &mut [u64],
+        weights: &mut [u32],
+        mut target: impl FnMut(usize, u64) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        same_length("weights", weights.len(), indices.len())?;
+        with_scratch(|Scratch { top, chunk, targets }| {
             read_top(self, top);
             let total = top.total();
-            if prefix_sums.is_empty() {
+            if indices.is_empty() {
                 return Ok(total);
             }
             if total == 0 {
-                return Err(SumTreeError::Empty);
+                return Err(SumTreeError::Empty.into());
             }
-            if let Some(position) = prefix_sums.iter().position(|p| *p >= total) {
-                return Err(SumTreeError::Prefix { prefix: prefix_sums[position], position, total });
-            }
-            let parts =
-                prefix_sums.chunks(CHUNK).zip(indices.chunks_mut(CHUNK)).zip(weights.chunks_mut(CHUNK));
-            for ((targets, indices), weights) in parts {
+            let parts = indices.chunks_mut(CHUNK).zip(weights.chunks_mut(CHUNK)).enumerate();
+            for (part, (indices, weights)) in parts {
+                let targets = &mut targets[..indices.len()];
+                for (j, at) in targets.iter_mut().enumerate() {
+                    *at = target(part * CHUNK + j, total)?.min(total - 1);
+                }
                 self.walk_all(top, targets, 1, chunk, weights)?;
                 indices.iter_mut().zip(&chunk.entry).for_each(|(index, leaf)| *index = u64::from(*leaf));
             }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // Unchecked indexing of levels and target features; the invariants stand at each block.
 
 use crate::layout::LEVELS_MAX;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 use crate::path::Path;
 use crate::prefetch;
 use crate::stats::Tally;

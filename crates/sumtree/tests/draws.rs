@@ -312,8 +312,14 @@ fn mixtures_draw_with_the_probability_they_say() {
     let (tree, model) = uneven_tree(400, 16, 8);
     let live = 40..360usize;
     (0..400).filter(|i| !live.contains(i)).for_each(|i| tree.set(i, 0).unwrap());
-    let mixture =
-        Mixture { uniform: 0.25, newest: 0.15, live: live.clone(), newest_from: 350, newest_count: 30 };
+    let mixture = Mixture {
+        uniform: 0.25,
+        newest: 0.15,
+        live: live.clone(),
+        newest_from: 350,
+        newest_count: 30,
+        live_is_all: false,
+    };
     let newest = |i: usize| (350..360).contains(&i) || (40..60).contains(&i);
     let alive: Vec<usize> = live.filter(|i| model[*i] > 0).collect();
     let total: f64 = alive.iter().map(|i| f64::from(model[*i])).sum();
@@ -327,13 +333,14 @@ fn mixtures_draw_with_the_probability_they_say() {
         })
         .collect();
     let mut counts = vec![0; alive.len()];
-    let (mut indices, mut weights, mut said) = (vec![0; 101], vec![0; 101], vec![0.0; 101]);
+    let (mut indices, mut weights) = (vec![0; 101], vec![0; 101]);
     let mut rng = Rng::new(12);
     for _ in 0..2000 {
-        let seen = tree.sample_mixture(&mut rng, &mixture, &mut indices, &mut weights, &mut said).unwrap();
-        assert_eq!(seen as f64, total);
-        for (i, said) in indices.iter().zip(&said) {
+        let odds = tree.sample_mixture(&mut rng, &mixture, &mut indices, &mut weights).unwrap();
+        assert_eq!(odds.total() as f64, total);
+        for (i, weight) in indices.iter().zip(&weights) {
             let at = alive.binary_search(&(*i as usize)).unwrap();
+            let said = odds.probability(*i as usize, *weight);
             assert!((p[at] - said).abs() < 1e-12);
             counts[at] += 1;
         }
@@ -342,13 +349,63 @@ fn mixtures_draw_with_the_probability_they_say() {
     let bad = |change: fn(&mut Mixture)| {
         let mut mixture = mixture.clone();
         change(&mut mixture);
-        tree.sample_mixture(&mut Rng::new(0), &mixture, &mut [0], &mut [0], &mut [0.0]).unwrap_err()
+        tree.sample_mixture(&mut Rng::new(0), &mixture, &mut [0], &mut [0]).unwrap_err()
     };
     assert!(matches!(bad(|m| m.uniform = 0.9), SumTreeError::Shares { .. }));
     assert!(matches!(bad(|m| m.newest = f64::NAN), SumTreeError::Shares { .. }));
     assert!(matches!(bad(|m| m.live = 0..401), SumTreeError::Index { .. }));
     assert!(matches!(bad(|m| m.newest_from = 360), SumTreeError::Index { .. }));
     assert!(matches!(bad(|m| m.newest_count = 321), SumTreeError::Length { .. }));
+}
+
+/// What is given up goes by one over the weight, without replacement: an ordered pair (i, j) has probability
+/// v_i / V * v_j / (V - v_i) with v = 1 / w.
+#[test]
+fn eviction_prefers_small_weights() {
+    let weights_of: [u32; 4] = [1, 2, 5, 40];
+    let places = [3usize, 64, 65, 399];
+    let tree = SumTree::new(400, 16).unwrap();
+    places.iter().zip(weights_of).for_each(|(i, w)| tree.set(*i, w).unwrap());
+    let v = weights_of.map(|w| 1.0 / f64::from(w));
+    let total: f64 = v.iter().sum();
+    let mut cells = HashMap::new();
+    let mut p = Vec::new();
+    for (i, j) in (0..16).map(|c| (c / 4, c % 4)).filter(|(i, j)| i != j) {
+        cells.insert([places[i] as u64, places[j] as u64], p.len());
+        p.push(v[i] / total * v[j] / (total - v[i]));
+    }
+    let mut counts = vec![0u64; p.len()];
+    let mut rng = Rng::new(5);
+    for _ in 0..200_000 {
+        let (mut indices, mut weights) = ([0; 2], [0; 2]);
+        tree.sample_eviction(&mut rng, 0..400, &mut indices, &mut weights).unwrap();
+        assert!(indices.iter().zip(&weights).all(|(i, w)| tree.get(*i).unwrap() == *w));
+        counts[cells[&indices]] += 1;
+    }
+    assert_distribution(&counts, &p, "eviction");
+    let mut evict = |range, n| tree.sample_eviction(&mut rng, range, &mut vec![0; n], &mut vec![0; n]);
+    assert_eq!(evict(0..400, 5), Err(SumTreeError::TooFewLeaves { asked: 5, positive: 4 }));
+    assert_eq!(evict(0..65, 2), Ok(()));
+    assert!(matches!(evict(0..401, 1), Err(SumTreeError::Index { .. })));
+}
+
+/// The largest weights in order, equal ones by leaf, in trees whose histogram says where they lie.
+#[test]
+fn the_largest_are_those_of_a_sort() {
+    for seed in 0..6 {
+        let (tree, model) = uneven_tree(20_000, 16, seed);
+        let mut order: Vec<usize> = (0..model.len()).collect();
+        order.sort_by_key(|i| (std::cmp::Reverse(model[*i]), *i));
+        for n in [1usize, 7, 500, 15_000] {
+            let (mut indices, mut weights) = (vec![0; n], vec![0; n]);
+            tree.largest(&mut indices, &mut weights).unwrap();
+            let found: Vec<usize> = indices.iter().map(|i| *i as usize).collect();
+            assert_eq!(found, order[..n]);
+            assert!(weights.iter().zip(&found).all(|(w, i)| *w == model[*i]));
+        }
+        let none = tree.largest(&mut vec![0; 15_001], &mut vec![0; 15_001]);
+        assert_eq!(none, Err(SumTreeError::TooFewLeaves { asked: 15_001, positive: 15_000 }));
+    }
 }
 
 /// Learners that split the strata draw disjoint masses: of a tree of equal weights, no leaf twice.

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     FieldSpec = tuple[int | Sequence[int], DTypeLike] | Mapping[str, Any]
 
-Mode = Literal["stratified", "independent", "systematic", "without_replacement", "split"]
+Mode = Literal[
+    "stratified", "independent", "systematic", "without_replacement", "split", "uniform", "largest"
+]
 Autoreset = Literal["next_step", "same_step", "disabled"]
 
 
@@ -59,7 +61,7 @@ class PrioritizedReplay:
         shared: name of shared memory, to create or, if a process already uses it, attach to.
         seed: of the draws.
         weight_norm: importance weights are divided by the largest of the ``"batch"`` or of all rows
-            (``"global"``).
+            (``"global"``: by a bound of it within a factor of ``2**beta``, which costs no search).
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -210,6 +212,9 @@ class PrioritizedReplay:
         mode: Mode = "stratified",
         rank: int = 0,
         learners: int = 1,
+        uniform: float = 0.0,
+        newest: float = 0.0,
+        newest_rows: int | None = None,
     ) -> Batch:
         """Draws transitions.
 
@@ -220,9 +225,16 @@ class PrioritizedReplay:
             out: arrays of an earlier batch of this size to be overwritten.
             mode: ``"stratified"`` (one draw from each of B equal parts of the total weight),
                 ``"independent"``, ``"systematic"``, ``"without_replacement"``, or ``"split"``: stratified
-                draws of ``learners`` callers from parts of their own, this one being ``rank``.
+                draws of ``learners`` callers from parts of their own, this one being ``rank``. Not by
+                priority, and with weights of 1: ``"uniform"``, and ``"largest"``, the rows of largest
+                priority in order (reads all priorities).
             rank: of this caller, for ``"split"``.
             learners: callers, for ``"split"``.
+            uniform: share of the batch that is drawn uniformly instead of by priority.
+            newest: share that is drawn uniformly among the newest rows.
+            newest_rows: how many rows count as newest, by default ``batch_size``; more do while none of them
+                can be drawn yet. The batch then begins with the newest rows, then come the uniform ones, and
+                weights follow from the probabilities of the mixture.
 
         Returns:
             the fields, (B, *shape) each; next observations; ``discount`` (B,) float32; ``indices`` (B,)
@@ -230,7 +242,7 @@ class PrioritizedReplay:
 
         Raises:
             NotSampleableError: no row can be drawn yet.
-            ValueError: a mode or size that cannot be served, or an array of ``out`` that does not fit.
+            ValueError: a mode, share or size that cannot be served, or an array of ``out`` that does not fit.
         """
         size = _natural("batch_size", batch_size)
         if out is None:
@@ -253,6 +265,9 @@ class PrioritizedReplay:
             mode=mode,
             rank=rank,
             learners=learners,
+            uniform=uniform,
+            newest=newest,
+            newest_rows=size if newest_rows is None else _natural("newest_rows", newest_rows),
         )
         batch = Batch(zip((name for name, _, _ in self._outputs), fields, strict=True))
         if self._core.has_discounts:
@@ -280,6 +295,21 @@ class PrioritizedReplay:
             IndexError: a ticket that is none of this replay's.
         """
         return self._core.update(tickets, priorities)
+
+    def evict(self, rows: int) -> int:
+        """Takes rows out of circulation before their time, small priorities first (prioritized eviction).
+
+        The rows are distinct, each drawn with probability proportional to one over
+        ``(|priority| + epsilon) ** alpha``. They are never sampled again and their tickets are stale; their
+        memory is used again when the ring comes round to it. Reads all priorities.
+
+        Returns:
+            how many were taken: fewer than asked if others closed some of them in the same moment.
+
+        Raises:
+            NotSampleableError: fewer rows can be drawn.
+        """
+        return self._core.evict(_natural("rows", rows))
 
     def end_episodes(self, env_id: ArrayLike) -> None:
         """Ends the episodes of these environments where they stand, as after a crash of an environment.
@@ -358,8 +388,25 @@ class PrioritizedReplay:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Since the replay was made: added, sampled, redrawn, updated, stale, saturated, recovered."""
+        """Since the replay was made: added, sampled, redrawn, updated, stale, saturated, restarts, recovered.
+
+        Readable at any time, without stopping anybody.
+        """
         return self._core.counters()
+
+    @property
+    def max_priority(self) -> float:
+        """The largest ``(|priority| + epsilon) ** alpha`` given so far, which new rows get; 1 at first."""
+        return self._core.largest
+
+    def histogram(self) -> NDArray[np.uint64]:
+        """Rows by the size of ``(|priority| + epsilon) ** alpha``, without stopping anybody.
+
+        Returns:
+            (33,) uint64: entry k counts those in ``2**(k-17) <= size < 2**(k-16)``; entry 0 the slots that
+            cannot be drawn.
+        """
+        return self._core.histogram()
 
     @property
     def stale_updates(self) -> int:

@@ -1,8 +1,9 @@
 //! Sampling: draw slots by weight, find the end of each window, copy the rows out, all under one pin.
 #![allow(unsafe_code)] // Reads of columns under a pin.
 
+use super::select::Selection;
 use super::slots::{Pin, Row};
-use super::{Leaves, Replay, ReplayError, WeightNorm, counter};
+use super::{Leaves, Replay, ReplayError, counter};
 use crate::sync::Ordering;
 use crate::{Draws, Rng, SumTreeError};
 
@@ -122,16 +123,22 @@ impl Replay {
         (0..fields).map(of).chain(roles.rebuilt.iter().map(|i| Source::NextRow(*i))).collect()
     }
 
-    /// Draws a batch in proportion to the weights and copies its rows out.
+    /// Draws a batch, by weight ([`Draws`]) or otherwise ([`Selection`]), and copies its rows out.
     ///
-    /// Importance weights are `(weight drawn / smallest weight) ** -beta`, the smallest of the batch or of all rows.
+    /// Importance weights are `(probability / smallest probability) ** -beta`, the smallest of the batch or a bound for
+    /// all rows: the smallest weight is known to within a factor of 2.
     ///
     /// # Errors
     /// [`ReplayError::NotSampleable`] when no row has a weight above 0; [`ReplayError::Tree`] for a mode that cannot be
     /// served or arrays of the wrong length.
-    pub fn sample(&self, mode: Draws, beta: f64, batch: &mut Batch<'_>) -> Result<(), ReplayError> {
+    pub fn sample(
+        &self,
+        selection: impl Into<Selection>,
+        beta: f64,
+        batch: &mut Batch<'_>,
+    ) -> Result<(), ReplayError> {
         let mut drawn = vec![0u32; batch.indices.len()];
-        self.sample_drawn(mode, beta, batch, &mut drawn)
+        self.sample_drawn(selection.into(), beta, batch, &mut drawn)
     }
 
     /// As [`Replay::sample`]; `drawn` gets the weights of the tree with which the rows came up.
@@ -140,11 +147,12 @@ impl Replay {
     /// As [`Replay::sample`].
     pub fn sample_drawn(
         &self,
-        mode: Draws,
+        selection: impl Into<Selection>,
         beta: f64,
         batch: &mut Batch<'_>,
         drawn: &mut [u32],
     ) -> Result<(), ReplayError> {
+        let selection = selection.into();
         self.check_batch(batch)?;
         let count = batch.indices.len();
         if drawn.len() != count {
@@ -155,10 +163,7 @@ impl Replay {
         let mut rng = self.next_rng();
         let member = self.slots.enter()?;
         let pin = member.pin();
-        self.tree().sample(&mut rng, mode, batch.indices, drawn).map_err(|error| match error {
-            SumTreeError::Empty => self.not_sampleable(),
-            other => other.into(),
-        })?;
+        let chances = self.select(&mut rng, selection, batch.indices, drawn)?;
         let mut transitions = self.transitions(&pin, batch.indices);
         let mut redrawn = 0;
         for (i, transition) in transitions.iter_mut().enumerate() {
@@ -168,7 +173,7 @@ impl Replay {
                 if redrawn > REDRAWS_MAX {
                     return Err(self.not_sampleable());
                 }
-                self.redraw(&mut rng, mode, i, batch.indices, drawn)?;
+                self.redraw(&mut rng, selection, i, batch.indices, drawn)?;
                 *transition = self.transitions(&pin, &batch.indices[i..=i])[0];
             }
             batch.tickets[i] = transition.row.ticket();
@@ -179,14 +184,14 @@ impl Replay {
         }
         drop(pin);
         drop(member);
-        self.importance(drawn, beta, batch.weights);
+        self.importance(&chances, (batch.indices, drawn), beta, batch.weights);
         self.count(counter::SAMPLED, count as u64);
         self.count(counter::REDRAWN, u64::from(redrawn));
         Ok(())
     }
 
     /// The generator of one call: a function of the seed and of the number of calls before, whoever made them.
-    fn next_rng(&self) -> Rng {
+    pub(super) fn next_rng(&self) -> Rng {
         let call = self.counters[counter::DRAWS].fetch_add(1, Ordering::Relaxed);
         let seed = self.counters[counter::SEED].load(Ordering::Relaxed);
         let start = Rng::new(seed).next_u64();
@@ -197,18 +202,21 @@ impl Replay {
     fn redraw(
         &self,
         rng: &mut Rng,
-        mode: Draws,
+        selection: Selection,
         i: usize,
         indices: &mut [u64],
         drawn: &mut [u32],
     ) -> Result<(), ReplayError> {
+        let distinct =
+            matches!(selection, Selection::Largest | Selection::Weighted(Draws::WithoutReplacement));
+        let again = match selection {
+            Selection::Weighted(_) | Selection::Largest => Selection::Weighted(Draws::Independent),
+            other => other,
+        };
         for _ in 0..REDRAWS_MAX {
             let (mut index, mut weight) = ([0], [0]);
-            self.tree()
-                .sample(rng, Draws::Independent, &mut index, &mut weight)
-                .map_err(|_| self.not_sampleable())?;
-            let taken = mode == Draws::WithoutReplacement
-                && indices.iter().enumerate().any(|(j, other)| j != i && *other == index[0]);
+            self.select(rng, again, &mut index, &mut weight).map_err(|_| self.not_sampleable())?;
+            let taken = distinct && indices.iter().enumerate().any(|(j, other)| j != i && *other == index[0]);
             if !taken {
                 (indices[i], drawn[i]) = (index[0], weight[0]);
                 return Ok(());
@@ -217,7 +225,7 @@ impl Replay {
         Err(self.not_sampleable())
     }
 
-    fn not_sampleable(&self) -> ReplayError {
+    pub(super) fn not_sampleable(&self) -> ReplayError {
         let (rows, sampleable) = (self.len(), self.sampleable());
         ReplayError::NotSampleable { rows, sampleable, n_step: self.settings.n_step }
     }
@@ -335,31 +343,6 @@ impl Replay {
                 out.iter_mut().zip(transitions).for_each(|(b, t)| *b = u8::from(t.truncated))
             }
         }
-    }
-
-    fn importance(&self, drawn: &[u32], beta: f64, weights: &mut [f32]) {
-        let smallest = match self.settings.weight_norm {
-            WeightNorm::Batch => drawn.iter().copied().min().unwrap_or(1),
-            WeightNorm::Global => self.smallest_weight().min(drawn.iter().copied().min().unwrap_or(1)),
-        };
-        let smallest = f64::from(smallest.max(1));
-        for (weight, drawn) in weights.iter_mut().zip(drawn) {
-            *weight = (smallest / f64::from((*drawn).max(1))).powf(beta) as f32;
-        }
-    }
-
-    /// The smallest weight above 0 of all rows.
-    fn smallest_weight(&self) -> u32 {
-        let mut smallest = u32::MAX;
-        let mut block = [0; 1024];
-        for start in (0..self.layout.ring.slots).step_by(block.len()) {
-            let block = &mut block[..(self.layout.ring.slots - start).min(1024)];
-            if self.tree().get_range(start, block).is_ok() {
-                // 0 wraps to the largest: no row.
-                smallest = block.iter().fold(smallest, |s, w| s.min(w.wrapping_sub(1)));
-            }
-        }
-        smallest.saturating_add(1)
     }
 
     fn check_batch(&self, batch: &Batch<'_>) -> Result<(), ReplayError> {

@@ -4,7 +4,6 @@ use crate::SumTreeError;
 
 /// Every error of the replay core.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReplayError {
     /// An error of the tree or of the memory beneath.
     #[error(transparent)]

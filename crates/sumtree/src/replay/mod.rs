@@ -12,6 +12,7 @@ mod layout;
 mod mend;
 mod open;
 mod process;
+mod select;
 mod settings;
 mod slots;
 mod tails;
@@ -29,6 +30,7 @@ use crate::{Region, Scale, SumTree};
 pub use add::{Finals, Priorities, Rows};
 pub use draw::{Batch, Output};
 pub use error::ReplayError;
+pub use select::Selection;
 pub use settings::{Autoreset, Field, Settings, WeightNorm};
 
 use columns::Column;
@@ -69,6 +71,8 @@ pub struct Counters {
     pub stale: u64,
     /// Priorities too large for a weight, stored as the largest one.
     pub saturated: u64,
+    /// Draws that had to start anew because a writer had emptied the node they were in.
+    pub restarts: u64,
     /// Processes that died inside an operation and were cleared away.
     pub recovered: u64,
 }
@@ -158,6 +162,12 @@ impl Replay {
         self.slots.weights.0.total() as f64 / self.scale.units()
     }
 
+    /// The largest priority given so far, to the power of alpha; 1 before the first one.
+    #[must_use]
+    pub fn largest(&self) -> f64 {
+        self.scale.priority(self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32)
+    }
+
     /// The tree of weights.
     #[must_use]
     pub fn tree(&self) -> &SumTree {
@@ -175,6 +185,7 @@ impl Replay {
             updated: get(counter::UPDATED),
             stale: get(counter::STALE),
             saturated: get(counter::SATURATED),
+            restarts: self.tree().restarts(),
             recovered: self.slots.words[word::REAPED].load(Ordering::Relaxed),
         }
     }

@@ -241,8 +241,8 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Closes a slot (if it holds lap `lap`) and sets its weight to 0.
-    fn close_slot(&self, slot: usize, lap: Option<u32>) {
+    /// Closes a slot (if it holds lap `lap`) and sets its weight to 0. False if it was closed already.
+    fn close_slot(&self, slot: usize, lap: Option<u32>) -> bool {
         let cell = self.state(slot, GENERATION);
         let mut seen = cell.load(Ordering::Relaxed);
         while seen & OPEN != 0 && lap.is_none_or(|lap| seen >> LAP_SHIFT == lap) {
@@ -254,11 +254,12 @@ impl<W: Weights> Slots<W> {
                     if seen & READY != 0 {
                         self.words[word::READY].fetch_sub(1, Ordering::Relaxed); // A counter.
                     }
-                    return;
+                    return true;
                 }
                 Err(now) => seen = now,
             }
         }
+        false
     }
 
     /// Returns when chunk `chunk` and all before it may be written; closes one more ahead if nobody else does.
@@ -531,6 +532,12 @@ impl<W: Weights> Pin<'_, W> {
         prefetch(std::ptr::from_ref(self.slots.state(slot, GENERATION)).cast());
         #[cfg(loom)]
         let _ = slot;
+    }
+
+    /// Closes the sampleable row in a slot before its time. False if there is none. After [`Member::change`].
+    pub(super) fn evict(&self, slot: usize) -> bool {
+        // Pinned: as in `close_displaced`.
+        self.sampleable(slot).is_some_and(|row| self.slots.close_slot(row.slot, Some(row.lap)))
     }
 
     /// Whether a row is still there.

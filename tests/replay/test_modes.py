@@ -1,0 +1,141 @@
+"""Rows chosen otherwise than by priority alone: uniform, largest, mixtures, eviction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_sampling import chi_square_z, filled
+
+import parl
+
+PRIORITIES = np.random.default_rng(7).exponential(size=60) + 0.05
+
+
+def counted(buffer: parl.PrioritizedReplay, calls: int, size: int, **options) -> np.ndarray:
+    counts = np.zeros(buffer.capacity)
+    for _ in range(calls):
+        counts += np.bincount(buffer.sample(size, **options).x, minlength=buffer.capacity)
+    return counts
+
+
+def test_uniform_draws_ignore_the_size_of_priorities():
+    priorities = PRIORITIES.copy()
+    priorities[::6] = 0
+    buffer = filled(priorities, epsilon=0.0)
+    counts = counted(buffer, 400, 100, mode="uniform")
+    alive = priorities > 0
+    assert (counts[~alive] == 0).all()
+    expected = np.full(alive.sum(), counts.sum() / alive.sum())
+    assert chi_square_z(counts[alive], expected) < 5
+    batch = buffer.sample(10, mode="uniform", beta=1.0)
+    assert (batch.weights == 1).all()
+
+
+def test_largest_are_those_of_a_sort():
+    buffer = filled(PRIORITIES)
+    batch = buffer.sample(13, mode="largest")
+    np.testing.assert_array_equal(batch.x, np.argsort(-PRIORITIES)[:13])
+    assert (batch.weights == 1).all()
+    assert buffer.update_priorities(batch.tickets[:3], [0.001] * 3) == 0
+    np.testing.assert_array_equal(buffer.sample(10, mode="largest").x, batch.x[3:])
+    with pytest.raises(parl.errors.NotSampleableError, match="61 distinct leaves"):
+        buffer.sample(61, mode="largest")
+
+
+def test_mixtures_draw_with_the_probabilities_that_their_weights_say():
+    buffer = filled(PRIORITIES, alpha=1.0, epsilon=0.0, seed=5)
+    options = {"uniform": 0.3, "newest": 0.2, "newest_rows": 12}
+    share = np.round(PRIORITIES * 65536) / np.round(PRIORITIES * 65536).sum()
+    p = 0.5 * share + 0.3 / 60 + np.where(np.arange(60) >= 48, 0.2 / 12, 0.0)
+    counts = counted(buffer, 700, 101, **options)
+    assert chi_square_z(counts, p * counts.sum()) < 5
+    batch = buffer.sample(500, beta=0.7, **options)
+    expected = (p[batch.x] / p[batch.x].min()) ** -0.7
+    np.testing.assert_allclose(batch.weights, expected, rtol=1e-5)
+
+
+def test_newest_follows_the_ring_round_its_end():
+    buffer = filled(np.ones(64), alpha=1.0)
+    for start in range(64, 400, 7):
+        buffer.add(x=np.arange(start, start + 7))
+        batch = buffer.sample(32, newest=1.0, newest_rows=5)
+        assert set(batch.x) <= set(range(start + 2, start + 7))
+        assert (batch.weights == 1).all()
+    # Rows that wait for their window cannot be drawn: older ones count as new meanwhile.
+    fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    waiting = parl.PrioritizedReplay(100, fields, n_step=3, num_envs=1)
+    for n in range(10):
+        waiting.add(obs=[n], reward=[0.0], terminated=[False])
+    batch = waiting.sample(16, newest=1.0, newest_rows=2)
+    assert set(batch.obs) <= {4, 5, 6}
+
+
+def test_global_weights_of_a_mixture_have_one_scale():
+    buffer = filled(PRIORITIES, weight_norm="global", alpha=1.0)
+    seen: dict[int, float] = {}
+    for _ in range(20):
+        batch = buffer.sample(32, beta=0.5, uniform=0.2)
+        assert batch.weights.max() <= 1
+        for x, weight in zip(batch.x.tolist(), batch.weights.tolist(), strict=True):
+            assert seen.setdefault(x, weight) == pytest.approx(weight)
+
+
+def test_shares_that_are_none_are_errors():
+    buffer = filled(PRIORITIES)
+    for bad in (
+        {"uniform": 1.5},
+        {"uniform": 0.6, "newest": 0.6},
+        {"newest": -0.1},
+        {"uniform": float("nan")},
+    ):
+        with pytest.raises(ValueError, match="shares uniform"):
+            buffer.sample(4, **bad)
+    with pytest.raises(ValueError, match='mode "independent" cannot be mixed'):
+        buffer.sample(4, mode="independent", uniform=0.1)
+
+
+def test_eviction_prefers_small_priorities():
+    weights = np.array([1.0, 2.0, 4.0, 32.0])
+    expected = 1 / weights / (1 / weights).sum()
+    counts = np.zeros(4)
+    for seed in range(600):
+        buffer = filled(weights, alpha=1.0, epsilon=0.0, seed=seed)
+        assert buffer.evict(1) == 1
+        assert buffer.sampleable == 3
+        counts[(set(range(4)) - set(buffer.sample(3, mode="without_replacement").x)).pop()] += 1
+    assert chi_square_z(counts, expected * 600) < 5
+
+
+def test_evicted_rows_are_gone_for_good():
+    buffer = filled(PRIORITIES)
+    tickets = buffer.sample(60, mode="largest").tickets
+    assert buffer.evict(40) == 40
+    assert buffer.update_priorities(tickets, np.full(60, 9.0)) == 40
+    assert len(set(buffer.sample(20, mode="without_replacement").x)) == 20
+    with pytest.raises(parl.errors.NotSampleableError, match="21 distinct leaves asked for, but only 20"):
+        buffer.evict(21)
+    buffer.verify()
+    buffer.add(x=np.arange(60))
+    assert buffer.sampleable == 60
+    buffer.verify()
+
+
+def test_windows_reach_over_evicted_rows():
+    fields = {"obs": ((), "int64"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    buffer = parl.PrioritizedReplay(50, fields, n_step=3, gamma=1.0, num_envs=1, alpha=1.0)
+    for n in range(40):
+        buffer.add(obs=[n], reward=[1.0], terminated=[False], priorities=[1000.0 if n % 4 == 0 else 0.01])
+    assert buffer.evict(20) == 20
+    batch = buffer.sample(30, mode="uniform")
+    np.testing.assert_array_equal(batch.next_obs, batch.obs + 3)
+    assert (batch.reward == 3).all()
+
+
+def test_what_is_counted_can_be_read_at_any_time():
+    buffer = filled(np.array([0.5, 1.0, 3.0, 3.5, 0.0]), alpha=1.0, epsilon=0.0)
+    assert buffer.max_priority == 3.5
+    sizes = buffer.histogram()
+    # 0.5 is 2^15 units, 16 bits; 1 is 17 bits; 3 and 3.5 are 18 bits.
+    assert [sizes[k] for k in (16, 17, 18)] == [1, 1, 2]
+    assert sizes[1:].sum() == 4
+    assert buffer.counters["restarts"] == 0
