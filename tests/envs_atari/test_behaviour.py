@@ -381,7 +381,7 @@ def test_pictures() -> None:
         ({"mode": 77}, ValueError, "mode 77 is not one of breakout's modes"),
         ({"difficulty": 9}, ValueError, "difficulty 9"),
         ({"device": "tpu"}, ValueError, "device is 'tpu'"),
-        ({"thread_affinity_offset": 0}, ValueError, "thread_affinity_offset is 0"),
+        ({"thread_affinity_offset": 2**31}, ValueError, "thread_affinity_offset is 2147483648"),
         ({"game": "brekout"}, ValueError, "brekout"),
         ({"game": []}, ValueError, "at least one game"),
     ],

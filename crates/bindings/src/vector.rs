@@ -37,6 +37,7 @@ struct Config {
     folders: Vec<PathBuf>,
     assignment: Vec<usize>,
     num_threads: usize,
+    thread_affinity_offset: Option<usize>,
     batch_size: usize,
     lockstep: bool,
     ram_info: bool,
@@ -151,7 +152,8 @@ impl Config {
     }
 }
 
-type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>);
+/// Numbers, flags, and whether an episode ended.
+type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>, bool);
 
 /// Environments that are stepped together. Arrays given for output are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
@@ -213,17 +215,25 @@ impl AtariBatch {
                 })
                 .collect();
         }
-        let values = exactly::<i64>(actions).ok_or_else(|| {
-            PyTypeError::new_err(format!("actions have dtype {}, expected int64", actions.dtype()))
-        })?;
         if actions.shape() != [count] {
             let message = format!("actions have shape {:?}, expected [{count}]", actions.shape());
             return Err(PyValueError::new_err(message));
         }
-        values
-            .iter()
+        // int32 is what EnvPool and many action spaces use.
+        if let Some(values) = exactly::<i64>(actions) {
+            return self.buttons(values.iter().copied());
+        }
+        let values = exactly::<i32>(actions).ok_or_else(|| {
+            PyTypeError::new_err(format!("actions have dtype {}, expected int64 or int32", actions.dtype()))
+        })?;
+        self.buttons(values.iter().copied().map(i64::from))
+    }
+
+    /// Discrete actions by their indices.
+    fn buttons(&self, indices: impl Iterator<Item = i64>) -> PyResult<Vec<Action>> {
+        indices
             .enumerate()
-            .map(|(row, &index)| {
+            .map(|(row, index)| {
                 let code = usize::try_from(index).ok().and_then(|index| self.actions.get(index));
                 code.map(|&code| full(u32::from(code))).ok_or_else(|| {
                     let count = self.actions.len();
@@ -292,10 +302,11 @@ impl<'a> Targets<'a> {
         ];
         let flags: [fn(&Report) -> bool; FLAGS] = [|r| r.terminated, |r| r.truncated, |r| r.ended];
         let numbers: Vec<i32> = columns.iter().flat_map(|column| reports.iter().map(column)).collect();
+        let ended = reports.iter().any(|report| report.ended);
         let flags: Vec<bool> = flags.iter().flat_map(|column| reports.iter().map(column)).collect();
         let numbers = numpy::PyArray1::from_vec(py, numbers).reshape([NUMBERS, reports.len()])?;
         let flags = numpy::PyArray1::from_vec(py, flags).reshape([FLAGS, reports.len()])?;
-        Ok((numbers, flags))
+        Ok((numbers, flags, ended))
     }
 }
 
@@ -321,6 +332,7 @@ impl AtariBatch {
                 games: &games,
                 assignment: &config.assignment,
                 threads: config.num_threads,
+                affinity: config.thread_affinity_offset,
                 batch_size: config.batch_size,
                 lockstep: config.lockstep,
                 wants_ram: config.ram_info,
@@ -370,6 +382,16 @@ impl AtariBatch {
         let mut targets = Targets::new(self.num_envs, obs, final_obs, ram)?;
         self.with(py, |batch| batch.step(&actions, targets.outputs()))?;
         targets.results(py)
+    }
+
+    /// Raises what `step` would for these actions.
+    fn check_actions(&self, actions: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        self.commands(actions, self.num_envs).map(|_| ())
+    }
+
+    /// Makes these the environments that the next `send` is for; none of them is at work.
+    fn set_turn(&self, py: Python<'_>, envs: Vec<usize>) -> PyResult<()> {
+        self.with(py, |batch| batch.set_turn(&envs))
     }
 
     /// Environments that the next `send` is for when it names none.

@@ -165,8 +165,16 @@ pub enum CuleError {
         /// Process that asks.
         here: u32,
     },
+    /// Something went wrong in one environment, which must be reset. The others have done what was asked of them.
+    #[error("environment {env}: {source}")]
+    Environment {
+        /// Number of the environment.
+        env: usize,
+        /// What went wrong.
+        source: Box<CuleError>,
+    },
     /// A bug: an environment fell over. The others are unharmed.
-    #[error("an environment panicked: {message}")]
+    #[error("it panicked: {message}")]
     Panicked {
         /// What the panic said.
         message: String,

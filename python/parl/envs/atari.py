@@ -17,16 +17,19 @@ from numpy.typing import NDArray
 from parl import _native
 from parl.atari.catalogue import game_id
 from parl.atari.roms import rom_folders
+from parl.envs import arguments
+from parl.envs.arguments import INT32_MAX
 from parl.envs.presets import preset_options
-from parl.errors import AtariError, CudaUnavailableError
+from parl.envs.window import Window, grid
+from parl.errors import AtariError
 
 Arrays = NDArray[Any]
-_INT32_MAX = 2**31 - 1
 _BUFFERS = 4
+_ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 _FPS = 60.0
+_RENDER_MODES = ("rgb_array", "rgb_grid", "human")
 # Rows of the whole numbers that the core gives.
 _REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
-_FIGURES = (("lives", _LIVES), ("frame_number", _FRAME), ("episode_frame_number", _EPISODE_FRAME))
 
 
 class AtariVectorEnv(VectorEnv[Any, Any, Any]):
@@ -43,7 +46,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         batch_size: results per ``step``; 0 for N. With fewer than N, ``step`` works on the environments of
             the last batch while the others run (``send`` and ``recv``).
         num_threads: threads at work, the caller among them; 0 for one per core. Never more than N.
-        thread_affinity_offset: must be negative: threads are placed by the system.
+        thread_affinity_offset: thread i stays on core number i + this of those that the process may use,
+            counted round and round; negative: the system places threads. The caller, who is thread 0 while
+            ``batch_size`` is N, is never moved.
         max_num_frames_per_episode: emulated frames of steps after which an episode is truncated; None for no
             limit. See ``limit_counts``.
         repeat_action_probability: in each frame the previous action goes on with this probability (0 to 1).
@@ -83,8 +88,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ram_info: ``info["ram"]`` holds the console's memory, (N, 128) uint8.
         reward_dtype: of the rewards; int32 unless another is named.
         output: ``"numpy"`` arrays, or ``"torch"`` tensors that share their memory.
-        render_mode: ``"rgb_array"``: :meth:`render` gives one native picture per environment; ``"human"``: a
-            window shows them all.
+        render_mode: ``"rgb_array"``: :meth:`render` gives one native picture per environment; ``"rgb_grid"``:
+            one picture of all of them; ``"human"``: a window shows that one after each step.
 
     Observations are written once, by the thread that ran the console, into an array that is handed out. It
     stays the caller's: its memory is used again only after nothing refers to it any more. ``out=`` names an
@@ -147,18 +152,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         ram_info: bool = False,
         reward_dtype: str = "int32",
         output: Literal["numpy", "torch"] = "numpy",
-        render_mode: Literal["rgb_array", "human"] | None = None,
+        render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
     ) -> None:
         self.closed = True  # Nothing to close until the core is there.
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        _check_device(device)
-        if thread_affinity_offset >= 0:
-            raise AtariError(
-                f"thread_affinity_offset is {thread_affinity_offset}, expected a negative number: "
-                "threads are placed by the system"
-            )
-        if render_mode not in (None, "rgb_array", "human"):
-            raise AtariError(f'render_mode is {render_mode!r}, expected "rgb_array", "human" or None')
+        arguments.check_device(device)
+        if render_mode not in (None, *_RENDER_MODES):
+            raise AtariError(f"render_mode is {render_mode!r}, expected one of {_RENDER_MODES} or None")
         if output not in ("numpy", "torch"):
             raise AtariError(f'output is {output!r}, expected "numpy" or "torch"')
         if limit_counts not in ("steps", "console"):
@@ -169,11 +169,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if not games:
             raise AtariError("game is an empty sequence, expected at least one game")
         ids = list(dict.fromkeys(games))
-        self.num_envs = _whole("num_envs", num_envs, 1, _INT32_MAX)
-        self.batch_size = _whole("batch_size", batch_size, 0, self.num_envs) or self.num_envs
-        self._autoreset = _autoreset_mode(autoreset_mode)
-        limit = _INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
-        limit = _whole("max_num_frames_per_episode", limit, 1, _INT32_MAX)
+        self.num_envs = arguments.whole("num_envs", num_envs, 1, INT32_MAX)
+        self.batch_size = arguments.whole("batch_size", batch_size, 0, self.num_envs) or self.num_envs
+        self._autoreset = arguments.autoreset_mode(autoreset_mode)
+        limit = INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
+        limit = arguments.whole("max_num_frames_per_episode", limit, 1, INT32_MAX)
         native = obs_type in ("index", "ram")
         if (img_height is None) != (img_width is None):
             raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
@@ -184,25 +184,26 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "games": ids,
                 "folders": [str(folder) for folder, _ in rom_folders()],
                 "assignment": [ids.index(games[i % len(games)]) for i in range(self.num_envs)],
-                "num_threads": _whole("num_threads", num_threads, 0, _INT32_MAX),
+                "num_threads": arguments.whole("num_threads", num_threads, 0, INT32_MAX),
+                "thread_affinity_offset": arguments.affinity(thread_affinity_offset),
                 "batch_size": self.batch_size,
                 "lockstep": bool(lockstep),
                 "ram_info": bool(ram_info),
                 "entropy": secrets.randbits(64),
-                "repeat_action_probability": _probability(repeat_action_probability),
-                "max_num_frames_per_episode": limit if limit_counts == "steps" else _INT32_MAX,
-                "max_num_steps_per_episode": _whole(
-                    "max_num_steps_per_episode", max_num_steps_per_episode, 0, _INT32_MAX
+                "repeat_action_probability": arguments.probability(repeat_action_probability),
+                "max_num_frames_per_episode": limit if limit_counts == "steps" else INT32_MAX,
+                "max_num_steps_per_episode": arguments.whole(
+                    "max_num_steps_per_episode", max_num_steps_per_episode, 0, INT32_MAX
                 ),
                 "console_frame_limit": limit if limit_counts == "console" else 0,
                 "life": life_loss or ("ends" if episodic_life else "reports" if life_loss_info else "plain"),
-                "reward_clip": _clip(reward_clipping),
+                "reward_clip": arguments.clip(reward_clipping),
                 "frameskip": (
-                    _whole("frameskip", low, 1, 10_000),
-                    _whole("frameskip", high, 1, 10_000),
+                    arguments.whole("frameskip", low, 1, 10_000),
+                    arguments.whole("frameskip", high, 1, 10_000),
                 ),
                 "maxpool": bool(maxpool),
-                "stack_num": _whole("stack_num", stack_num, 1, 1024),
+                "stack_num": arguments.whole("stack_num", stack_num, 1, 1024),
                 "padding": padding,
                 "noops": noops,
                 "noop_max": max(operator.index(noop_max), 0),
@@ -215,7 +216,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "channels_first": channel_order == "first",
                 "size": None
                 if size is None
-                else (_whole("img_height", size[0], 1, 4096), _whole("img_width", size[1], 1, 4096)),
+                else (
+                    arguments.whole("img_height", size[0], 1, 4096),
+                    arguments.whole("img_width", size[1], 1, 4096),
+                ),
                 "full_action_space": bool(full_action_space),
                 "continuous": bool(continuous),
                 "continuous_action_threshold": float(continuous_action_threshold),
@@ -228,7 +232,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.render_mode = render_mode
         self.metadata = {
             "autoreset_mode": self._autoreset,
-            "render_modes": ["rgb_array", "human"],
+            "render_modes": list(_RENDER_MODES),
             "render_fps": _FPS / max(1, low),
         }
         self._continuous = bool(continuous)
@@ -237,7 +241,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._clips = reward_clipping is not False
         self._torch = _torch() if output == "torch" else None
         self._buffers: list[Arrays] = []
-        self._window: Any = None
+        self._window: Window | None = None
+        self._preset: str | None = None
+        # Of figures that every environment has, in every step: one array for all, that nobody can change.
+        self._all = np.ones(self.batch_size, np.bool_)
+        self._all.flags.writeable = False
+        # Actions that `send` has left for `recv` where all environments step together.
+        self._sent: Arrays | None = None
         shape = tuple(self._core.obs_shape)
         self._out_shape = (self.batch_size, *shape)
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
@@ -264,6 +274,15 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self, space: spaces.Space[Any]
     ) -> None:
         self._observation_space = space
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every keyword with its value, and the preset it was made from; as JSON knows them."""
+        plain = {
+            name: value.value if isinstance(value, AutoresetMode) else value
+            for name, value in self._arguments.items()
+        }
+        return {"preset": self._preset, **plain}
 
     @property
     def num_threads(self) -> int:
@@ -310,20 +329,22 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             ValueError: of another length, or out of its bounds; the environments are closed.
         """
         self._check_open()
-        mask = _reset_mask(options, self.num_envs)
+        mask = arguments.reset_mask(options, self.num_envs)
         if mask is not None and self.is_async:
             raise AtariError("reset_mask needs batch_size == num_envs: others may be running")
-        seeds = _seeds(seed, mask, self.num_envs)
+        seeds = arguments.seeds(seed, mask, self.num_envs)
         if isinstance(seed, int) and seed >= 0:
             super().reset(seed=seed)
         if self.is_async:
             self._core.send_reset(seeds)
             obs, *_, infos = self._received(out)
             return obs, infos
+        self._sent = None
         obs, ram = self._target(out), self._ram()
-        numbers, flags = self._core.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
-        infos = self._infos(numbers, flags, None, ram)
-        self._show()
+        numbers, _, _ = self._core.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
+        infos = self._infos(numbers, ram)
+        if self.render_mode == "human":
+            self._show()
         return self._out(obs), infos
 
     # ------------------------------------------------------------------ steps
@@ -348,29 +369,49 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 (DISABLED), or are closed.
         """
         self._check_open()
-        if self.is_async:
+        if self.batch_size < self.num_envs:
             self.send(actions)
             return self.recv(out=out)
-        actions = self._actions(actions, self.num_envs)
+        if self._sent is not None:
+            raise AtariError("step comes between send and recv: call recv first")
+        return self._stepped(self._actions(actions, self.num_envs), out)
+
+    def _stepped(self, actions: Arrays, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         obs, ram, final_obs = self._target(out), self._ram(), self._final()
-        numbers, flags = self._core.step(actions, obs, final_obs, ram)
-        self._show()
-        return self._results(obs, numbers, flags, final_obs, ram)
+        results = self._core.step(actions, obs, final_obs, ram)
+        if self.render_mode == "human":
+            self._show()
+        return self._results(obs, *results, final_obs, ram)
 
     def send(self, actions: Any, env_id: Any = None) -> None:
         """Queues one step for each environment of the last batch, or of ``env_id``.
+
+        With ``batch_size == num_envs`` the actions are for all environments, ``env_id`` may give their order,
+        and the step runs in :meth:`recv`.
 
         Raises:
             ValueError: nothing has been received that these actions could be for, or an environment is still
                 at work; and as :meth:`step`.
         """
         self._check_open()
-        if not self.is_async:
-            raise AtariError("send and recv need batch_size < num_envs; use step")
-        envs = self._core.turn() if env_id is None else [operator.index(i) for i in env_id]
-        if not envs:
-            raise AtariError("send has nobody to act for: call reset or recv first")
-        self._core.send(self._actions(actions, len(envs)), envs)
+        if self.is_async:
+            envs = self._core.turn() if env_id is None else [operator.index(i) for i in env_id]
+            if not envs:
+                raise AtariError("send has nobody to act for: call reset or recv first")
+            self._core.send(self._actions(actions, len(envs)), envs)
+            return
+        if self._sent is not None:
+            raise AtariError("environment 0 is still at work: call recv before the next send")
+        chosen = self._actions(actions, self.num_envs).copy()
+        if env_id is not None:
+            order = np.asarray(env_id)
+            if order.shape != (self.num_envs,) or (np.sort(order) != np.arange(self.num_envs)).any():
+                raise AtariError(
+                    f"env_id is {env_id}, expected each of 0..{self.num_envs} once: batch_size == num_envs"
+                )
+            chosen[order] = chosen.copy()
+        self._core.check_actions(chosen)
+        self._sent = chosen
 
     def recv(self, *, out: Arrays | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Waits for the next ``batch_size`` results, as of :meth:`step`; ``info["env_id"]`` says whose.
@@ -379,14 +420,19 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             ValueError: fewer results are on their way, so that the wait would never end.
         """
         self._check_open()
-        return self._received(out)
+        if self.is_async:
+            return self._received(out)
+        if self._sent is None:
+            raise AtariError("recv would wait for ever: nothing is on its way; call send first")
+        actions, self._sent = self._sent, None
+        return self._stepped(actions, out)
 
     def _received(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        if not self.is_async:
-            raise AtariError("send and recv need batch_size < num_envs; use step")
         obs, ram, final_obs = self._target(out), self._ram(), self._final()
-        numbers, flags = self._core.recv(obs, final_obs, ram)
-        return self._results(obs, numbers, flags, final_obs, ram)
+        results = self._core.recv(obs, final_obs, ram)
+        if self.render_mode == "human":
+            self._show()
+        return self._results(obs, *results, final_obs, ram)
 
     # ------------------------------------------------------------------ states
 
@@ -411,31 +457,32 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 changed.
         """
         self._check_open()
-        self._core.set_state(_bytes("states", states), self._chosen(mask))
+        self._core.set_state(arguments.byte_array("states", states), self._chosen(mask))
 
     def seed_states(self, state: NDArray[np.uint8], first: int = 0, last: int | None = None) -> None:
         """Puts one state, (size,) or (1, size), into environments ``first..last``, ``last`` excluded."""
         self._check_open()
-        end = self.num_envs if last is None else _whole("last", last, 0, self.num_envs)
-        envs = list(range(_whole("first", first, 0, end), end))
-        row = _bytes("state", state).reshape(1, -1)
+        end = self.num_envs if last is None else arguments.whole("last", last, 0, self.num_envs)
+        envs = list(range(arguments.whole("first", first, 0, end), end))
+        row = arguments.byte_array("state", state).reshape(1, -1)
         self._core.set_state(np.repeat(row, len(envs), axis=0), envs)
 
     def clone(self, source: int, target: int | Sequence[int]) -> None:
         """Copies environment ``source`` over environment(s) ``target``."""
         self._check_open()
         envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
-        row = self._core.get_state([_whole("source", source, 0, self.num_envs - 1)])
+        row = self._core.get_state([arguments.whole("source", source, 0, self.num_envs - 1)])
         self._core.set_state(np.repeat(row, len(envs), axis=0), envs)
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_open()
-        ready = self._core.turn() if self.is_async else list(range(self.num_envs))
-        if self.is_async and len(ready) != self.batch_size:
-            raise AtariError("environments are at work: call recv before pickling")
+        if self._sent is not None:
+            raise AtariError("environment 0 is still at work: call recv first")
         return {
             "arguments": self._arguments,
             "states": self._core.get_state(list(range(self.num_envs))),
+            "turn": self._core.turn(),
+            "preset": self._preset,
             "spec": self.spec,
             "np_random": (self._np_random, self._np_random_seed),
             "spaces": (self.single_action_space, self.action_space),
@@ -444,6 +491,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         AtariVectorEnv.__init__(self, **state["arguments"])
         self._core.set_state(state["states"], list(range(self.num_envs)))
+        self._core.set_turn(state["turn"])
+        self._preset = state["preset"]
         self.spec = state["spec"]
         self._np_random, self._np_random_seed = state["np_random"]
         self.single_action_space, self.action_space = state["spaces"]
@@ -460,34 +509,29 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ------------------------------------------------------------------ pictures
 
-    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """The native pictures, one (rows, 160, 3) uint8 array per environment; None once a window shows them.
+    def render(self) -> Any:
+        """What the consoles show, in colour and at the native size.
+
+        Returns:
+            ``"rgb_array"``: a tuple of one (rows, 160, 3) uint8 array per environment; ``"rgb_grid"``: one
+            array (grid rows * rows, grid columns * 160, 3), environment 0 at the top left, the next ones to
+            its right; ``"human"``: None, a window shows the grid.
 
         Raises:
             AtariError: made without ``render_mode``, or not reset yet.
         """
         self._check_open()
         if self.render_mode is None:
-            raise AtariError('render needs render_mode="rgb_array" or "human" when the environments are made')
+            raise AtariError(f"render needs a render_mode, one of {_RENDER_MODES}, from the beginning")
         if self.render_mode == "human":
-            self._show()
-            return None
-        return tuple(self._core.picture(i) for i in range(self.num_envs))
+            return self._show()
+        pictures = tuple(self._core.picture(i) for i in range(self.num_envs))
+        return pictures if self.render_mode == "rgb_array" else grid(pictures)
 
     def _show(self) -> None:
-        if self.render_mode != "human":
-            return
-        grid = _grid([self._core.picture(i) for i in range(self.num_envs)])
-        import pygame  # pyright: ignore[reportMissingImports]
-
         if self._window is None:
-            pygame.display.init()
-            self._window = pygame.display.set_mode((2 * grid.shape[1], 2 * grid.shape[0]))
-            pygame.display.set_caption(", ".join(dict.fromkeys(self.games)))
-        surface = pygame.surfarray.make_surface(np.transpose(grid, (1, 0, 2)))
-        self._window.blit(pygame.transform.scale_by(surface, 2), (0, 0))
-        pygame.event.pump()
-        pygame.display.flip()
+            self._window = Window(", ".join(dict.fromkeys(self.games)))
+        self._window.show(grid([self._core.picture(i) for i in range(self.num_envs)]))
 
     # ------------------------------------------------------------------ end
 
@@ -496,9 +540,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         del kwargs
         self._core.close()
         if self._window is not None:
-            import pygame  # pyright: ignore[reportMissingImports]
-
-            pygame.display.quit()
+            self._window.close()
             self._window = None
 
     def __del__(self) -> None:
@@ -542,7 +584,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return array if self._torch is None else self._torch(array)
 
     def _actions(self, actions: Any, count: int) -> Arrays:
-        if hasattr(actions, "detach"):
+        if not isinstance(actions, np.ndarray) and hasattr(actions, "detach"):
             actions = actions.detach().cpu().numpy()
         array = np.asarray(actions)
         if self._continuous:
@@ -553,39 +595,57 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise TypeError(f"actions have dtype {array.dtype}, expected integers")
         if array.shape != (count,):
             raise AtariError(f"actions have shape {array.shape}, expected ({count},)")
-        return np.ascontiguousarray(array, np.int64)
+        return np.ascontiguousarray(array, None if array.dtype in _ACTION_DTYPES else np.int64)
 
     def _results(
-        self, obs: Arrays, numbers: Arrays, flags: Arrays, final_obs: Arrays | None, ram: Arrays | None
+        self,
+        obs: Arrays,
+        numbers: Arrays,
+        flags: Arrays,
+        any_ended: bool,
+        final_obs: Arrays | None,
+        ram: Arrays | None,
     ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         rewards = numbers[_REWARD]
         if self._reward_dtype != np.int32:
             rewards = rewards.astype(self._reward_dtype)
-        infos = self._infos(numbers, flags, final_obs, ram)
+        infos = self._infos(numbers, ram)
         if self._clips:
-            infos["raw_reward"] = self._out(numbers[_RAW])
-            infos["_raw_reward"] = np.ones(len(obs), np.bool_)
-        return self._out(obs), self._out(rewards), self._out(flags[0]), self._out(flags[1]), infos
+            infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], self._all
+        if any_ended:
+            self._add_ends(infos, numbers, flags[2], final_obs)
+        if self._torch is not None:
+            obs, rewards, ends, cuts = map(self._torch, (obs, rewards, flags[0], flags[1]))
+            return obs, rewards, ends, cuts, infos
+        return obs, rewards, flags[0], flags[1], infos
 
-    def _infos(
-        self, numbers: Arrays, flags: Arrays, final_obs: Arrays | None, ram: Arrays | None
-    ) -> dict[str, Any]:
-        infos: dict[str, Any] = {"env_id": numbers[_ENV_ID]}
-        infos.update((name, numbers[row]) for name, row in _FIGURES)
+    def _infos(self, numbers: Arrays, ram: Arrays | None) -> dict[str, Any]:
+        here = self._all if len(self._all) == numbers.shape[1] else np.ones(numbers.shape[1], np.bool_)
+        infos: dict[str, Any] = {
+            "env_id": numbers[_ENV_ID],
+            "lives": numbers[_LIVES],
+            "frame_number": numbers[_FRAME],
+            "episode_frame_number": numbers[_EPISODE_FRAME],
+            "_env_id": here,
+            "_lives": here,
+            "_frame_number": here,
+            "_episode_frame_number": here,
+        }
         if ram is not None:
-            infos["ram"] = ram
-        infos.update([(f"_{name}", np.ones(numbers.shape[1], np.bool_)) for name in infos])
-        ended = flags[2]
-        if ended.any():
-            for name, row in (("episode_return", _RETURN), ("episode_length", _LENGTH)):
-                infos[name], infos[f"_{name}"] = numbers[row], ended.copy()
-            if final_obs is not None:
-                infos["final_obs"], infos["_final_obs"] = self._out(final_obs), ended.copy()
-                final: dict[str, Any] = {}
-                for i, (name, _) in enumerate(_FIGURES):
-                    final[name], final[f"_{name}"] = numbers[_FINAL + i], ended.copy()
-                infos["final_info"], infos["_final_info"] = final, ended.copy()
+            infos["ram"], infos["_ram"] = ram, here
         return infos
+
+    def _add_ends(
+        self, infos: dict[str, Any], numbers: Arrays, ended: Arrays, final_obs: Arrays | None
+    ) -> None:
+        infos["episode_return"], infos["_episode_return"] = numbers[_RETURN], ended
+        infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
+        if final_obs is not None:
+            final: dict[str, Any] = {}
+            for i, name in enumerate(("lives", "frame_number", "episode_frame_number")):
+                final[name], final[f"_{name}"] = numbers[_FINAL + i], ended
+            infos["final_obs"], infos["_final_obs"] = self._out(final_obs), ended
+            infos["final_info"], infos["_final_info"] = final, ended
 
 
 def make_vec(
@@ -604,10 +664,9 @@ def make_vec(
     Raises:
         ConfigError: there is no such preset; and as :class:`AtariVectorEnv`.
     """
-    return AtariVectorEnv(game, num_envs, **{**preset_options(preset), **options})
-
-
-# ---------------------------------------------------------------------- arguments
+    envs = AtariVectorEnv(game, num_envs, **{**preset_options(preset), **options})
+    envs._preset = preset
+    return envs
 
 
 def _refcount_of_unshared() -> int:
@@ -622,102 +681,3 @@ def _torch() -> Callable[[Arrays], Any]:
     import torch
 
     return torch.from_numpy
-
-
-def _check_device(device: str) -> None:
-    kind = str(device).split(":")[0]
-    if kind == "cpu":
-        return
-    if kind == "cuda":
-        if not hasattr(_native, "CudaAtariBatch"):
-            raise CudaUnavailableError(
-                'device="cuda" is not available: this build of parl has no CUDA batch of environments; '
-                'use device="cpu"'
-            )
-        raise CudaUnavailableError(
-            'device="cuda" is served by another class of this build; use device="cpu" here'
-        )
-    raise AtariError(f'device is {device!r}, expected "cpu" or "cuda"')
-
-
-def _clip(value: bool | str) -> str:
-    return value if isinstance(value, str) else "clamp" if value else "none"
-
-
-def _whole(name: str, value: Any, low: int, high: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}, expected a whole number") from None
-    if not low <= number <= high:
-        raise AtariError(f"{name} is {number}, expected {low} to {high}")
-    return number
-
-
-def _probability(value: float) -> float:
-    number = float(value)
-    if not 0.0 <= number <= 1.0:
-        raise AtariError(f"repeat_action_probability is {number}, expected 0 to 1")
-    return number
-
-
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        known = [m.value for m in AutoresetMode]
-        raise AtariError(f"autoreset_mode is {mode!r}, expected an AutoresetMode or one of {known}") from None
-
-
-def _reset_mask(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.bool_] | None:
-    mask = None if options is None else options.get("reset_mask")
-    if mask is None:
-        return None
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-        raise TypeError(f"reset_mask is {getattr(mask, 'dtype', type(mask).__name__)}, expected a bool array")
-    if mask.shape != (num_envs,):
-        raise AtariError(f"reset_mask has shape {mask.shape}, expected ({num_envs},)")
-    return mask
-
-
-def _seeds(seed: Any, mask: NDArray[np.bool_] | None, num_envs: int) -> list[int] | None:
-    if seed is None:
-        return None
-    chosen = list(range(num_envs)) if mask is None else np.nonzero(mask)[0].tolist()
-    if isinstance(seed, (bool, str, bytes)):
-        raise TypeError(f"seed is {seed!r}, expected a whole number or an array of them")
-    array = np.asarray(seed)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"seed has dtype {array.dtype}, expected integers")
-    if array.ndim == 0:
-        values = [int(array) + i for i in range(len(chosen))]
-    elif array.shape == (len(chosen),):
-        values = [int(value) for value in array]
-    else:
-        raise AtariError(f"seed has shape {array.shape}, expected ({len(chosen)},)")
-    largest = max(values, default=0)
-    if largest > _INT32_MAX:
-        raise AtariError(f"seed reaches {largest}, expected at most {_INT32_MAX}")
-    seeds = [-1] * num_envs
-    for i, value in zip(chosen, values, strict=True):
-        seeds[i] = max(value, -1)
-    return seeds
-
-
-def _bytes(name: str, value: Any) -> NDArray[np.uint8]:
-    array = np.ascontiguousarray(value)
-    if array.dtype != np.uint8:
-        raise TypeError(f"{name} has dtype {array.dtype}, expected uint8")
-    return array
-
-
-def _grid(pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    columns = int(np.ceil(np.sqrt(len(pictures))))
-    rows = -(-len(pictures) // columns)
-    height = max(picture.shape[0] for picture in pictures)
-    width = pictures[0].shape[1]
-    grid = np.zeros((rows * height, columns * width, 3), np.uint8)
-    for i, picture in enumerate(pictures):
-        y, x = i // columns * height, i % columns * width
-        grid[y : y + picture.shape[0], x : x + width] = picture
-    return grid

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::affinity::Affinity;
 use super::game::Game;
-use super::pool::{Pool, lock, thread_count};
+use super::pool::{Pool, guarded, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Work};
 use super::{Autoreset, Batch, Report, Settings, states};
@@ -64,6 +65,9 @@ pub struct Layout<'a> {
     pub assignment: &'a [usize],
     /// Threads, 0 for one per core.
     pub threads: usize,
+    /// Thread i stays on core number i + this of those that the process may use; the caller, who is thread 0 of a batch
+    /// without halves, is not moved.
+    pub affinity: Option<usize>,
     /// Results per `recv`; fewer than environments means that `send` does not wait.
     pub batch_size: usize,
     /// `recv` gives results in the order of `send`.
@@ -90,7 +94,33 @@ impl Shared {
     }
 
     /// Does what is due in environment `id` and writes its rows.
+    ///
+    /// # Errors
+    /// [`CuleError::Environment`], after which this environment must be reset.
     pub(super) fn execute(
+        &self,
+        work: &mut Work,
+        id: usize,
+        command: Command,
+        obs: &mut [u8],
+        final_obs: Option<&mut [u8]>,
+        ram: Option<&mut [u8]>,
+    ) -> Result<Report, CuleError> {
+        let mut report = Report::default();
+        let result = guarded(|| {
+            report = self.perform(work, id, command, obs, final_obs, ram)?;
+            Ok(())
+        });
+        match result {
+            Ok(()) => Ok(report),
+            Err(source) => {
+                lock(&self.slots[id]).head.ready = 0;
+                Err(CuleError::Environment { env: id, source: Box::new(source) })
+            }
+        }
+    }
+
+    fn perform(
         &self,
         work: &mut Work,
         id: usize,
@@ -196,9 +226,11 @@ impl CpuBatch {
         let envs = shared.slots.len();
         let asynchronous = layout.batch_size < envs;
         let threads = if asynchronous { 1 } else { layout.threads };
-        let pool = Pool::new(threads, envs, || Work::new(console.clone()))?;
+        let affinity = layout.affinity.map(Affinity::new).transpose()?;
+        let affinity = affinity.as_ref();
+        let pool = Pool::new(threads, envs, affinity, || Work::new(console.clone()))?;
         let queue = asynchronous
-            .then(|| Queue::new(&shared, thread_count(layout.threads, envs), layout.lockstep))
+            .then(|| Queue::new(&shared, thread_count(layout.threads, envs), affinity, layout.lockstep))
             .transpose()?;
         Ok(Self { shared, pool, queue, batch_size: layout.batch_size, turn: vec![], busy: vec![false; envs] })
     }
@@ -228,7 +260,7 @@ impl CpuBatch {
 
     /// Threads at work.
     pub fn threads(&self) -> usize {
-        self.pool.threads()
+        self.queue.as_ref().map_or(self.pool.threads(), Queue::threads)
     }
 
     /// Name of the game of an environment.
@@ -314,22 +346,30 @@ impl CpuBatch {
         if envs.len() != actions.len() {
             return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs.len() });
         }
-        for (i, &env) in envs.iter().enumerate() {
-            if env >= self.busy.len() {
-                return Err(CuleError::EnvState { env, reason: "does not exist" });
-            }
-            if self.busy[env] || envs[..i].contains(&env) {
-                return Err(CuleError::EnvState {
-                    env,
-                    reason: "is still at work: call recv before the next send",
-                });
-            }
-        }
-        self.check_ready(envs.iter().copied())?;
-        let tasks = envs.iter().zip(actions).map(|(&env, &action)| (env, Command::Step(action)));
-        self.queue.as_mut().ok_or(SYNCHRONOUS)?.send(tasks)?;
+        let mut marked = 0;
+        let mut sent = Ok(());
         for &env in envs {
-            self.busy[env] = true;
+            match self.busy.get_mut(env) {
+                None => sent = Err(CuleError::EnvState { env, reason: "does not exist" }),
+                Some(true) => {
+                    let reason = "is still at work: call recv before the next send";
+                    sent = Err(CuleError::EnvState { env, reason });
+                }
+                Some(busy) => {
+                    *busy = true;
+                    marked += 1;
+                    continue;
+                }
+            }
+            break;
+        }
+        let sent = sent.and_then(|()| self.check_ready(envs.iter().copied())).and_then(|()| {
+            let tasks = envs.iter().zip(actions).map(|(&env, &action)| (env, Command::Step(action)));
+            self.queue.as_mut().ok_or(SYNCHRONOUS)?.send(tasks)
+        });
+        if let Err(error) = sent {
+            envs[..marked].iter().for_each(|&env| self.busy[env] = false);
+            return Err(error);
         }
         self.turn.clear();
         Ok(())
@@ -353,17 +393,44 @@ impl CpuBatch {
         Ok(())
     }
 
+    /// Environments that the next [`CpuBatch::send`] is for, when nothing is on its way.
+    ///
+    /// # Errors
+    /// An environment does not exist or is at work.
+    pub fn set_turn(&mut self, turn: &[usize]) -> Result<(), CuleError> {
+        if let Some(&env) = turn.iter().find(|&&env| env >= self.busy.len()) {
+            return Err(CuleError::EnvState { env, reason: "does not exist" });
+        }
+        self.check_idle(turn)?;
+        self.turn = turn.to_vec();
+        Ok(())
+    }
+
+    fn check_idle(&self, envs: &[usize]) -> Result<(), CuleError> {
+        match envs.iter().find(|&&env| self.busy[env]) {
+            Some(&env) => Err(CuleError::EnvState { env, reason: "is still at work: call recv first" }),
+            None => Ok(()),
+        }
+    }
+
     /// Takes the next `batch_size` results; false when they are not there within `timeout`.
     ///
     /// # Errors
-    /// Nothing is on its way, or an environment failed.
+    /// Nothing is on its way; or an environment failed, and the results of this batch are lost: all others of it can
+    /// be sent actions again.
     pub fn receive(&mut self, timeout: Duration, out: &mut Outputs<'_>) -> Result<bool, CuleError> {
         let size = self.obs_bytes();
         check_length("observations", out.obs.len(), self.batch_size * size)?;
         let queue = self.queue.as_mut().ok_or(SYNCHRONOUS)?;
-        let Some(outcomes) = queue.receive(self.batch_size, timeout)? else { return Ok(false) };
-        for (i, outcome) in outcomes.iter().enumerate() {
-            let id = outcome.report.env_id as usize;
+        let Some(mut outcomes) = queue.receive(self.batch_size, timeout)? else { return Ok(false) };
+        let mut failure = None;
+        for (i, outcome) in outcomes.iter_mut().enumerate() {
+            self.busy[outcome.id] = false;
+            if let Some(error) = outcome.error.take() {
+                failure.get_or_insert(error);
+                continue;
+            }
+            self.turn.push(outcome.id);
             out.reports[i] = outcome.report;
             out.obs[i * size..(i + 1) * size].copy_from_slice(&outcome.obs);
             if let Some(final_obs) = &mut out.final_obs {
@@ -372,11 +439,9 @@ impl CpuBatch {
             if let Some(ram) = &mut out.ram {
                 ram[i * 128..(i + 1) * 128].copy_from_slice(&outcome.ram);
             }
-            self.turn.push(id);
-            self.busy[id] = false;
         }
         queue.recycle(outcomes);
-        Ok(true)
+        failure.map_or(Ok(true), Err)
     }
 
     fn resets(
@@ -447,6 +512,7 @@ impl Batch for CpuBatch {
     fn save(&self, envs: &[usize], out: &mut [u8]) -> Result<(), CuleError> {
         let size = self.state_bytes(envs);
         check_length("states", out.len(), envs.len() * size)?;
+        self.check_idle(envs)?;
         for (row, &env) in out.chunks_exact_mut(size.max(1)).zip(envs) {
             let slot = lock(&self.shared.slots[env]);
             states::save(&slot, &self.shared.games[slot.game], row);
@@ -458,12 +524,10 @@ impl Batch for CpuBatch {
         if envs.is_empty() {
             return Ok(());
         }
+        self.check_idle(envs)?;
         let size = rows.len() / envs.len();
         let mut loaded = Vec::with_capacity(envs.len());
         for (i, &env) in envs.iter().enumerate() {
-            if self.busy[env] {
-                return Err(CuleError::EnvState { env, reason: "is still at work: call recv first" });
-            }
             let slot = lock(&self.shared.slots[env]);
             let game = &self.shared.games[slot.game];
             loaded.push(states::load(&rows[i * size..(i + 1) * size], &slot, game, &self.shared.settings)?);

@@ -3,6 +3,7 @@
 //! `cpu` is the batch that runs on threads. A batch gives the same numbers whatever the number of threads, the batch
 //! size or the order of completion: environments share nothing but ROMs and tables.
 
+mod affinity;
 mod cpu;
 mod game;
 mod numpy_random;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
+use super::affinity::Affinity;
 use crate::CuleError;
 
 /// A team of threads, the caller among them, and what each of them works in.
@@ -17,17 +18,29 @@ pub struct Pool<W> {
 }
 
 impl<W: Send> Pool<W> {
-    /// `threads` of them, 0 for one per core that this process may use, and never more than `most`.
+    /// `threads` of them, 0 for one per core that this process may use, and never more than `most`. Each has a place
+    /// of `affinity`, if there is one; only the caller, who is the first of them, stays where he is.
     ///
     /// # Errors
     /// [`CuleError::Threads`] when the system refuses.
-    pub fn new(threads: usize, most: usize, mut work: impl FnMut() -> W) -> Result<Self, CuleError> {
+    pub fn new(
+        threads: usize,
+        most: usize,
+        affinity: Option<&Affinity>,
+        mut work: impl FnMut() -> W,
+    ) -> Result<Self, CuleError> {
         let threads = thread_count(threads, most);
+        let affinity = affinity.cloned();
         let team = (threads > 1)
             .then(|| {
                 rayon::ThreadPoolBuilder::new()
                     .num_threads(threads - 1)
                     .thread_name(|i| format!("parl-env-{i}"))
+                    .start_handler(move |i| {
+                        if let Some(affinity) = &affinity {
+                            affinity.pin(i + 1);
+                        }
+                    })
                     .build()
                     .map_err(|error| CuleError::Threads { threads, reason: error.to_string() })
             })
@@ -45,7 +58,9 @@ impl<W: Send> Pool<W> {
         self.threads
     }
 
-    /// Runs `run` once for every job, in no particular order, and returns when all are done.
+    /// Runs `run` once for every job, in no particular order, and returns when all are done. Each thread begins with
+    /// a range of its own, the same in each call, so that what belongs to a job stays in that core's cache; whoever
+    /// is done helps the others.
     ///
     /// # Errors
     /// [`CuleError::Forked`] in a process that did not make the pool; else the first error of a job, a panic being
@@ -66,13 +81,17 @@ impl<W: Send> Pool<W> {
             Some(team) if jobs.len() > 1 => {
                 let helpers = (self.threads - 1).min(jobs.len() - 1);
                 let jobs: Vec<Mutex<Option<J>>> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
-                let next = AtomicUsize::new(0);
+                let ranges = split(jobs.len(), helpers + 1);
                 let drain = |thread: usize| {
                     let mut work = lock(&self.work[thread]);
-                    // Relaxed: only hands out numbers; the jobs themselves are behind their mutexes.
-                    while let Some(slot) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if let Some(job) = lock(slot).take() {
-                            one(&mut work, job);
+                    for turn in 0..ranges.len() {
+                        let Range { next, end } = &ranges[(thread + turn) % ranges.len()];
+                        // Relaxed: only hands out numbers; the jobs themselves are behind their mutexes.
+                        while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| at < end)
+                        {
+                            if let Some(job) = lock(&jobs[at]).take() {
+                                one(&mut work, job);
+                            }
                         }
                     }
                 };
@@ -96,6 +115,20 @@ impl<W: Send> Pool<W> {
             None => Ok(()),
         }
     }
+}
+
+/// Jobs that a thread does first. On a cache line of its own, since its thread counts in it.
+#[repr(align(128))]
+struct Range {
+    next: AtomicUsize,
+    end: usize,
+}
+
+/// `jobs` numbers in `parts` ranges whose lengths differ by at most one.
+fn split(jobs: usize, parts: usize) -> Vec<Range> {
+    (0..parts)
+        .map(|part| Range { next: AtomicUsize::new(jobs * part / parts), end: jobs * (part + 1) / parts })
+        .collect()
 }
 
 /// Threads do not survive a fork: waiting for them would never end.
@@ -134,7 +167,7 @@ mod tests {
     #[test]
     fn every_job_runs_once_on_any_number_of_threads() {
         for threads in [1, 2, 3, 64] {
-            let pool = Pool::new(threads, 5, || 0usize).unwrap();
+            let pool = Pool::new(threads, 5, None, || 0usize).unwrap();
             assert_eq!(pool.threads(), threads.min(5));
             for count in [0, 1, 2, 7, 100] {
                 let mut seen = vec![0u32; count];
@@ -151,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_and_the_pool_goes_on() {
-        let pool = Pool::new(2, 2, || ()).unwrap();
+        let pool = Pool::new(2, 2, None, || ()).unwrap();
         let error = pool.run((0..8).collect(), |(), job| {
             assert!(job != 3, "job {job} fell over");
             Ok(())

@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::affinity::Affinity;
 use super::cpu::{Command, Shared};
-use super::pool::{check_process, guarded, lock};
+use super::pool::{check_process, lock};
 use super::slot::Work;
 use super::{CuleError, Report};
 
@@ -24,7 +25,8 @@ pub(super) struct Outcome {
     pub obs: Vec<u8>,
     pub final_obs: Vec<u8>,
     pub ram: Vec<u8>,
-    error: Option<CuleError>,
+    pub id: usize,
+    pub error: Option<CuleError>,
     number: u64,
 }
 
@@ -34,6 +36,8 @@ struct Line {
     results: VecDeque<Outcome>,
     /// Buffers of results that have been read.
     spare: Vec<Outcome>,
+    /// Results that the caller waits for; 0 when it does not wait.
+    wanted: usize,
     stop: bool,
 }
 
@@ -57,7 +61,12 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(shared: &Arc<Shared>, threads: usize, lockstep: bool) -> Result<Self, CuleError> {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        threads: usize,
+        affinity: Option<&Affinity>,
+        lockstep: bool,
+    ) -> Result<Self, CuleError> {
         let inner = Arc::new(Inner { line: Mutex::default(), work: Condvar::new(), done: Condvar::new() });
         let mut queue = Self {
             inner: inner.clone(),
@@ -71,9 +80,15 @@ impl Queue {
         for i in 0..threads {
             let (inner, shared) = (inner.clone(), shared.clone());
             let mut work = shared.work()?;
+            let affinity = affinity.cloned();
             let handle = thread::Builder::new()
                 .name(format!("parl-env-{i}"))
-                .spawn(move || serve(&inner, &shared, &mut work))
+                .spawn(move || {
+                    if let Some(affinity) = affinity {
+                        affinity.pin(i);
+                    }
+                    serve(&inner, &shared, &mut work);
+                })
                 .map_err(|error| CuleError::Threads { threads, reason: error.to_string() })?;
             queue.threads.push(handle);
         }
@@ -93,11 +108,15 @@ impl Queue {
         Ok(())
     }
 
+    pub(super) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     pub(super) fn pending(&self) -> usize {
         self.pending
     }
 
-    /// The next `count` results, or `None` if they are not there within `timeout`.
+    /// The next `count` results, or `None` if they are not there within `timeout`. Some of them may be errors.
     pub(super) fn receive(
         &mut self,
         count: usize,
@@ -111,9 +130,18 @@ impl Queue {
         let last = self.received + count as u64;
         let is_next = |outcome: &Outcome| !self.lockstep || outcome.number < last;
         let mut line = lock(&self.inner.line);
-        while line.results.iter().filter(|outcome| is_next(outcome)).count() < count {
+        // Each result is looked at once: until we take some, new ones only come behind the others.
+        let (mut looked_at, mut ready) = (0, 0);
+        loop {
+            ready += line.results.iter().skip(looked_at).filter(|outcome| is_next(outcome)).count();
+            looked_at = line.results.len();
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let waits = ready < count && !left.is_zero();
+            line.wanted = if waits { count } else { 0 };
+            if ready >= count {
+                break;
+            }
+            if !waits {
                 return Ok(None);
             }
             line = match self.inner.done.wait_timeout(line, left) {
@@ -137,10 +165,7 @@ impl Queue {
         }
         self.received += count as u64;
         self.pending -= count;
-        match taken.iter_mut().find_map(|outcome| outcome.error.take()) {
-            Some(error) => Err(error),
-            None => Ok(Some(taken)),
-        }
+        Ok(Some(taken))
     }
 
     /// Gives buffers back.
@@ -181,15 +206,21 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
         let mut outcome = line.spare.pop().unwrap_or_else(|| shared.outcome());
         drop(line);
         outcome.number = task.number;
-        outcome.error = guarded(|| {
-            let final_obs = (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]);
-            let ram = (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]);
-            outcome.report = shared.execute(work, task.id, task.command, &mut outcome.obs, final_obs, ram)?;
-            Ok(())
-        })
-        .err();
-        lock(&inner.line).results.push_back(outcome);
-        inner.done.notify_all();
+        outcome.id = task.id;
+        let final_obs = (!outcome.final_obs.is_empty()).then_some(&mut outcome.final_obs[..]);
+        let ram = (!outcome.ram.is_empty()).then_some(&mut outcome.ram[..]);
+        let report = shared.execute(work, task.id, task.command, &mut outcome.obs, final_obs, ram);
+        (outcome.report, outcome.error) = match report {
+            Ok(report) => (report, None),
+            Err(error) => (Report::default(), Some(error)),
+        };
+        let mut line = lock(&inner.line);
+        line.results.push_back(outcome);
+        let enough = line.wanted > 0 && line.results.len() >= line.wanted;
+        drop(line);
+        if enough {
+            inner.done.notify_all();
+        }
     }
 }
 
@@ -201,6 +232,7 @@ impl Outcome {
             obs: vec![0; obs],
             final_obs: vec![0; final_obs],
             ram: vec![0; ram],
+            id: 0,
             error: None,
             number: 0,
         }
