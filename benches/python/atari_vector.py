@@ -1,159 +1,282 @@
-"""Atari vector environments side by side: parl, ale_py's AtariVectorEnv and EnvPool, in one process and in
-turns.
+"""Atari vector environments side by side: parl, ale_py's, EnvPool's and Gymnasium's processes, in turns.
 
-``python benches/python/atari_vector.py`` prints emulated frames per core-second (process CPU time of all
-threads, skipped frames counted) and per second of wall-clock, for the full pipeline: frame skip 4, max of two
-frames, 84 x 84 gray, stack 4, random actions. A round gives every library the same short time; ratios are
-taken within a round, their median and quartiles are printed. ``--json FILE`` keeps the numbers.
+    python benches/python/atari_vector.py [--quick] [--record]
+
+Rates are emulated frames, skipped ones counted, per core-second (processor time of this process and of those
+that hold environments) and per second of wall-clock. A round gives every library the same short time; a ratio
+is taken within a round, its median and quartiles are printed. ``--record`` writes what was printed to
+``benches/records/<date>-atari-vector.md``. Sections:
+
+    pipeline  10 games, 8 and 64 environments, 1 and 2 threads, beside the faster of ale_py and EnvPool
+    threads   64 environments, parl with 2 threads beside itself with 1, wall-clock
+    mixed     8 games in one batch of 64; the others cannot: 8 vector environments of 8, one after the other
+    start     1,024 environments: construct and reset(seed=0); ale_py alike
+    memory    bytes per environment beyond its observation
+    scaling   16 threads beside 1, on a machine with at least 16 cores
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import datetime
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from atari_peers import RIVALS, Ratios, Runner, in_turns
 
 GAMES = (
     "pong", "breakout", "space_invaders", "seaquest", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
     "montezuma_revenge",
 )  # fmt: skip
-FRAME_SKIP = 4
+MIXED = GAMES[:8]
+SECTIONS = ("pipeline", "threads", "mixed", "start", "memory", "scaling")
+RECORDS = Path(__file__).parents[1] / "records"
+PRINTED: list[str] = []
 
 
-def camel(game: str) -> str:
-    return "".join(word.capitalize() for word in game.split("_"))
+def say(line: str = "") -> None:
+    print(line, flush=True)
+    PRINTED.append(line)
 
 
-def make_parl(game: str, envs: int, threads: int) -> tuple[Any, int]:
-    import parl
-
-    env = parl.AtariVectorEnv(game, envs, num_threads=threads)
-    return env, env.single_action_space.n
+def verdict(value: float, bar: float) -> str:
+    return f"bar {bar:g}: {'met' if value >= bar else 'MISSED'}"
 
 
-def make_ale(game: str, envs: int, threads: int) -> tuple[Any, int]:
-    import ale_py
-
-    env = ale_py.AtariVectorEnv(game, envs, num_threads=threads)
-    return env, env.single_action_space.n
-
-
-def make_envpool(game: str, envs: int, threads: int) -> tuple[Any, int]:
-    import envpool
-
-    env = envpool.make_gymnasium(f"{camel(game)}-v5", num_envs=envs, num_threads=threads)
-    return env, env.action_space.n
-
-
-MAKERS: dict[str, Callable[[str, int, int], tuple[Any, int]]] = {
-    "parl": make_parl,
-    "ale_py": make_ale,
-    "envpool": make_envpool,
-}
-
-
-class Runner:
-    """One library's environments with actions drawn in advance."""
-
-    def __init__(self, name: str, game: str, envs: int, threads: int) -> None:
-        self.env, actions = MAKERS[name](game, envs, threads)
-        rng = np.random.default_rng(0)
-        self.actions = rng.integers(0, actions, (256, envs))
-        if name == "envpool":
-            self.actions = self.actions.astype(np.int32)
-            self.env.reset()
-        else:
-            self.env.reset(seed=0)
-        self.frames = envs * FRAME_SKIP
-        self.at = 0
-
-    def run(self, seconds: float) -> tuple[float, float]:
-        """Frames per second of CPU time and of wall-clock."""
-        steps = 0
-        cpu, wall = time.process_time(), time.perf_counter()
-        while time.perf_counter() - wall < seconds:
-            self.env.step(self.actions[self.at % len(self.actions)])
-            self.at += 1
-            steps += 1
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        return steps * self.frames / cpu, steps * self.frames / wall
+def pipeline(
+    games: list[str], envs: int, threads: int, libraries: list[str], args: argparse.Namespace
+) -> None:
+    say(f"{envs} environments, {threads} threads: 1,000 frames per core-second (per second)")
+    core, wall = [], []
+    for game in games:
+        runners = {name: Runner(name, game, envs, threads) for name in libraries}
+        rates = in_turns(runners, args.rounds, args.seconds)
+        for runner in runners.values():
+            runner.close()
+        figures = "  ".join(
+            f"{name} {statistics.median(c) / 1e3:7.1f} ({statistics.median(w) / 1e3:7.1f})"
+            for name, (c, w) in rates.items()
+        )
+        per_core, per_wall = (
+            Ratios(
+                rates["parl"][kind],
+                max((rates[name][kind] for name in libraries if name in RIVALS), key=statistics.median),
+            )
+            for kind in (0, 1)
+        )
+        say(f"  {game:18} {figures}  {per_core}  wall {per_wall}")
+        core.append(per_core.median)
+        wall.append(per_wall.median)
+    median, worst = statistics.median(core), min(core)
+    say(
+        f"  = per core-second: median x{median:.2f} ({verdict(median, 5)}), worst x{worst:.2f} "
+        f"({verdict(worst, 3)}); wall-clock: median x{statistics.median(wall):.2f}"
+    )
+    if (envs, threads) == (64, 2):
+        say(f"  = wall-clock, 64 environments, 2 threads: {verdict(statistics.median(wall), 5)}")
+    say()
 
 
-def measure(
-    game: str, envs: int, threads: int, libraries: list[str], rounds: int, seconds: float
-) -> dict[str, Any]:
-    runners = {name: Runner(name, game, envs, threads) for name in libraries}
+def own_threads(games: list[str], envs: int, threads: int, bar: float, args: argparse.Namespace) -> None:
+    say(f"parl, {envs} environments, {threads} threads beside 1, wall-clock")
+    ratios = []
+    for game in games:
+        runners = {n: Runner("parl", game, envs, n) for n in (1, threads)}
+        rates = in_turns(runners, args.rounds, args.seconds)
+        ratio = Ratios(rates[threads][1], rates[1][1])
+        cost = Ratios(rates[threads][0], rates[1][0])
+        say(f"  {game:18} {ratio}  per core-second {cost}")
+        ratios.append(ratio.median)
+    say(f"  = median x{statistics.median(ratios):.2f} ({verdict(statistics.median(ratios), bar)})")
+    say()
+
+
+def mixed(libraries: list[str], args: argparse.Namespace) -> None:
+    say(
+        f"{len(MIXED)} games, 64 environments, all actions, 1 thread: "
+        "1,000 frames per core-second (per second)"
+    )
+    runners = {name: Runner(name, MIXED, 64, 1) for name in libraries}
+    rates = in_turns(runners, 2 * args.rounds + 1, args.seconds)
+    for name, (core, wall) in rates.items():
+        say(f"  {name:18} {statistics.median(core) / 1e3:7.1f} ({statistics.median(wall) / 1e3:7.1f})")
+    best = max((rates[name][0] for name in libraries if name in RIVALS), key=statistics.median)
+    ratio = Ratios(rates["parl"][0], best)
+    say(f"  = parl: one batch, the others: 8 of 8. {ratio} ({verdict(ratio.median, 4.5)})")
+    say()
     for runner in runners.values():
-        runner.run(seconds)  # Warm caches, leave the first screens behind.
-    per_core: dict[str, list[float]] = {name: [] for name in libraries}
-    per_wall: dict[str, list[float]] = {name: [] for name in libraries}
-    for i in range(rounds):
-        for name in libraries[i % len(libraries) :] + libraries[: i % len(libraries)]:
-            core, wall = runners[name].run(seconds)
-            per_core[name].append(core)
-            per_wall[name].append(wall)
-    for runner in runners.values():
-        runner.env.close()
-    peers = [name for name in libraries if name != "parl"]
-    result: dict[str, Any] = {"game": game, "envs": envs, "threads": threads}
-    for kind, values in (("core", per_core), ("wall", per_wall)):
-        result[kind] = {name: statistics.median(v) for name, v in values.items()}
-        best = max(peers, key=lambda name: result[kind][name]) if peers else None
-        if best is not None:
-            ratios = sorted(a / b for a, b in zip(values["parl"], values[best], strict=True))
-            result[f"{kind}_ratio"] = statistics.median(ratios)
-            result[f"{kind}_ratio_spread"] = [ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]]
-            result[f"{kind}_best_peer"] = best
-    return result
+        runner.close()
+
+
+# Prints seconds of construction and seeded reset; in a process of its own, so that a limit can end it.
+STARTING = """
+import importlib, sys, time
+module, envs = sys.argv[1], int(sys.argv[2])
+make = importlib.import_module(module).AtariVectorEnv
+make("breakout", 1).close()
+start = time.perf_counter()
+env = make("breakout", envs)
+env.reset(seed=0)
+print(time.perf_counter() - start)
+"""
+
+
+def start_s(module: str, envs: int, limit_s: float) -> float | None:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", STARTING, module, str(envs)],
+            capture_output=True, text=True, timeout=limit_s, check=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
+    return float(done.stdout.split()[-1])
+
+
+def start(args: argparse.Namespace) -> None:
+    say("construct and reset(seed=0), breakout, seconds")
+    ours = statistics.median(start_s("parl", 1024, 60) or 60.0 for _ in range(3))
+    say(f"  parl   {1024:5} {ours:8.3f}")
+    sizes = (16, 64) if args.quick else (16, 64, 256, 1024)
+    seconds = {}
+    for envs in sizes:
+        found = start_s("ale_py", envs, 900)
+        say(f"  ale_py {envs:5} {'over 900' if found is None else f'{found:8.3f}'}")
+        if found is not None:
+            seconds[envs] = found
+    largest = max(seconds)
+    theirs = seconds[largest] * 1024 / largest
+    how = (
+        "measured"
+        if largest == 1024
+        else f"{1024 // largest} times that of {largest}; it grows in proportion"
+    )
+    say(
+        f"  = ale_py at 1,024 ({how}): {theirs:.1f} s, "
+        f"parl is x{theirs / ours:.0f} ({verdict(theirs / ours, 100)})"
+    )
+    say()
+
+
+# Prints bytes per environment: two sizes, so that what does not grow with them falls out. The caller's array
+# for the results is not counted, the environment's own observation (its stack) is taken off.
+GROWTH = """
+import gc, sys
+import parl
+def resident():
+    for line in open("/proc/self/smaps_rollup"):
+        if line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+found = []
+for envs in (1000, 5000):
+    obs = np.ones((envs, 4, 84, 84), np.uint8)
+    env = parl.AtariVectorEnv(sys.argv[1], envs, num_threads=1)
+    env.reset(seed=0, out=obs)
+    for _ in range(3):
+        env.step(np.zeros(envs, np.int64), out=obs)
+    gc.collect()
+    found.append(resident() - obs.nbytes)
+    env.close()
+    del env, obs
+print((found[1] - found[0]) / 4000 - 4 * 84 * 84)
+"""
+
+
+def memory() -> None:
+    say("bytes per environment beyond its observation (resident memory of 5,000 less that of 1,000)")
+    worst = 0.0
+    for game in ("breakout", "pong", "seaquest"):
+        done = subprocess.run(
+            [sys.executable, "-c", GROWTH, game], capture_output=True, text=True, check=True, timeout=300
+        )
+        found = float(done.stdout)
+        worst = max(worst, found)
+        say(f"  {game:18} {found:8.0f}")
+    say(f"  = at most {worst:.0f} (bar 4096: {'met' if worst <= 4096 else 'MISSED'})")
+    say()
+
+
+def machine() -> str:
+    names = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, load averages {load}"
+
+
+def record(command: str) -> Path:
+    packages = ", ".join(
+        f"{name} {metadata.version(name)}" for name in ("ale-py", "envpool", "gymnasium", "numpy")
+    )
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RECORDS
+    ).stdout.strip()
+    day = datetime.date.today()
+    path = RECORDS / f"{day}-atari-vector.md"
+    title = f"# {day.day} {day:%B %Y}: Atari vector environments beside their peers"
+    about = f"`{command}` at {commit}; CPython {platform.python_version()}, {packages}. {PRINTED[0]}."
+    path.write_text("\n".join([title, "", about, "", "```text", *PRINTED[2:], "```"]) + "\n")
+    return path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument(
+        "--quick", action="store_true", help="under four minutes: fewer rounds and 64-env games"
+    )
+    parser.add_argument("--record", action="store_true", help="keep what was printed in benches/records")
+    parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--games", default=",".join(GAMES))
     parser.add_argument("--envs", default="8,64")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--libraries", default="parl,ale_py,envpool")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.4)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--libraries", default="parl,ale_py,envpool,gym_async")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float)
     args = parser.parse_args()
-    libraries = args.libraries.split(",")
-    records = []
-    print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; frames per core-second (wall)"
-    )
-    for threads in map(int, args.threads.split(",")):
+    args.rounds = args.rounds or (3 if args.quick else 7)
+    args.seconds = args.seconds or (0.1 if args.quick else 0.3)
+    libraries, games = args.libraries.split(","), args.games.split(",")
+    sections = args.sections.split(",")
+    unknown = set(sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"unknown sections {sorted(unknown)}, expected some of {SECTIONS}")
+    say(machine())
+    say()
+    began = time.perf_counter()
+    in_process = [name for name in libraries if name != "gym_async"]
+    if "pipeline" in sections:
         for envs in map(int, args.envs.split(",")):
-            rows = []
-            for game in args.games.split(","):
-                row = measure(game, envs, threads, libraries, args.rounds, args.seconds)
-                rows.append(row)
-                rates = "  ".join(f"{n} {row['core'][n]:>9,.0f} ({row['wall'][n]:>9,.0f})" for n in libraries)
-                low, high = row.get("core_ratio_spread", (0.0, 0.0))
-                ratio = f"x{row.get('core_ratio', 0.0):.2f} [{low:.2f}, {high:.2f}]"
-                print(f"{game:20} {envs:4} envs {threads} thr  {rates}  {ratio}")
-            records += rows
-            if len(libraries) > 1:
-                core = sorted(row["core_ratio"] for row in rows)
-                wall = sorted(row["wall_ratio"] for row in rows)
-                print(
-                    f"== {envs} envs, {threads} threads: "
-                    f"per core-second median x{statistics.median(core):.2f}, "
-                    f"worst x{core[0]:.2f}; wall-clock median x{statistics.median(wall):.2f}"
-                )
-    if args.json:
-        machine = {"cpu": platform.processor(), "cores": os.cpu_count(), "python": platform.python_version()}
-        args.json.write_text(json.dumps({"machine": machine, "rows": records}, indent=1))
+            for threads in map(int, args.threads.split(",")):
+                # Making environments takes the peers longer than stepping them.
+                some = games[:3] if args.quick and envs > 8 else games
+                few = in_process if threads > 1 or (args.quick and envs > 8) else libraries
+                pipeline(some, envs, threads, few, args)
+    if "threads" in sections:
+        own_threads(games, 64, 2, 1.8, args)
+    if "mixed" in sections:
+        mixed(in_process, args)
+    if "start" in sections:
+        start(args)
+    if "memory" in sections:
+        memory()
+    if "scaling" in sections:
+        if (os.cpu_count() or 1) >= 16:
+            own_threads(games[:3] if args.quick else games, 256, 16, 14, args)
+        else:
+            say(f"scaling to 16 cores: not measured, this machine has {os.cpu_count()}")
+            say()
+    say(f"{time.perf_counter() - began:.0f} s; load average at the end {os.getloadavg()[0]:.2f}")
+    if args.record:
+        print(f"kept in {record(' '.join(['python', 'benches/python/atari_vector.py', *sys.argv[1:]]))}")
 
 
 if __name__ == "__main__":

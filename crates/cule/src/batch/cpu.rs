@@ -14,6 +14,9 @@ use crate::env::Action;
 use crate::games::names;
 use crate::rom::Rom;
 
+/// Of a console.
+const RAM_BYTES: usize = 128;
+
 /// Where a batch writes: one row per environment in each.
 pub struct Outputs<'a> {
     /// Observations.
@@ -86,7 +89,7 @@ impl Shared {
     pub(super) fn outcome(&self) -> Outcome {
         let obs = self.obs_bytes();
         let final_obs = if self.settings.autoreset == Autoreset::SameStep { obs } else { 0 };
-        Outcome::new(obs, final_obs, if self.wants_ram { 128 } else { 0 })
+        Outcome::new(obs, final_obs, if self.wants_ram { RAM_BYTES } else { 0 })
     }
 
     fn obs_bytes(&self) -> usize {
@@ -114,7 +117,7 @@ impl Shared {
         match result {
             Ok(()) => Ok(report),
             Err(source) => {
-                lock(&self.slots[id]).head.ready = 0;
+                lock(&self.slots[id]).give_up();
                 Err(CuleError::Environment { env: id, source: Box::new(source) })
             }
         }
@@ -176,18 +179,35 @@ struct Job<'a> {
     report: &'a mut Report,
 }
 
-fn rows(array: Option<&mut [u8]>, size: usize) -> impl Iterator<Item = Option<&mut [u8]>> {
-    let mut rest = array;
-    std::iter::from_fn(move || {
-        Some(match rest.take() {
-            Some(all) if all.len() >= size => {
-                let (row, left) = all.split_at_mut(size);
-                rest = Some(left);
-                Some(row)
-            }
-            _ => None,
+impl<'a> Outputs<'a> {
+    /// The rows of the next `count` environments, taken off the front; `size` is that of an observation.
+    fn take(&mut self, count: usize, size: usize) -> Outputs<'a> {
+        fn front<'a, T>(rest: &mut &'a mut [T], length: usize) -> &'a mut [T] {
+            let (front, left) = std::mem::take(rest).split_at_mut(length);
+            *rest = left;
+            front
+        }
+        Outputs {
+            obs: front(&mut self.obs, count * size),
+            final_obs: self.final_obs.as_mut().map(|rest| front(rest, count * size)),
+            ram: self.ram.as_mut().map(|rest| front(rest, count * RAM_BYTES)),
+            reports: front(&mut self.reports, count),
+        }
+    }
+
+    /// One job for each of these rows, which are those of the environments from `first` on.
+    fn jobs<C: Fn(usize) -> Command>(
+        mut self,
+        first: usize,
+        size: usize,
+        command: C,
+    ) -> impl Iterator<Item = Job<'a>> + use<'a, C> {
+        (first..first + self.reports.len()).filter_map(move |id| {
+            let Outputs { obs, final_obs, ram, reports } = self.take(1, size);
+            let report = reports.first_mut()?;
+            Some(Job { id, command: command(id), obs, final_obs, ram, report })
         })
-    })
+    }
 }
 
 impl CpuBatch {
@@ -274,7 +294,7 @@ impl CpuBatch {
     /// The environment has not been reset.
     pub fn picture(&self, env: usize) -> Result<(Vec<u8>, usize, bool), CuleError> {
         let mut picture = None;
-        self.pool.run(vec![&mut picture], |work, picture| {
+        self.pool.run(vec![std::iter::once(&mut picture)], |work, picture| {
             let slot = lock(&self.shared.slots[env]);
             if slot.head.ready == 0 {
                 return Err(NOT_RESET(env));
@@ -287,30 +307,29 @@ impl CpuBatch {
         picture.ok_or(NOT_RESET(env))
     }
 
-    fn run(&self, commands: &[Command], out: Outputs<'_>) -> Result<(), CuleError> {
+    fn run(
+        &self,
+        command: impl Fn(usize) -> Command + Copy + Send,
+        mut out: Outputs<'_>,
+    ) -> Result<(), CuleError> {
         let envs = self.shared.slots.len();
         let size = self.obs_bytes();
         check_length("observations", out.obs.len(), envs * size)?;
+        if let Some(final_obs) = &out.final_obs {
+            check_length("last observations", final_obs.len(), envs * size)?;
+        }
+        if let Some(ram) = &out.ram {
+            check_length("RAM", ram.len(), envs * RAM_BYTES)?;
+        }
         if out.reports.len() != envs {
             return Err(CuleError::Count { what: "reports", found: out.reports.len(), expected: envs });
         }
-        let jobs: Vec<Job<'_>> = commands
-            .iter()
-            .zip(out.obs.chunks_exact_mut(size))
-            .zip(rows(out.final_obs, size))
-            .zip(rows(out.ram, 128))
-            .zip(out.reports)
-            .enumerate()
-            .map(|(id, ((((&command, obs), final_obs), ram), report))| Job {
-                id,
-                command,
-                obs,
-                final_obs,
-                ram,
-                report,
-            })
-            .collect();
-        self.pool.run(jobs, |work, job| {
+        let parts = self.pool.parts(envs);
+        let ranges = (0..parts).map(|part| {
+            let (first, end) = (envs * part / parts, envs * (part + 1) / parts);
+            out.take(end - first, size).jobs(first, size, command)
+        });
+        self.pool.run(ranges.collect(), |work, job| {
             *job.report = self.shared.execute(work, job.id, job.command, job.obs, job.final_obs, job.ram)?;
             Ok(())
         })
@@ -437,7 +456,7 @@ impl CpuBatch {
                 final_obs[i * size..(i + 1) * size].copy_from_slice(&outcome.final_obs);
             }
             if let Some(ram) = &mut out.ram {
-                ram[i * 128..(i + 1) * 128].copy_from_slice(&outcome.ram);
+                ram[i * RAM_BYTES..(i + 1) * RAM_BYTES].copy_from_slice(&outcome.ram);
             }
         }
         queue.recycle(outcomes);
@@ -492,7 +511,7 @@ impl Batch for CpuBatch {
                 return Err(NOT_RESET(env));
             }
         }
-        self.run(&commands, out)
+        self.run(|env| commands[env], out)
     }
 
     fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError> {
@@ -501,8 +520,7 @@ impl Batch for CpuBatch {
             return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs });
         }
         self.check_ready(0..envs)?;
-        let commands: Vec<Command> = actions.iter().map(|&action| Command::Step(action)).collect();
-        self.run(&commands, out)
+        self.run(|env| Command::Step(actions[env]), out)
     }
 
     fn state_bytes(&self, envs: &[usize]) -> usize {
@@ -563,4 +581,114 @@ fn check(layout: &Layout<'_>, settings: &Settings) -> Result<(), CuleError> {
         return setting("noop_max", settings.noop_max.to_string(), "at most 100000");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Boot, ChannelOrder, Noops, ObsType, Padding};
+    use crate::console::game_row;
+    use crate::env::full;
+    use crate::rom;
+    use crate::step::{CLIP_NONE, LIFE_PLAIN, StepRules};
+
+    /// Environments of a cartridge that does nothing: it jumps to itself.
+    fn idle(envs: usize, threads: usize, batch_size: usize) -> CpuBatch {
+        let mut bytes = vec![0xEA; 4096];
+        bytes[..3].copy_from_slice(&[0x4C, 0x00, 0xF0]);
+        bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
+        let games = [(rom::from_bytes(bytes).unwrap(), game_row("seaquest").unwrap())];
+        let layout = Layout {
+            games: &games,
+            assignment: &vec![0; envs],
+            threads,
+            affinity: None,
+            batch_size,
+            lockstep: true,
+            wants_ram: false,
+            entropy: 1,
+        };
+        let settings = Settings {
+            rules: StepRules {
+                keep: 0.0,
+                frame_limit: i32::MAX,
+                step_limit: 0,
+                life: LIFE_PLAIN,
+                clip: CLIP_NONE,
+            },
+            frame_skip: (1, 1),
+            maxpool: false,
+            stack: 2,
+            padding: Padding::Zeros,
+            noops: Noops::AfterFire,
+            noop_max: 0,
+            fire_reset: false,
+            life_continues: false,
+            show_last_frame: false,
+            both_ends: false,
+            boot: Boot::Exact,
+            autoreset: Autoreset::NextStep,
+            obs_type: ObsType::Ram,
+            channel_order: ChannelOrder::Last,
+            size: None,
+            full_actions: true,
+            mode: None,
+            difficulty: None,
+            console_frame_limit: 0,
+        };
+        CpuBatch::new(&layout, settings).unwrap()
+    }
+
+    fn break_env(batch: &CpuBatch, env: usize) {
+        lock(&batch.shared.slots[env]).head.state.env.game = u32::MAX;
+    }
+
+    #[test]
+    fn one_environment_that_falls_over_takes_no_other_with_it() {
+        for threads in [1, 2] {
+            let mut batch = idle(4, threads, 4);
+            let (mut obs, mut reports) = (vec![0; 4 * batch.obs_bytes()], [Report::default(); 4]);
+            let mut step = |batch: &mut CpuBatch, reset: Option<&[bool]>| {
+                let out = Outputs { obs: &mut obs, final_obs: None, ram: None, reports: &mut reports };
+                match reset {
+                    Some(mask) => batch.reset(None, Some(mask), out),
+                    None => batch.step(&[full(0); 4], out),
+                }?;
+                Ok::<_, CuleError>(reports.map(|report| report.env_id))
+            };
+            assert_eq!(step(&mut batch, Some(&[true; 4])).unwrap(), [0, 1, 2, 3]);
+            break_env(&batch, 2);
+            let message = step(&mut batch, None).unwrap_err().to_string();
+            assert!(message.starts_with("environment 2: it panicked"), "{message}");
+            let message = step(&mut batch, None).unwrap_err().to_string();
+            assert!(message.contains("environment 2 has not been reset"), "{message}");
+            assert_eq!(step(&mut batch, Some(&[false, false, true, false])).unwrap(), [0, 1, 2, 3]);
+            assert_eq!(step(&mut batch, None).unwrap(), [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn halves_go_on_without_an_environment_that_fell_over() {
+        let mut batch = idle(4, 2, 2);
+        let (mut obs, mut reports) = (vec![0; 2 * batch.obs_bytes()], [Report::default(); 2]);
+        let mut receive = |batch: &mut CpuBatch| {
+            let mut out = Outputs { obs: &mut obs, final_obs: None, ram: None, reports: &mut reports };
+            batch.receive(Duration::from_secs(20), &mut out)
+        };
+        batch.send_reset(None).unwrap();
+        assert!(receive(&mut batch).unwrap() && receive(&mut batch).unwrap());
+        break_env(&batch, 1);
+        batch.send(&[0, 1, 2, 3], &[full(0); 4]).unwrap();
+        let message = receive(&mut batch).unwrap_err().to_string();
+        assert!(message.starts_with("environment 1: it panicked"), "{message}");
+        assert!(receive(&mut batch).unwrap());
+        assert_eq!(batch.turn(), [0, 2, 3]);
+        let message = batch.send(&[0, 1], &[full(0); 2]).unwrap_err().to_string();
+        assert!(message.contains("environment 1 has not been reset"), "{message}");
+        batch.send(&[0, 3], &[full(0); 2]).unwrap();
+        assert!(receive(&mut batch).unwrap());
+        batch.send_reset(None).unwrap();
+        assert!(receive(&mut batch).unwrap() && receive(&mut batch).unwrap());
+        assert_eq!(batch.turn(), [0, 1, 2, 3]);
+    }
 }

@@ -1,11 +1,12 @@
 //! A game as a batch needs it: its ROM, the state of a fresh load, and how it is shown. Host only.
 
+use super::pictures::Pictures;
 use super::screen::Screen;
 use super::{ObsType, Settings};
 use crate::console::{Console, Options};
 use crate::env::State;
 use crate::games::rows::{self, ROWS};
-use crate::machine::{cart, tia};
+use crate::machine::cart;
 use crate::random::{self, Random};
 use crate::rom::Rom;
 use crate::threaded::Code;
@@ -15,39 +16,6 @@ use crate::{CuleError, games};
 const MOST_DRAWS: u32 = 100_000;
 /// The action code of FIRE.
 const FIRE: u32 = 1;
-
-/// Two picture buffers, as high as the game's picture; behind them, where it is in neither, the picture of the last
-/// frame but one.
-#[derive(Clone)]
-pub(super) struct Pictures(Vec<u8>);
-
-impl Pictures {
-    pub(super) fn take(buffers: &[[u8; tia::PICTURE_BYTES]; 2], height: usize) -> Self {
-        Self(buffers.iter().flat_map(|buffer| buffer[..height * tia::WIDTH].iter().copied()).collect())
-    }
-
-    pub(super) fn put(&self, buffers: &mut [[u8; tia::PICTURE_BYTES]; 2], height: usize) {
-        for (buffer, picture) in buffers.iter_mut().zip(self.0.chunks_exact(height * tia::WIDTH)) {
-            buffer[..picture.len()].copy_from_slice(picture);
-        }
-    }
-
-    pub(super) fn add(&mut self, picture: &[u8]) {
-        self.0.extend_from_slice(picture);
-    }
-
-    pub(super) fn added(&self, height: usize) -> Option<&[u8]> {
-        self.0.chunks_exact(height * tia::WIDTH).nth(2)
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.to_vec())
-    }
-}
 
 /// One game of a batch.
 pub(super) struct Game {
@@ -88,7 +56,7 @@ impl Game {
             rom: rom.clone(),
             code: Code::plain(&[]),
             boot: bytemuck::Zeroable::zeroed(),
-            boot_pictures: Pictures(vec![]),
+            boot_pictures: Pictures::default(),
             boot_draws: None,
             screen: Screen::new(ObsType::Ram, settings.channel_order, false, 210, None)?,
             height: 210,

@@ -7,6 +7,7 @@ mod affinity;
 mod cpu;
 mod game;
 mod numpy_random;
+mod pictures;
 mod pool;
 mod queue;
 mod screen;

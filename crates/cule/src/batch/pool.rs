@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
@@ -58,57 +57,50 @@ impl<W: Send> Pool<W> {
         self.threads
     }
 
-    /// Runs `run` once for every job, in no particular order, and returns when all are done. Each thread begins with
-    /// a range of its own, the same in each call, so that what belongs to a job stays in that core's cache; whoever
-    /// is done helps the others.
+    /// Into how many ranges `jobs` of them are best split: one for each thread that has something to do.
+    pub fn parts(&self, jobs: usize) -> usize {
+        self.threads.min(jobs).max(1)
+    }
+
+    /// Runs `run` once for every job of every range, in no particular order, and returns when all are done. A thread
+    /// begins with the range of its own number, the same in each call, so that what belongs to a job stays in that
+    /// core's cache; whoever is done helps the others. Ranges are at most as many as threads.
     ///
     /// # Errors
     /// [`CuleError::Forked`] in a process that did not make the pool; else the first error of a job, a panic being
     /// [`CuleError::Panicked`]. The other jobs have run.
-    pub fn run<J: Send>(
+    pub fn run<I: Iterator + Send>(
         &self,
-        jobs: Vec<J>,
-        run: impl Fn(&mut W, J) -> Result<(), CuleError> + Sync,
+        ranges: Vec<I>,
+        run: impl Fn(&mut W, I::Item) -> Result<(), CuleError> + Sync,
     ) -> Result<(), CuleError> {
         check_process(self.process)?;
         let failure: Mutex<Option<CuleError>> = Mutex::new(None);
-        let one = |work: &mut W, job: J| {
-            if let Err(error) = guarded(|| run(work, job)) {
-                lock(&failure).get_or_insert(error);
+        let count = ranges.len();
+        let ranges: Vec<Range<I>> = ranges.into_iter().map(|jobs| Range(Mutex::new(jobs))).collect();
+        let drain = |thread: usize| {
+            let mut work = lock(&self.work[thread]);
+            for turn in 0..count {
+                let Range(jobs) = &ranges[(thread + turn) % count];
+                loop {
+                    // A statement of its own, so that the lock is free while the job runs.
+                    let job = lock(jobs).next();
+                    let Some(job) = job else { break };
+                    if let Err(error) = guarded(|| run(&mut work, job)) {
+                        lock(&failure).get_or_insert(error);
+                    }
+                }
             }
         };
         match &self.team {
-            Some(team) if jobs.len() > 1 => {
-                let helpers = (self.threads - 1).min(jobs.len() - 1);
-                let jobs: Vec<Mutex<Option<J>>> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
-                let ranges = split(jobs.len(), helpers + 1);
-                let drain = |thread: usize| {
-                    let mut work = lock(&self.work[thread]);
-                    for turn in 0..ranges.len() {
-                        let Range { next, end } = &ranges[(thread + turn) % ranges.len()];
-                        // Relaxed: only hands out numbers; the jobs themselves are behind their mutexes.
-                        while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| at < end)
-                        {
-                            if let Some(job) = lock(&jobs[at]).take() {
-                                one(&mut work, job);
-                            }
-                        }
-                    }
-                };
-                team.in_place_scope(|scope| {
-                    for thread in 1..=helpers {
-                        let drain = &drain;
-                        scope.spawn(move |_| drain(thread));
-                    }
-                    drain(0);
-                });
-            }
-            _ => {
-                let mut work = lock(&self.work[0]);
-                for job in jobs {
-                    one(&mut work, job);
+            Some(team) if count > 1 => team.in_place_scope(|scope| {
+                for thread in 1..count {
+                    let drain = &drain;
+                    scope.spawn(move |_| drain(thread));
                 }
-            }
+                drain(0);
+            }),
+            _ => drain(0),
         }
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
@@ -117,19 +109,9 @@ impl<W: Send> Pool<W> {
     }
 }
 
-/// Jobs that a thread does first. On a cache line of its own, since its thread counts in it.
+/// Jobs that a thread does first. On a cache line of its own, since its thread takes from it all the time.
 #[repr(align(128))]
-struct Range {
-    next: AtomicUsize,
-    end: usize,
-}
-
-/// `jobs` numbers in `parts` ranges whose lengths differ by at most one.
-fn split(jobs: usize, parts: usize) -> Vec<Range> {
-    (0..parts)
-        .map(|part| Range { next: AtomicUsize::new(jobs * part / parts), end: jobs * (part + 1) / parts })
-        .collect()
-}
+struct Range<I>(Mutex<I>);
 
 /// Threads do not survive a fork: waiting for them would never end.
 pub(super) fn check_process(made_in: u32) -> Result<(), CuleError> {
@@ -171,7 +153,8 @@ mod tests {
             assert_eq!(pool.threads(), threads.min(5));
             for count in [0, 1, 2, 7, 100] {
                 let mut seen = vec![0u32; count];
-                pool.run(seen.iter_mut().collect(), |work, job: &mut u32| {
+                let size = count.div_ceil(pool.parts(count)).max(1);
+                pool.run(seen.chunks_mut(size).map(|range| range.iter_mut()).collect(), |work, job| {
                     *work += 1;
                     *job += 1;
                     Ok(())
@@ -185,12 +168,12 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_and_the_pool_goes_on() {
         let pool = Pool::new(2, 2, None, || ()).unwrap();
-        let error = pool.run((0..8).collect(), |(), job| {
+        let error = pool.run(vec![0..3, 3..8], |(), job| {
             assert!(job != 3, "job {job} fell over");
             Ok(())
         });
         let error = error.unwrap_err();
         assert!(error.to_string().contains("job 3 fell over"), "{error}");
-        assert!(pool.run(vec![1, 2, 3], |(), _| Ok(())).is_ok());
+        assert!(pool.run(vec![0..2, 2..3], |(), _| Ok(())).is_ok());
     }
 }

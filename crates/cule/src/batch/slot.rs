@@ -8,8 +8,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::game::{Game, Pictures};
+use super::game::Game;
 use super::numpy_random::{self, NumpyRandom};
+use super::pictures::Pictures;
 use super::screen::Canvas;
 use super::{Boot, Noops, ObsType, Padding, Report, Settings};
 use crate::CuleError;
@@ -362,7 +363,7 @@ impl Slot {
         self.show(board, game);
         let [last, before] = buffers(board, start.tia.buffer, game.height);
         let apart = self.pictures.as_ref().and_then(|pictures| pictures.added(game.height));
-        let before = (self.head.single == 0).then_some(apart.unwrap_or(before));
+        let before = (self.head.single == 0).then_some(apart.as_deref().unwrap_or(before));
         let earlier = game.screen.pooled(last, before, &mut work.canvas);
         self.push(game, settings, |out| game.screen.draw_over(&second, &earlier, &mut work.canvas, out));
         self.head.single = 0;
@@ -415,6 +416,13 @@ impl Slot {
         let (newer, older) = self.planes.split_at(split);
         out[..older.len()].copy_from_slice(older);
         out[older.len()..].copy_from_slice(newer);
+    }
+
+    /// Nothing of what there is can be relied on: the next reset begins with a fresh load.
+    pub(super) fn give_up(&mut self) {
+        self.head.ready = 0;
+        self.head.unused = 1;
+        self.pictures = None;
     }
 
     pub(super) fn has_ended(&self) -> bool {

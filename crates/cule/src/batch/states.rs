@@ -5,7 +5,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::game::{Game, Pictures};
+use super::game::Game;
+use super::pictures::Pictures;
 use super::slot::{Head, Slot};
 use super::{Settings, slot};
 use crate::CuleError;
@@ -45,7 +46,7 @@ fn checksum(parts: [&[u8]; 2]) -> u64 {
 }
 
 fn picture_bytes(slot: &Slot) -> usize {
-    slot.pictures.as_ref().map_or(0, |pictures| pictures.bytes().len())
+    slot.pictures.as_ref().map_or(0, |pictures| pictures.size_bytes())
 }
 
 /// Bytes of a row for this environment, without unused space.
@@ -64,14 +65,9 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
         checksum: 0,
     };
     let (head, body) = row.split_at_mut(size_of::<Header>());
-    let none: &[u8] = &[];
+    let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
     let mut rest = &mut body[..];
-    for part in [
-        bytemuck::bytes_of(&slot.head),
-        bytemuck::bytes_of(&*slot.random),
-        &slot.planes,
-        slot.pictures.as_ref().map_or(none, |pictures| pictures.bytes()),
-    ] {
+    for part in [bytemuck::bytes_of(&slot.head), bytemuck::bytes_of(&*slot.random), &slot.planes, &pictures] {
         let (target, left) = rest.split_at_mut(part.len());
         target.copy_from_slice(part);
         rest = left;
@@ -103,7 +99,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
         return Err(bad(format!("its observation has {found} bytes, expected {expected}: other settings")));
     }
     let pictures = header.pictures as usize;
-    let buffers = game.boot_pictures.bytes().len();
+    let buffers = game.boot_pictures.size_bytes();
     if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
         return Err(bad(format!("pictures of {pictures} bytes")));
     }

@@ -1,0 +1,180 @@
+"""Atari vector environments of four libraries behind one small interface, and the time that they take.
+
+All play the full pipeline: frame skip 4, the brighter of the last two frames, 84 x 84 gray, a stack of 4,
+random actions. Processor time is that of this process and of the processes that hold environments.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FRAME_SKIP = 4
+# Of the mixed batch, in which all play with all actions.
+Game = str | tuple[str, ...]
+
+
+def camel(game: str) -> str:
+    return "".join(word.capitalize() for word in game.split("_"))
+
+
+class Library:
+    """Environments of one library, or of several games each in its own vector environment."""
+
+    def __init__(self, game: Game, envs: int, threads: int) -> None:
+        games = (game,) if isinstance(game, str) else game
+        full = not isinstance(game, str)
+        self.parts = [self.make(name, envs // len(games), threads, full) for name in games]
+        self.pids: list[int] = []
+
+    def make(self, game: str, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
+        """The vector environment, its number of actions and their type; it has been reset."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        for env, _, _ in self.parts:
+            env.close()
+
+
+class Parl(Library):
+    def __init__(self, game: Game, envs: int, threads: int) -> None:
+        import parl
+
+        env = parl.AtariVectorEnv(game, envs, num_threads=threads)
+        env.reset(seed=0)
+        self.parts = [(env, env.single_action_space.n, np.dtype(np.int64))]
+        self.pids = []
+
+
+class AlePy(Library):
+    def make(self, game: str, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
+        import ale_py
+
+        env = ale_py.AtariVectorEnv(game, envs, num_threads=threads, full_action_space=full)
+        env.reset()
+        return env, env.single_action_space.n, np.dtype(np.int64)
+
+
+class EnvPool(Library):
+    def make(self, game: str, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
+        import envpool
+
+        env = envpool.make_gymnasium(
+            f"{camel(game)}-v5", num_envs=envs, num_threads=threads, full_action_space=full
+        )
+        env.reset()
+        return env, env.action_space.n, np.dtype(np.int32)
+
+
+class GymnasiumAsync(Library):
+    """A process per environment, whatever the number of threads."""
+
+    def make(self, game: str, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
+        import ale_py
+        import gymnasium
+        from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+        del threads
+        gymnasium.register_envs(ale_py)
+
+        def one() -> gymnasium.Env:
+            env = gymnasium.make(
+                f"ALE/{camel(game)}-v5", frameskip=1, full_action_space=full, repeat_action_probability=0.0
+            )
+            return FrameStackObservation(AtariPreprocessing(env), 4)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Forking beside idle threads, which the children do not need.
+            env = gymnasium.vector.AsyncVectorEnv([one] * envs, context="fork")
+        env.reset(seed=0)
+        return env, int(env.single_action_space.n), np.dtype(np.int64)
+
+    def __init__(self, game: Game, envs: int, threads: int) -> None:
+        super().__init__(game, envs, threads)
+        self.pids = [process.pid for env, _, _ in self.parts for process in env.processes]
+
+
+LIBRARIES: dict[str, type[Library]] = {
+    "parl": Parl,
+    "ale_py": AlePy,
+    "envpool": EnvPool,
+    "gym_async": GymnasiumAsync,
+}
+# Those that the ratio is taken to: the faster of the two.
+RIVALS = ("ale_py", "envpool")
+
+
+def children_s(pids: Sequence[int]) -> float:
+    """Processor time of living processes, in seconds, to the nanosecond (Linux)."""
+    total = 0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+class Runner:
+    """One library's environments, with actions drawn in advance."""
+
+    def __init__(self, name: str, game: Game, envs: int, threads: int) -> None:
+        self.library = LIBRARIES[name](game, envs, threads)
+        rng = np.random.default_rng(0)
+        self.steps: list[tuple[Callable[[Any], Any], np.ndarray]] = [
+            (env.step, rng.integers(0, actions, (256, envs // len(self.library.parts))).astype(dtype))
+            for env, actions, dtype in self.library.parts
+        ]
+        self.frames = envs * FRAME_SKIP
+        self.at = 0
+
+    def run(self, seconds: float) -> tuple[float, float]:
+        """Frames per second of processor time and of wall-clock."""
+        pids = self.library.pids
+        steps = 0
+        cpu, wall = time.process_time() + children_s(pids), time.perf_counter()
+        while time.perf_counter() - wall < seconds:
+            for step, actions in self.steps:
+                step(actions[self.at % len(actions)])
+            self.at += 1
+            steps += 1
+        wall = time.perf_counter() - wall
+        cpu = time.process_time() + children_s(pids) - cpu
+        return steps * self.frames / cpu, steps * self.frames / wall
+
+    def close(self) -> None:
+        self.library.close()
+
+
+class Ratios:
+    """Pairs of one round each, and their ratio."""
+
+    def __init__(self, ours: Sequence[float], theirs: Sequence[float]) -> None:
+        self.sorted = sorted(a / b for a, b in zip(ours, theirs, strict=True))
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.sorted)
+
+    def __str__(self) -> str:
+        low, high = self.sorted[len(self.sorted) // 4], self.sorted[-1 - len(self.sorted) // 4]
+        return f"x{self.median:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def in_turns(
+    runners: dict[Any, Runner], rounds: int, seconds: float
+) -> dict[Any, tuple[list[float], list[float]]]:
+    """Gives every runner the same short time in every round; rates per core-second and of wall-clock."""
+    names = list(runners)
+    for runner in runners.values():
+        runner.run(seconds)  # Warm caches, leave the first screens behind.
+    rates: dict[Any, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            for rate, values in zip(runners[name].run(seconds), rates[name], strict=True):
+                values.append(rate)
+    return rates
