@@ -99,9 +99,9 @@ counts: $(SETUP)  ## instructions of the hot paths under callgrind: more than re
 bench-console: build  ## one console beside ale-py, each row against its bar; GAMES=all, RECORD=1 keeps the table
 	CARGO="$(CARGO)" $(BIN)/python benches/python/atari_console.py $(if $(GAMES),--games $(GAMES)) $(if $(RECORD),--record)
 
-bench-atari: build  ## Atari environments per core-second: parl, ale_py and EnvPool in turns
+bench-atari: build  ## Atari environments per core-second, parl and its peers in turns; QUICK=1 is short, RECORD=1 keeps the table
 	$(BIN)/python -m pip install --quiet --group peers
-	$(BIN)/python benches/python/atari_vector.py
+	$(BIN)/python benches/python/atari_vector.py $(if $(QUICK),--quick) $(if $(RECORD),--record)
 
 bench-learning: build  ## CartPole-v1 over ten seeds
 	$(BIN)/python benches/learning/cartpole.py --seeds 10
