@@ -24,7 +24,7 @@ usage: parl COMMAND [OPTIONS]
   games [GAME...]    list the Atari games and whether their ROMs are here
   play GAME          play an Atari game in a window or the terminal
   record GAME -o F   play at random or from a script into an .mp4, .gif or .png file
-  doctor             say what this machine has
+  doctor             say what this machine has; with --env [preset], how the Atari presets play
 
 parl COMMAND --help lists a command's options.
 """
@@ -200,12 +200,18 @@ def _plot(arguments: Sequence[str]) -> int:
 def _doctor(arguments: Sequence[str]) -> int:
     from parl.run import doctor
 
-    if arguments:
-        raise ParlError(f"parl doctor takes no arguments, got {arguments[0]!r}")
-    lines = doctor.report()
-    width = max(len(name) for name, _ in lines)
-    for name, finding in lines:
-        print(f"{name:<{width}}  {finding}")
+    match list(arguments):
+        case []:
+            lines = doctor.report()
+        case ["--env"]:
+            lines = doctor.presets()
+        case ["--env", preset]:
+            lines = doctor.preset(preset)
+        case _:
+            raise ParlError(f"parl doctor takes --env [preset] or nothing, got {' '.join(arguments)!r}")
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
     return 0
 
 

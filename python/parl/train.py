@@ -257,6 +257,7 @@ def train(
     maker = EnvMaker(env or (config.env if config else options.get("env", TrainConfig.env)))
     probe = maker(1)
     spec = spec_of(probe)
+    environment = getattr(probe.unwrapped, "settings", {})
     probe.close()
     defaults = default_settings(name, spec)
     start = defaults[0] if config is None else config
@@ -270,7 +271,7 @@ def train(
     progress = Progress(settings.total_frames, quiet=settings.quiet)
     settings = _settle(name, settings, own, maker, spec, progress.say)
     label = settings.name or f"{name}-{settings.env}-{settings.seed}"
-    run = RunDirectory.create(settings.runs, label, _table(name, settings, own), command)
+    run = RunDirectory.create(settings.runs, label, _table(name, settings, own), command, environment)
     if not isinstance(maker.env, str):
         import cloudpickle
 

@@ -243,9 +243,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._buffers: list[Arrays] = []
         self._window: Window | None = None
         self._preset: str | None = None
-        # Of figures that every environment has, in every step: one array for all, that nobody can change.
-        self._all = np.ones(self.batch_size, np.bool_)
-        self._all.flags.writeable = False
         # Actions that `send` has left for `recv` where all environments step together.
         self._sent: Arrays | None = None
         shape = tuple(self._core.obs_shape)
@@ -279,7 +276,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def settings(self) -> dict[str, Any]:
         """Every keyword with its value, and the preset it was made from; as JSON knows them."""
         plain = {
-            name: value.value if isinstance(value, AutoresetMode) else value
+            name: value.value
+            if isinstance(value, AutoresetMode)
+            else value.item()
+            if isinstance(value, np.generic)
+            else value
             for name, value in self._arguments.items()
         }
         return {"preset": self._preset, **plain}
@@ -611,7 +612,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             rewards = rewards.astype(self._reward_dtype)
         infos = self._infos(numbers, ram)
         if self._clips:
-            infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], self._all
+            infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], infos["_env_id"]
         if any_ended:
             self._add_ends(infos, numbers, flags[2], final_obs)
         if self._torch is not None:
@@ -620,7 +621,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return obs, rewards, flags[0], flags[1], infos
 
     def _infos(self, numbers: Arrays, ram: Arrays | None) -> dict[str, Any]:
-        here = self._all if len(self._all) == numbers.shape[1] else np.ones(numbers.shape[1], np.bool_)
+        # One mask for all keys of a step: every environment has these figures.
+        here = np.ones(numbers.shape[1], np.bool_)
         infos: dict[str, Any] = {
             "env_id": numbers[_ENV_ID],
             "lives": numbers[_LIVES],

@@ -68,3 +68,29 @@ def preset_options(preset: str) -> dict[str, Any]:
         return dict(PRESETS[preset])
     except KeyError:
         raise ConfigError(f"preset is {preset!r}, expected one of {sorted(PRESETS)}") from None
+
+
+def preset_settings(preset: str) -> dict[str, Any]:
+    """Every keyword of :class:`parl.AtariVectorEnv` but ``num_envs``, with the preset's value.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    import inspect
+
+    from parl.envs.atari import AtariVectorEnv
+
+    changed = preset_options(preset)
+    parameters = inspect.signature(AtariVectorEnv).parameters.values()
+    plain = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} | changed
+    return {name: getattr(value, "value", value) for name, value in plain.items()}
+
+
+def preset_table() -> list[tuple[str, ...]]:
+    """All presets side by side: a row of their names, then one for each keyword in which they differ."""
+    settings = {name: preset_settings(name) for name in PRESETS}
+    keywords = {key for options in PRESETS.values() for key in options}
+    rows = [
+        (key, *(str(settings[name][key]) for name in PRESETS)) for key in settings["ale"] if key in keywords
+    ]
+    return [("", *PRESETS), *rows]

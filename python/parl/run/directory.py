@@ -4,7 +4,7 @@
 
     runs/dqn-CartPole-v1-0/
       config.toml          every setting, resolved
-      run.json             command line, versions, machine, start time
+      run.json             command line, versions, machine, start time, settings of an Atari environment
       metrics.jsonl        one JSON object a line
       tensorboard/         event files, where tensorboard is installed
       checkpoints/         step-000000050000/, ...; index.json names the last and the best
@@ -79,6 +79,7 @@ class RunDirectory:
         name: str,
         config: Mapping[str, Any],
         command: Sequence[str] | None = None,
+        environment: Mapping[str, Any] | None = None,
     ) -> RunDirectory:
         """A new directory ``root/name``, or ``root/name-2`` and so on where that is taken.
 
@@ -87,6 +88,7 @@ class RunDirectory:
             name: wanted name of the run; characters outside ``[A-Za-z0-9._-]`` become ``-``.
             config: all settings, resolved; kept as ``config.toml``.
             command: the command line; that of this process if None.
+            environment: what is known of the environment beyond its name.
 
         Raises:
             OSError: the folder cannot be written.
@@ -108,7 +110,7 @@ class RunDirectory:
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "versions": _versions(),
             "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "numpy": np.__version__},
-        }
+        } | ({"environment": dict(environment)} if environment else {})
         write_atomically(path / "run.json", json.dumps(about, indent=2) + "\n")
         return run
 

@@ -1,4 +1,4 @@
-"""What this machine has for parl: versions, processor, ROM files, CUDA, left-over shared memory."""
+"""What this machine has for parl: versions, processor, ROM files, CUDA, shared memory; and Atari presets."""
 
 from __future__ import annotations
 
@@ -102,3 +102,21 @@ def report() -> list[tuple[str, str]]:
     stale = stale_segments()
     lines.append(("shared memory", f"stale: {', '.join(map(str, stale))}" if stale else "no stale segments"))
     return lines
+
+
+def presets() -> list[tuple[str, ...]]:
+    """The Atari presets side by side, lines of ``parl doctor --env``: keywords in which they differ."""
+    from parl.envs.presets import preset_table
+
+    return preset_table()
+
+
+def preset(name: str) -> list[tuple[str, ...]]:
+    """Every keyword of one preset, lines of ``parl doctor --env gymnasium``.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    from parl.envs.presets import preset_settings
+
+    return [(key, str(value)) for key, value in preset_settings(name).items()]
