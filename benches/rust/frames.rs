@@ -3,7 +3,8 @@
 //! `frames serve [ACTS]` reads lines `GAME WHAT`, plays so many acts of it and answers with microseconds of processor
 //! time per act: a benchmark in another language takes turns with it. `frames count GAME WHAT ACTS` plays them inside
 //! [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (two acts in four are looked at, in gray); `save`
-//! and `load` take and set states instead of acting. ROMs come from the folders that the environment names, `ALE_ROMS_DIR` for one.
+//! and `load` take and set states instead of acting. `frames instructions GAME FRAMES` prints how many instructions of
+//! the 6507 a frame has. ROMs come from the folders that the environment names, `ALE_ROMS_DIR` for one.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -12,9 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cule::console::Drawing;
-use parl_benches::Player;
+use parl_benches::{Frames, Player};
 
-const USAGE: &str = "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load [ACTS]";
+const USAGE: &str =
+    "frames serve [ACTS] | count GAME undrawn|drawn|gray|save|load [ACTS] | instructions GAME FRAMES";
 const ACTS: usize = 500;
 
 /// A game, and what is made of its frames or states.
@@ -115,6 +117,12 @@ fn run() -> Result<(), String> {
         ["count", game, what, rest @ ..] => {
             let acts = rest.first().map_or(Ok(ACTS), |text| number(text))?;
             counted(&mut Workload::new(game, what)?, acts);
+            Ok(())
+        }
+        ["instructions", game, count] => {
+            let count = number(count)?.max(1);
+            let mut frames = Frames::record(game, count, false).map_err(|error| error.to_string())?;
+            println!("{:.1}", frames.instructions());
             Ok(())
         }
         _ => Err(USAGE.to_owned()),

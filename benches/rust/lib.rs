@@ -2,7 +2,7 @@
 
 use cule::console::{self, Drawing};
 use cule::machine::input::Input;
-use cule::machine::{self, Board, Machine};
+use cule::machine::{self, Board, INSTRUCTIONS_PER_STEP, Machine, cpu};
 use cule::threaded::{self, Code};
 use cule::{Console, CuleError, Options, rom};
 
@@ -93,6 +93,27 @@ impl Frames {
             threaded::step(&mut m, &mut self.board, &self.code);
         }
         m
+    }
+
+    /// Instructions per frame, those of waiting loops included: the same frames one instruction at a time.
+    pub fn instructions(&mut self) -> f64 {
+        let mut m = self.start;
+        let mut total = 0u64;
+        for &input in &self.inputs {
+            m.input = input;
+            m.draw = 0;
+            machine::begin_step(&mut m, &mut self.board);
+            let mut cpu = m.cpu;
+            cpu.left = INSTRUCTIONS_PER_STEP;
+            while cpu.left != 0 && m.tia.stop == 0 {
+                cpu.left -= 1;
+                cpu::execute(&mut m, &mut cpu, &mut self.board, self.code.image());
+                total += 1;
+            }
+            m.cpu = cpu;
+            machine::end_step(&mut m, &mut self.board);
+        }
+        total as f64 / self.inputs.len() as f64
     }
 
     /// Checks that another interpreter comes to the same RAM.

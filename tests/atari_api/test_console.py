@@ -509,6 +509,16 @@ def test_copies_do_the_same_and_share_nothing(make):
     assert shown(other) != shown(console)
 
 
+def test_a_copy_without_the_generator_parts_ways():
+    console = Console("breakout", seed=2, repeat_action_probability=0.5)
+    play(console, 30)
+    other = console.clone(generator=False)
+    assert shown(other) == shown(console) and other.seed != console.seed
+    expected = play(console.clone(), 60, seed=3)
+    assert play(other.clone(), 60, seed=3) == play(other, 60, seed=3) != expected
+    assert play(console, 60, seed=3) == expected
+
+
 def test_pickles_hold_rom_settings_and_state(monkeypatch, no_roms):
     monkeypatch.undo()
     console = Console("breakout", seed=2, repeat_action_probability=0.25, frame_skip=2, mode=4)

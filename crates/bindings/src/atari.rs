@@ -233,8 +233,14 @@ impl Console {
         Ok(Self { inner: Mutex::new(console) })
     }
 
-    fn clone(&self, py: Python<'_>) -> Self {
-        Self { inner: Mutex::new(py.detach(|| self.lock().clone())) }
+    /// A copy; with a seed its generator starts anew.
+    #[pyo3(signature = (seed = None))]
+    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> Self {
+        let mut copy = py.detach(|| self.lock().clone());
+        if let Some(seed) = seed {
+            copy.reseed(seed);
+        }
+        Self { inner: Mutex::new(copy) }
     }
 
     fn reset(&self, py: Python<'_>) -> PyResult<()> {

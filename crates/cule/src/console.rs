@@ -12,7 +12,7 @@ use crate::CuleError;
 use crate::env::{self, Action, NOOP, State, full};
 use crate::games::{names, rows};
 use crate::machine::Board;
-use crate::random::Random;
+use crate::random::{self, Random};
 use crate::rom::Rom;
 use crate::threaded::Code;
 
@@ -220,6 +220,12 @@ impl Console {
     pub fn set_held(&mut self, actions: [Action; 2]) {
         self.state.env.held = actions.map(|action| action.code);
         self.state.env.held_step = actions.map(|action| action.step);
+    }
+
+    /// Seeds the environment's generator anew.
+    pub fn reseed(&mut self, seed: u32) {
+        self.options.random_seed = seed;
+        self.env_random = random::seeded(seed);
     }
 
     /// The mode of the following resets.

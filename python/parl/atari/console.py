@@ -371,12 +371,22 @@ class Console:
         """
         self._native.load(state, keep_held)
 
-    def clone(self) -> Console:
-        """A console that will do the same, picture and generators included, and shares nothing mutable."""
+    def clone(self, *, generator: bool = True) -> Console:
+        """A console that will do the same and shares nothing mutable; its picture is the same too.
+
+        Args:
+            generator: with the generator of the sticky actions where it stands; otherwise the copy's is seeded
+                anew with a drawn :attr:`seed`, and the two part ways.
+        """
         other = object.__new__(type(self))
         other._rom = self._rom
         other._settings = self._settings
-        other._use(self._native.clone())
+        if generator:
+            other._use(self._native.clone())
+        else:
+            seed = secrets.randbelow(_SEEDS)
+            other._settings = {**self._settings, "seed": seed}
+            other._use(self._native.clone(seed))
         return other
 
     def __copy__(self) -> Console:

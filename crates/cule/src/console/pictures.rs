@@ -167,9 +167,19 @@ impl Console {
         let screen = self.screen();
         has_length("the RGB picture", out, 3 * screen.len())?;
         let rgb = &palette::RGB[self.is_pal() as usize];
-        for (pixel, &index) in out.chunks_exact_mut(3).zip(screen) {
-            let color = rgb[usize::from(index)].to_be_bytes();
-            pixel.copy_from_slice(&color[1..]);
+        // Red, green, blue, and a byte that the next pixel covers.
+        let color = |index: u8| (rgb[usize::from(index)] << 8).to_be_bytes();
+        for (pixels, indices) in out.as_chunks_mut::<24>().0.iter_mut().zip(screen.as_chunks::<8>().0) {
+            let together = u64::from_ne_bytes(*indices);
+            if together == u64::from(indices[0]) * 0x0101_0101_0101_0101 {
+                let [r, g, b, _] = color(indices[0]);
+                pixels.as_chunks_mut::<3>().0.fill([r, g, b]);
+            } else {
+                for (i, &index) in indices[..7].iter().enumerate() {
+                    pixels[3 * i..3 * i + 4].copy_from_slice(&color(index));
+                }
+                pixels[21..].copy_from_slice(&color(indices[7])[..3]);
+            }
         }
         Ok(())
     }

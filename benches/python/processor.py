@@ -1,0 +1,169 @@
+"""The processor alone: our interpreter beside that of an earlier study, on the study's eight games.
+
+usage: processor.py FOLDER [--games a,b,...] [--rounds N] [--variant tpskip]
+
+FOLDER holds the study's generators (``gen*.py``, ``src/main.rs``); a copy is built under the target folder
+without its run-time compiler. Not part of CI: the study does not belong to parl.
+
+Both programs run under ``perf record`` (processor time, not wall clock), in turns. Of ours the samples in the
+interpreter count (``threaded`` without ``threaded::stores``, ``machine::cpu``, the timer, the cartridge);
+what the video chip does is left out, and so it is in the study, whose video chip is a list of writes. Of the
+study all samples in its interpreter count. The study's collisions are always 0, so its games play otherwise
+than ours and run another number of instructions a frame: the ratio is taken per instruction of the 6507,
+skipped ones counted on both sides. Bar: at most 1.2, mean of the games.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from ale_py import roms
+
+from atari_console import EIGHT, ROOT, with_spread
+
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+ROMS = pathlib.Path(roms.get_rom_path("pong")).parent
+HERTZ = 20_000
+FRAMES, STUDY_FRAMES, STUDY_REPEATS = 20_000, 1500, 12
+BAR = 1.2
+OURS = re.compile(r"\b(threaded::(?!stores)|machine::(cpu|riot|cart|dpc|bus|operations)\b)")
+STUDY = re.compile(r"\b(gen::|machine::(io_|intim|dec_))")
+# In place of the study's run-time compiler, which takes five more crates and is not compared.
+NO_COMPILER = """
+use crate::machine::M;
+pub const DBG: bool = false;
+pub struct Jit { pub lead: Vec<u8>, pub nblocks: usize, pub nins: usize, pub clif: usize, pub size: usize,
+    pub ms: f64, pub compiles: u32, pub total_ms: f64, pub hist: std::collections::HashMap<(u32, u8), u64>,
+    pub lookup: Vec<usize> }
+impl Jit {
+    pub fn new(_: bool) -> Self {
+        Self { lead: vec![], nblocks: 0, nins: 0, clif: 0, size: 0, ms: 0.0, compiles: 0, total_ms: 0.0,
+            hist: Default::default(), lookup: vec![] }
+    }
+    pub fn observe(&mut self, _: &mut M) {}
+    pub fn compile(&mut self, _: &M) {}
+    pub unsafe fn run(&mut self, _: &mut M) {}
+    pub unsafe fn run_learn(&mut self, _: &mut M) {}
+    pub fn take_wanted(&mut self, _: u32) -> usize { 0 }
+}
+"""
+MANIFEST = """
+[package]
+name = "dispatch"
+version = "0.1.0"
+edition = "2021"
+[profile.release]
+opt-level = 3
+debug = 1
+panic = "abort"
+codegen-units = 1
+[workspace]
+"""
+
+
+def build_study(folder: pathlib.Path) -> pathlib.Path:
+    """Builds a copy of the study; its program."""
+    copy = TARGET / "cpu-study"
+    if not (copy / "built").is_file():
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("results", "target", "Cargo.lock"))
+        # Its interpreters share one function with the compiler: the loop skip.
+        skip = re.search(
+            r"^pub extern \"C\" fn poll_skip.*?^}", (copy / "src/jit.rs").read_text(), re.M | re.S
+        )
+        if skip is None:
+            raise SystemExit(f"{folder}/src/jit.rs has no function poll_skip")
+        (copy / "src/jit.rs").write_text(f"{NO_COMPILER}\n{skip[0]}\n")
+        (copy / "Cargo.toml").write_text(MANIFEST)
+        (copy / "synth").mkdir(exist_ok=True)
+        for generator in ("gen.py", "gen_t.py 300", "gen_f.py 300", "gen_bp.py 300", "gen_c.py"):
+            subprocess.run([sys.executable, *generator.split()], cwd=copy, check=True)
+        environment = os.environ | {"CARGO_TARGET_DIR": str(copy / "target")}
+        subprocess.run(["cargo", "build", "--quiet", "--release"], cwd=copy, env=environment, check=True)
+        (copy / "built").touch()
+    return copy / "target/release/dispatch"
+
+
+def profile(command: list[str], counted: re.Pattern[str]) -> tuple[float, str]:
+    """Seconds of processor time in the functions that count, and what the program printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/perf.data"
+        record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-o", data, "--", *command]
+        environment = os.environ | {"ALE_ROMS_DIR": str(ROMS), "ROMS": str(ROMS)}
+        done = subprocess.run(record, env=environment, capture_output=True, text=True, check=True)
+        report = ["perf", "report", "-i", data, "--no-children", "--stdio", "-n", "-s", "symbol", "-t", ";"]
+        text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
+    samples = 0
+    for line in text.splitlines():
+        fields = line.split(";", 2)
+        if len(fields) == 3 and fields[1].strip().isdecimal() and counted.search(fields[2]):
+            samples += int(fields[1])
+    return samples / HERTZ, done.stdout
+
+
+def main() -> int:
+    """Prints a line per game and the mean; 1 if the bar is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--games", default=",".join(EIGHT))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--variant", default="tpskip", help="the study's interpreter")
+    options = parser.parse_args()
+    if shutil.which("perf") is None:
+        parser.error("perf is not installed")
+    study = build_study(options.folder)
+    subprocess.run(
+        ["cargo", "build", "--quiet", "--release", "-p", "parl-benches", "--bin", "frames"],
+        cwd=ROOT,
+        check=True,
+    )
+    frames = str(TARGET / "release/frames")
+    ratios = []
+    print("ns per instruction of the 6507 (us per frame in brackets)")
+    for game in options.games.split(","):
+        counted = subprocess.run(
+            [frames, "instructions", game, "1500"],
+            env=os.environ | {"ALE_ROMS_DIR": str(ROMS)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        our_instructions = float(counted.stdout)
+        ours, theirs, study_us = [], [], []
+        for _ in range(options.rounds):
+            seconds, _ = profile([frames, "count", game, "undrawn", str(FRAMES)], OURS)
+            ours.append(seconds / FRAMES / our_instructions * 1e9)
+            command = [str(study), game, options.variant, str(STUDY_FRAMES), str(STUDY_REPEATS)]
+            seconds, text = profile(command, STUDY)
+            found = re.search(rf"{options.variant}\s.* ipf +(\d+)", text)
+            assert found, text
+            # One pass more than the repeats: the study compares hashes first.
+            per_frame = seconds / (STUDY_FRAMES * (STUDY_REPEATS + 1))
+            study_us.append(per_frame * 1e6)
+            theirs.append(per_frame / float(found[1]) * 1e9)
+        ratios.append(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)))
+        us = statistics.median(ours) * our_instructions / 1e3
+        print(
+            f"{game:16} parl {with_spread(ours, '')} [{us:.2f}]  study {with_spread(theirs, '')} "
+            f"[{statistics.median(study_us):.2f}]  ratio {ratios[-1]:.2f}",
+            flush=True,
+        )
+    mean = statistics.mean(ratios)
+    print(
+        f"mean of {len(ratios)} games: {mean:.2f} (bar: at most {BAR}) {'met' if mean <= BAR else 'MISSED'}"
+    )
+    return int(mean > BAR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
