@@ -103,6 +103,10 @@ bench-atari: build  ## Atari environments per core-second, parl and its peers in
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/atari_vector.py $(if $(QUICK),--quick) $(if $(RECORD),--record)
 
+bench-loops: build  ## training loops of other libraries with their own buffers and with parl's
+	$(BIN)/python -m pip install --quiet --group peers
+	$(BIN)/python benches/python/loops.py $(ARGS)
+
 bench-learning: build  ## CartPole-v1 over ten seeds
 	$(BIN)/python benches/learning/cartpole.py --seeds 10
 
