@@ -5,7 +5,7 @@ environment step, on CartPole-v1 (four numbers) and on a made-up game of 84x84x4
 everything but the buffer is the same: seeds, networks, batch size; all buffers are full before the clock
 starts, with priorities of every size. Variants run in turns, a chunk of steps each, round by round, so that
 a busy moment of the machine hits all alike. Printed for each: microseconds of processor time per step (all of
-it, and in calls of the buffer), and the median and quartiles over the rounds of the ratio of steps per second,
+it, and in calls of the buffer), the median and quartiles over the rounds of the ratio of steps per second,
 ``parl / peer``, in processor time and in wall-clock time; then that ratio for the calls of the buffer alone;
 then what a buffer that costs nothing at all would reach in the peer's loop ("free buffer"): no bar above that
 can be met by any buffer.
@@ -624,7 +624,7 @@ def record(lines: list[str]) -> None:
     date = time.strftime("%Y-%m-%d")
     head = "\n".join(
         [
-            f"# {time.strftime('%d %B %Y').lstrip('0')}: training loops with their own buffers and with parl's",
+            f"# {time.strftime('%d %B %Y').lstrip('0')}: training loops, their own buffers and parl's",
             "",
             f"`python benches/python/loops.py {' '.join(sys.argv[1:])}` at {commit}.",
             f"{cpu}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; all on one thread.",

@@ -1,4 +1,4 @@
-"""The blocks of docs/adapters.md run as they stand, in this process, which has loaded the libraries anyway."""
+"""The blocks of docs/adapters.md run as they stand, in this process, where the libraries are loaded."""
 
 import re
 from pathlib import Path
