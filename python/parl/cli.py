@@ -24,7 +24,8 @@ usage: parl COMMAND [OPTIONS]
   games [GAME...]    list the Atari games and whether their ROMs are here
   play GAME          play an Atari game in a window or the terminal
   record GAME -o F   play at random or from a script into an .mp4, .gif or .png file
-  doctor             say what this machine has; with --env [preset], how the Atari presets play
+  doctor             say what this machine has; with --env [preset], how the Atari presets play;
+                     --sweep removes shared memory that dead processes left
 
 parl COMMAND --help lists a command's options.
 """
@@ -203,12 +204,15 @@ def _doctor(arguments: Sequence[str]) -> int:
     match list(arguments):
         case []:
             lines = doctor.report()
+        case ["--sweep"]:
+            gone = doctor.sweep()
+            lines = [(f"removed {place}",) for place in gone] or [("no stale segments",)]
         case ["--env"]:
             lines = doctor.presets()
         case ["--env", preset]:
             lines = doctor.preset(preset)
         case _:
-            raise ParlError(f"parl doctor takes --env [preset] or nothing, got {' '.join(arguments)!r}")
+            raise ParlError(f"parl doctor takes --env [preset], --sweep or nothing, got {' '.join(arguments)!r}")
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())

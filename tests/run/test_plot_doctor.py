@@ -1,7 +1,13 @@
 """Learning curves and the machine report."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+import parl
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory, doctor
 from parl.run.plot import plot_runs
@@ -53,3 +59,31 @@ def test_stale_segments_are_those_that_no_process_maps(tmp_path):
     (tmp_path / "parl-left-over").write_bytes(b"x")
     (tmp_path / "somebody-else").write_bytes(b"x")
     assert doctor.stale_segments(tmp_path) == [tmp_path / "parl-left-over"]
+
+
+def test_a_segment_of_any_name_that_a_killed_process_left_is_listed_and_swept():
+    name = f"whatever-{os.getpid()}"
+    code = f"""
+import os, signal, parl
+replay = parl.PrioritizedReplay(10, {{"x": ((), "int64")}}, shared={name!r})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    place = Path("/dev/shm") / name
+    with parl.PrioritizedReplay(10, {"x": ((), "int64")}, shared=name + "-alive"):
+        subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+        try:
+            stale = doctor.stale_segments()
+            assert place in stale and Path(f"{place}-alive") not in stale
+            assert oct(place.stat().st_mode & 0o777) == "0o600"
+            assert f"{place}" in dict(doctor.report())["shared memory"]
+        finally:
+            place.unlink()
+
+
+def test_sweeping_removes_what_is_stale_and_nothing_else(tmp_path):
+    left = tmp_path / "left"
+    left.write_bytes((0x7061726C_00000001).to_bytes(8, "little") + bytes(100))
+    (tmp_path / "other").write_bytes(bytes(100))
+    (tmp_path / "link").symlink_to(left)
+    assert doctor.sweep(tmp_path) == [left]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "other"]

@@ -6,6 +6,7 @@ import contextlib
 import ctypes.util
 import os
 import platform
+import stat
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,8 @@ _PACKAGES = {
     "nvidia-cuda-nvrtc": "CUDA kernels: pip install 'parl-rl[cuda]'",
     "ray": "several machines: pip install 'parl-rl[dist]'",
 }
+# The upper half of a segment's first word, 0x7061726c: "parl", as it lies in memory.
+_MAGIC = b"lrap"
 _VECTOR_FLAGS = ("avx2", "avx512f", "asimd")
 
 
@@ -66,24 +69,41 @@ def _cuda() -> str:
     return f"driver for CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} devices"
 
 
+def _is_segment(place: Path) -> bool:
+    """Whether a file is shared memory of parl: by its first word, or by its name if it was never finished."""
+    try:
+        status = place.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+            return False
+        if place.name.startswith("parl-"):
+            return True
+        with place.open("rb") as file:
+            return file.read(8)[4:] == _MAGIC
+    except OSError:
+        return False  # Gone meanwhile, or not ours to read.
+
+
 def stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
-    """Shared-memory segments of parl that belong to this user and that no living process has mapped."""
+    """Shared-memory segments of parl, of any name, of this user, that no living process has mapped."""
     if not folder.is_dir():
         return []
-    ours = [
-        place
-        for place in folder.iterdir()
-        if place.name.startswith("parl-") and place.is_file() and place.stat().st_uid == os.getuid()
-    ]
+    ours = sorted(place for place in folder.iterdir() if _is_segment(place))
     if not ours:
         return []
     mapped: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
-            mapped |= {
-                line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines() if "parl-" in line
-            }
+            lines = maps.read_text(errors="replace").splitlines()
+            mapped |= {line.split(maxsplit=5)[-1] for line in lines if str(folder) in line}
     return [place for place in ours if str(place) not in mapped]
+
+
+def sweep(folder: Path = Path("/dev/shm")) -> list[Path]:
+    """Removes what :func:`stale_segments` finds, and returns it."""
+    stale = stale_segments(folder)
+    for place in stale:
+        place.unlink(missing_ok=True)
+    return stale
 
 
 def report() -> list[tuple[str, str]]:
@@ -100,7 +120,8 @@ def report() -> list[tuple[str, str]]:
     lines.append(("ROM files", _roms()))
     lines.append(("CUDA", _cuda()))
     stale = stale_segments()
-    lines.append(("shared memory", f"stale: {', '.join(map(str, stale))}" if stale else "no stale segments"))
+    found = f"stale: {', '.join(map(str, stale))} (parl doctor --sweep removes them)"
+    lines.append(("shared memory", found if stale else "no stale segments"))
     return lines
 
 
