@@ -169,7 +169,7 @@ pub enum SumTreeError {
         reason: String,
     },
     /// An instruction path that is unknown or not supported here.
-    #[error("instruction path {name:?} is {reason}; there are scalar, avx2 and avx512")]
+    #[error("instruction path {name:?} is {reason}; there are scalar, arrays, neon, avx2 and avx512")]
     Path {
         /// The path as it was given.
         name: String,

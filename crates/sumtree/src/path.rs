@@ -9,24 +9,29 @@ use crate::SumTreeError;
 pub enum Path {
     /// Plain integer instructions, on every machine.
     Scalar,
+    /// The code of [`Path::Neon`] over plain arrays, on every machine: for its tests. Slower than [`Path::Scalar`].
+    Arrays,
+    /// 128-bit vectors (AArch64).
+    Neon,
     /// 256-bit vectors (x86-64).
     Avx2,
     /// 512-bit vectors (x86-64 with AVX-512 F, BW, DQ and VL).
     Avx512,
 }
 
-/// Environment variable that fixes the path of all trees: `scalar`, `avx2` or `avx512`.
+/// Environment variable that fixes the path of all trees: `scalar`, `arrays`, `neon`, `avx2` or `avx512`.
 pub const PATH_VARIABLE: &str = "SUMTREE_PATH";
 
 impl Path {
     /// Every path, slowest first.
-    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 5] = [Self::Arrays, Self::Scalar, Self::Neon, Self::Avx2, Self::Avx512];
 
     /// Whether this machine has the instructions.
     #[must_use]
     pub fn is_supported(self) -> bool {
         match self {
-            Self::Scalar => true,
+            Self::Scalar | Self::Arrays => true,
+            Self::Neon => cfg!(all(target_arch = "aarch64", not(loom))),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
@@ -44,7 +49,7 @@ impl Path {
                     && is_x86_feature_detected!("avx512vl")
             }
             #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-            _ => false,
+            Self::Avx2 | Self::Avx512 => false,
         }
     }
 
@@ -67,6 +72,8 @@ impl Path {
     fn parse(name: &str) -> Result<Self, SumTreeError> {
         let path = match name {
             "scalar" => Self::Scalar,
+            "arrays" => Self::Arrays,
+            "neon" => Self::Neon,
             "avx2" => Self::Avx2,
             "avx512" => Self::Avx512,
             _ => return Err(SumTreeError::Path { name: name.to_owned(), reason: "unknown" }),
@@ -87,10 +94,11 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(Path::parse("scalar"), Ok(Path::Scalar));
+        assert_eq!(Path::parse("arrays"), Ok(Path::Arrays));
         for name in ["", "AVX2", "sse"] {
             assert_eq!(Path::parse(name), Err(SumTreeError::Path { name: name.into(), reason: "unknown" }));
         }
-        for (name, path) in [("avx2", Path::Avx2), ("avx512", Path::Avx512)] {
+        for (name, path) in [("neon", Path::Neon), ("avx2", Path::Avx2), ("avx512", Path::Avx512)] {
             assert_eq!(Path::parse(name).is_ok(), path.is_supported());
         }
         assert!(Path::best().is_supported());

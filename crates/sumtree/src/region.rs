@@ -38,10 +38,9 @@ impl Region {
         // The kernel puts a mapping on a huge page's boundary if it is a whole number of them.
         let whole = if bytes < HUGE_BYTES / 2 { bytes.max(1) } else { bytes.next_multiple_of(HUGE_BYTES) };
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
-        // Advice only: a system without huge pages answers with an error that changes nothing.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { map: map.into(), len: bytes, name: None })
+        let map = MmapRaw::from(map);
+        advise_huge(&map);
+        Ok(Self { map, len: bytes, name: None })
     }
 
     /// `bytes` of zeroed memory under a name that other processes of the same user can [`Region::attach_shared`].
@@ -64,6 +63,7 @@ impl Region {
         let made = reserve(&file, bytes.max(1)).and_then(|()| {
             let map =
                 MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
+            advise_huge(&map);
             Ok(Self { map, len: bytes, name: Some(name.to_owned()) })
         });
         if made.is_err() {
@@ -95,6 +95,7 @@ impl Region {
         }
         let bytes = meta.len() as usize;
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
+        advise_huge(&map);
         Ok(Self { map, len: bytes, name: Some(name.to_owned()) })
     }
 
@@ -218,6 +219,14 @@ impl<A: SharedCell> Deref for Cells<A> {
     fn deref(&self) -> &[A] {
         &self.cells
     }
+}
+
+/// Asks for huge pages. Advice only: a system that has none to give answers with an error that changes nothing.
+fn advise_huge(map: &MmapRaw) {
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    #[cfg(not(target_os = "linux"))]
+    let _ = map;
 }
 
 fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {

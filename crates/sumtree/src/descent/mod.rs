@@ -1,6 +1,6 @@
 //! A chunk of draws walks down level by level, so that the loads of one draw overlap with the arithmetic of others.
 //!
-//! One driver, three sets of node searches ([`scalar`], [`avx2`], [`avx512`]) that return the same lanes and
+//! One driver, four sets of node searches ([`scalar`], [`lanes`], [`avx2`], [`avx512`]) that return the same lanes and
 //! residuals. What a search cannot settle (its residual reaches beyond the children as seen) goes through the scalar
 //! [`crate::sample::settle`], and a draw that finds nothing left is marked [`LOST`] and drawn anew by the caller.
 //!
@@ -11,6 +11,7 @@
 pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 pub(crate) mod avx512;
+pub(crate) mod lanes;
 pub(crate) mod scalar;
 
 use crate::SumTree;
@@ -47,13 +48,18 @@ pub(crate) fn walk(tree: &SumTree, top: &Top, targets: &[u64], chunk: &mut Chunk
         // `top`, which has as many entries as the top level, and a child entry is `entry * group + lane` with
         // `lane < group`, inside `stored` by Layout. The features are there: `SumTree.path` was checked.
         Path::Scalar => unsafe { scalar::walk(tree, top, targets, chunk, weights) },
+        // SAFETY: as above.
+        Path::Arrays => unsafe { lanes::arrays::walk(tree, top, targets, chunk, weights) },
+        #[cfg(all(target_arch = "aarch64", not(loom)))]
+        // SAFETY: as above.
+        Path::Neon => unsafe { lanes::neon::walk(tree, top, targets, chunk, weights) },
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         // SAFETY: as above.
         Path::Avx2 => unsafe { avx2::walk(tree, top, targets, chunk, weights) },
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         // SAFETY: as above.
         Path::Avx512 => unsafe { avx512::walk(tree, top, targets, chunk, weights) },
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        #[allow(unreachable_patterns)] // The paths that this target lacks.
         _ => unreachable!("a path that this machine lacks is refused when the tree is made"),
     }
 }
