@@ -203,6 +203,7 @@ class Replay:
         weight_norm: str,
         seed: int,
         shared: str | None,
+        combining: bool,
     ) -> Replay: ...
     @staticmethod
     def attach(name: str) -> Replay: ...

@@ -211,3 +211,19 @@ def test_find_follows_a_total_that_moves():
         tree.find([1.0, 4096.0], total=4096.0)
     with pytest.raises(ValueError, match=r"prefix sum 4096 at position 0 is outside 0\.\.4096"):
         tree.find([4096.0])
+
+
+@pytest.mark.slow
+def test_two_to_the_28th_leaves():
+    """1.4 GB: every leaf set, the sums exact, draws from everywhere."""
+    leaves = 2**28
+    tree = parl.SumTree(leaves, seed=3)
+    part = np.arange(1 << 20)
+    for start in range(0, leaves, 1 << 20):
+        tree.update(part + start, 1.0 + (part & 3))
+    assert tree.total == 2.5 * leaves
+    tree.verify()
+    at, priorities = tree.sample(1 << 16)
+    np.testing.assert_array_equal(priorities, 1.0 + (at & 3))
+    assert (np.diff(at) >= 0).all() and at[0] < leaves // 1000 and at[-1] > leaves - leaves // 1000
+    np.testing.assert_array_equal(tree.find([0.0, tree.total - 1]), [0, leaves - 1])

@@ -139,3 +139,22 @@ def test_what_is_counted_can_be_read_at_any_time():
     assert [sizes[k] for k in (16, 17, 18)] == [1, 1, 2]
     assert sizes[1:].sum() == 4
     assert buffer.counters["restarts"] == 0
+
+
+def test_the_combining_writer_draws_the_same():
+    batches = []
+    for writer in ("lock_free", "combining"):
+        buffer = filled(PRIORITIES, seed=9, writer=writer)
+        tickets = buffer.sample(20).tickets
+        buffer.update_priorities(tickets, np.arange(20.0))
+        batches.append(buffer.sample(50))
+        buffer.verify()
+    np.testing.assert_array_equal(batches[0].x, batches[1].x)
+    np.testing.assert_array_equal(batches[0].weights, batches[1].weights)
+    with pytest.raises(ValueError, match="writer 'both'"):
+        filled(PRIORITIES, writer="both")
+
+
+def test_shared_memory_takes_the_lock_free_writer_alone(name):
+    with pytest.raises(ValueError, match="writer combining in shared memory"):
+        filled(PRIORITIES, shared=name, writer="combining")

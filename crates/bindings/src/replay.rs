@@ -49,7 +49,8 @@ fn wrap(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> Py
 impl Replay {
     #[new]
     #[pyo3(signature = (
-        capacity, fields, *, alpha, n_step, gamma, epsilon, fan_out, num_envs, autoreset, weight_norm, seed, shared
+        capacity, fields, *, alpha, n_step, gamma, epsilon, fan_out, num_envs, autoreset, weight_norm, seed, shared,
+        combining
     ))]
     #[allow(clippy::too_many_arguments)] // The settings, by name.
     fn new(
@@ -66,6 +67,7 @@ impl Replay {
         weight_norm: &str,
         seed: u64,
         shared: Option<&str>,
+        combining: bool,
     ) -> PyResult<Self> {
         let fields =
             fields.into_iter().map(|(name, dtype, shape, row_bytes)| Field { name, dtype, shape, row_bytes });
@@ -86,6 +88,7 @@ impl Replay {
             Some(name) => replay::Replay::open_shared(name, settings),
             None => replay::Replay::heap(settings),
         });
+        let made = if combining { made.and_then(replay::Replay::combining) } else { made };
         wrap(py, made)
     }
 

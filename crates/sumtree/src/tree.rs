@@ -197,15 +197,7 @@ impl SumTree {
     /// # Errors
     /// [`SumTreeError::Index`], [`SumTreeError::Weight`], [`SumTreeError::Length`].
     pub fn set_many<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
-        same_length("weights", weights.len(), indices.len())?;
-        let (inside, largest) = self.survey(indices, weights);
-        if !inside {
-            self.check_indices(indices)?;
-        }
-        if largest > self.max_weight() {
-            self.check_weights(weights)?;
-        }
-        self.note_largest(largest);
+        self.check_batch(indices, weights)?;
         // SAFETY: indices and weights are equally many, and were found inside or an error was returned.
         unsafe {
             match &self.combiner {
@@ -213,6 +205,20 @@ impl SumTree {
                 None => self.store_each::<Locked, I>(indices, weights),
             }
         }
+        Ok(())
+    }
+
+    /// As [`SumTree::set_many`], and the batch is stored when this returns: with the combining writer it waits for its
+    /// turn instead of handing the batch over. For who goes on from there, say by looking whether what the weights
+    /// stand for is still there.
+    ///
+    /// # Errors
+    /// As [`SumTree::set_many`].
+    pub fn set_many_now<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
+        let Some(combiner) = &self.combiner else { return self.set_many(indices, weights) };
+        self.check_batch(indices, weights)?;
+        // SAFETY: just checked.
+        combiner.in_turn(self, || unsafe { self.store_each::<Alone, I>(indices, weights) });
         Ok(())
     }
 
@@ -291,6 +297,20 @@ impl SumTree {
             return Ok(i);
         }
         Err(SumTreeError::Index { index: index.to_i128(), position, capacity: self.layout.capacity })
+    }
+
+    /// Checks a batch of updates, and notes its largest weight.
+    fn check_batch<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
+        same_length("weights", weights.len(), indices.len())?;
+        let (inside, largest) = self.survey(indices, weights);
+        if !inside {
+            self.check_indices(indices)?;
+        }
+        if largest > self.max_weight() {
+            self.check_weights(weights)?;
+        }
+        self.note_largest(largest);
+        Ok(())
     }
 
     #[cold]

@@ -331,3 +331,54 @@ impl SumTree {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static STORES: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
+    }
+
+    /// Counts what a run stores: leaves, sums of level 1, sums above.
+    struct Counting;
+
+    impl Store for Counting {
+        fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
+            STORES.set((STORES.get().0 + 1, STORES.get().1, STORES.get().2));
+            Alone::leaf(cell, weight)
+        }
+
+        fn narrow(cell: &AtomicU32, difference: u32) {
+            STORES.set((STORES.get().0, STORES.get().1 + 1, STORES.get().2));
+            Alone::narrow(cell, difference);
+        }
+
+        fn wide(cell: &AtomicU64, difference: u64) {
+            STORES.set((STORES.get().0, STORES.get().1, STORES.get().2 + 1));
+            Alone::wide(cell, difference);
+        }
+    }
+
+    /// A run adds once to each node above it, however many of its leaves changed.
+    #[test]
+    fn a_run_adds_once_to_each_parent() {
+        // Levels of a tree of 2^18 leaves at fan-out 16: 16,384 u32 sums, 1,024 u64 sums.
+        for path in Path::ALL.into_iter().filter(|path| path.is_supported()) {
+            let tree = SumTree::new(1 << 18, 16).unwrap().with_path(path).unwrap();
+            for (first, count) in
+                [(0, 1), (0, 16), (5, 11), (5, 12), (100, 1000), (250, 12), (4096, 4096), (7, 70_000)]
+            {
+                STORES.set((0, 0, 0));
+                let weights: Vec<u32> =
+                    (0..count).map(|k| 1 + (first + k) as u32 % 7 + count as u32).collect();
+                tree.store_run::<Counting>(first, &weights);
+                let nodes = |shift: u32| ((first + count - 1) >> shift) as u64 - (first >> shift) as u64 + 1;
+                assert_eq!(STORES.get(), (count as u64, nodes(4), nodes(8)), "{first} {count}");
+                tree.verify().unwrap();
+            }
+        }
+    }
+}

@@ -422,3 +422,67 @@ fn split_draws_are_disjoint() {
     }
     assert!(seen.iter().all(|hits| *hits == 1));
 }
+
+/// G4: draws that overlap updates of total absolute change D are off by at most about levels * D / total in total
+/// variation, measured against the weights before as well as after. The updates happen between the reading of the top
+/// and the walk, which is where they do the most harm.
+#[test]
+fn overlapping_updates_move_draws_by_no_more_than_their_size() {
+    const LEAVES: usize = 20_000;
+    const CELLS: usize = 50;
+    const DRAWS: usize = 400_000;
+    const LEVELS: f64 = 4.0;
+    // Empirical shares of 50 cells by 400,000 draws are off by sqrt(50 / (2 pi 400,000)) = 0.0045 in the mean.
+    const NOISE: f64 = 0.0065;
+    let mut rng = Rng::new(21);
+    let base: Vec<u32> = (0..LEAVES).map(|_| 500 + rng.below(1000) as u32).collect();
+    // Cells are stretches of leaves, so that what moves from one end to the other is seen.
+    let shares = |weights: &[u32]| {
+        let total: f64 = weights.iter().map(|w| f64::from(*w)).sum();
+        let mut p = [0.0; CELLS];
+        weights.iter().enumerate().for_each(|(i, w)| p[i * CELLS / LEAVES] += f64::from(*w) / total);
+        p
+    };
+    let apart =
+        |a: &[f64; CELLS], b: &[f64; CELLS]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0;
+    for (what, change) in [("nothing", 0), ("growth", 1), ("loss", 2), ("a move", 3), ("scattered", 4)] {
+        let tree = SumTree::new(LEAVES as u64, 16).unwrap();
+        let after: Vec<u32> = base
+            .iter()
+            .enumerate()
+            .map(|(i, w)| match change {
+                1 if i < 500 => w + 1000,
+                2 if i < 500 => 0,
+                3 if i < 250 => 0,
+                3 if i >= LEAVES - 250 => w + 1000,
+                4 if i % 40 == 0 => w * 2,
+                _ => *w,
+            })
+            .collect();
+        let moved: Vec<usize> = (0..LEAVES).filter(|i| base[*i] != after[*i]).collect();
+        let set = |to: &[u32]| moved.iter().for_each(|i| tree.set(*i, to[*i]).unwrap());
+        let difference: f64 = moved.iter().map(|i| f64::from(base[*i].abs_diff(after[*i]))).sum();
+        tree.set_range(0, &base).unwrap();
+        let total = tree.total();
+        let mut counts = [0.0; CELLS];
+        let (mut indices, mut weights) = (vec![0; 4000], vec![0; 4000]);
+        for _ in 0..DRAWS / 4000 {
+            tree.find_with::<SumTreeError>(&mut indices, &mut weights, |position, total| {
+                if position == 0 {
+                    set(&after);
+                }
+                Ok(rng.below(total))
+            })
+            .unwrap();
+            indices.iter().for_each(|i| counts[*i as usize * CELLS / LEAVES] += 1.0 / DRAWS as f64);
+            assert!(indices.iter().zip(&weights).all(|(i, w)| *w > 0 && *w == after[*i as usize]));
+            set(&base);
+        }
+        let bound = LEVELS * difference / total as f64 + NOISE;
+        for (when, weights) in [("before", &base), ("after", &after)] {
+            let off = apart(&counts, &shares(weights));
+            assert!(off <= bound, "{what}, {when}: {off} of at most {bound}");
+        }
+        tree.verify().unwrap();
+    }
+}

@@ -179,3 +179,27 @@ fn an_update_that_waits_is_stored_on_return() {
         assert_eq!(tree.total(), 5 + 6 + 8);
     });
 }
+
+/// With the combining writer a stored batch is in the tree when `set_many_now` returns, which the replay rests on: of
+/// one who closes a row and then clears its weight, and one who stores a weight and then looks whether the row is
+/// closed, either the second sees it closed, or the first one's zero came last.
+#[test]
+fn who_stores_second_sees_what_the_first_did_before() {
+    use sumtree::sync::{AtomicBool, Ordering::Relaxed};
+    model(3, || {
+        let tree = Arc::new(SumTree::new(4, 4).unwrap().combining());
+        let closed = Arc::new(AtomicBool::new(false));
+        let evictor = {
+            let (tree, closed) = (tree.clone(), closed.clone());
+            thread::spawn(move || {
+                closed.store(true, Relaxed);
+                tree.set(0u32, 0).unwrap();
+            })
+        };
+        tree.set_many_now(&[0u32, 1], &[5, 6]).unwrap();
+        let seen = closed.load(Relaxed);
+        evictor.join().unwrap();
+        assert!(seen || tree.get(0u32).unwrap() == 0, "a weight was revived and nobody takes it back");
+        tree.verify().unwrap();
+    });
+}

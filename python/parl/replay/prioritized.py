@@ -62,6 +62,8 @@ class PrioritizedReplay:
         seed: of the draws.
         weight_norm: importance weights are divided by the largest of the ``"batch"`` or of all rows
             (``"global"``: by a bound of it within a factor of ``2**beta``, which costs no search).
+        writer: ``"lock_free"``: updates of the tree never wait. ``"combining"``: they take turns, with plain
+            instructions inside, which costs less; not with ``shared``.
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -86,7 +88,10 @@ class PrioritizedReplay:
         shared: str | None = None,
         seed: int = 0,
         weight_norm: Literal["batch", "global"] = "batch",
+        writer: Literal["lock_free", "combining"] = "lock_free",
     ) -> None:
+        if writer not in ("lock_free", "combining"):
+            raise ValueError(f"writer {writer!r} is outside lock_free, combining")
         specs = [_field(name, spec) for name, spec in fields.items()]
         self._take(
             _Replay(
@@ -102,6 +107,7 @@ class PrioritizedReplay:
                 weight_norm=str(weight_norm),
                 seed=int(seed) & (2**64 - 1),
                 shared=shared,
+                combining=writer == "combining",
             )
         )
 

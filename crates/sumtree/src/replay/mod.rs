@@ -92,7 +92,8 @@ impl Weights for Leaves {
     }
 
     fn set_many(&self, slots: &[u32], weights: &[u32]) {
-        self.0.set_many(slots, weights).expect("the slots are of the ring, the weights of the scale");
+        // Now: who stores a weight looks afterwards whether its row was closed meanwhile.
+        self.0.set_many_now(slots, weights).expect("the slots are of the ring, the weights of the scale");
     }
 }
 
@@ -120,6 +121,22 @@ impl std::fmt::Debug for Replay {
 }
 
 impl Replay {
+    /// The same replay with the tree's combining writer ([`SumTree::combining`]): updates store with plain instructions,
+    /// one thread at a time, and wait for their turn. Before anybody else has it.
+    ///
+    /// # Errors
+    /// [`ReplayError::Setting`] for shared memory, where a process may die in its turn.
+    pub fn combining(mut self) -> Result<Self, ReplayError> {
+        if let Some(name) = self.region.name() {
+            let value = format!("combining in shared memory {name:?}");
+            return Err(settings::setting("writer", value, "lock_free (a process may die in its turn)"));
+        }
+        let (capacity, fan_out) = (self.layout.ring.slots as u64, self.settings.fan_out);
+        let tree = SumTree::in_region(&self.region, self.layout.tree, capacity, fan_out)?;
+        self.slots.weights = Leaves(tree.combining());
+        Ok(self)
+    }
+
     /// What it was made of.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -336,6 +353,65 @@ mod tests {
         assert_eq!(replay.sampleable(), 10);
         assert_eq!(replay.total(), 2.0 + 1.0 + 1.0 + 5.0 + 6.0);
         assert_eq!(replay.tree().get(50u32).unwrap(), 0);
+    }
+
+    /// A thread that panics between reserving and publishing leaves slots that nobody draws, and holds nobody up.
+    #[test]
+    fn a_panic_leaves_tombstones() {
+        let replay = replay();
+        add(&replay, 10);
+        let panicked = std::thread::scope(|scope| {
+            let adding = scope.spawn(|| {
+                let reservation = replay.slots.reserve(replay.slots.enter().unwrap().change(), 20);
+                let pin = reservation.pin();
+                reservation.publish(0, 77);
+                pin.make_ready(reservation.row(0), 1);
+                panic!("while rows are written");
+            });
+            adding.join().is_err()
+        });
+        assert!(panicked);
+        // The row that was published is there, the others are closed for a lap; tickets for them are stale.
+        assert_eq!((replay.sampleable(), replay.len()), (11, 30));
+        let ghosts: Vec<u64> = (11..30).map(|slot| slot | 1 << 32).collect();
+        assert_eq!(replay.update(&ghosts, Priorities::F32(&[9.0; 19])).unwrap(), 19);
+        assert!((11..30).all(|slot| replay.tree().get(slot as u32).unwrap() == 0));
+        add(&replay, 90);
+        add(&replay, 90);
+        assert_eq!(replay.sampleable(), 100);
+        replay.verify().unwrap();
+    }
+
+    /// The combining writer ends in the same weights, alone and with threads; shared memory refuses it.
+    #[test]
+    fn the_combining_writer_serves_a_replay() {
+        let run = |replay: Replay| {
+            std::thread::scope(|scope| {
+                for me in 0..3u64 {
+                    let replay = &replay;
+                    scope.spawn(move || {
+                        for round in 0..200u64 {
+                            let tickets = add(replay, 7);
+                            let priorities: Vec<f32> =
+                                (0..7).map(|k| (1 + k + me + round % 3) as f32).collect();
+                            replay.update(&tickets, Priorities::F32(&priorities)).unwrap();
+                        }
+                    });
+                }
+            });
+            replay.verify().unwrap();
+            replay.tree().verify_histogram().unwrap();
+            let tickets: Vec<u64> = (0..replay.layout.ring.slots as u64).collect();
+            assert_eq!(replay.sampleable(), 100);
+            let open = tickets.iter().filter(|slot| replay.tree().get(**slot).unwrap() > 0).count();
+            assert_eq!(open, 100);
+        };
+        run(replay());
+        run(replay().combining().unwrap());
+        let name = format!("sumtree-test-combining-{}", std::process::id());
+        let shared = Replay::create_shared(&name, replay().settings.clone()).unwrap();
+        let error = shared.combining().unwrap_err().to_string();
+        assert!(error.contains("is outside lock_free"), "{error}");
     }
 
     /// A member whose process is gone is freed by whoever would wait for it.
