@@ -212,7 +212,9 @@ def _doctor(arguments: Sequence[str]) -> int:
         case ["--env", preset]:
             lines = doctor.preset(preset)
         case _:
-            raise ParlError(f"parl doctor takes --env [preset], --sweep or nothing, got {' '.join(arguments)!r}")
+            raise ParlError(
+                f"parl doctor takes --env [preset], --sweep or nothing, got {' '.join(arguments)!r}"
+            )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
