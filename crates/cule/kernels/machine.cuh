@@ -1427,7 +1427,7 @@ PARL_FN machine::riot::Riot new_(const Array<uint8_t, 128>& ram);
 PARL_FN void reset(machine::riot::Riot& riot, uint32_t draw);
 PARL_FN void rebase(machine::riot::Riot& riot, uint32_t cycles);
 PARL_FN uint32_t read(machine::Machine& m, uint32_t address, uint32_t now);
-PARL_FN int32_t intervals(const machine::riot::Riot& riot, uint32_t now);
+PARL_FN int32_t remaining(const machine::riot::Riot& riot, uint32_t now);
 PARL_FN uint32_t read_timer(machine::riot::Riot& riot, uint32_t now);
 PARL_FN uint32_t waiting_reads(const machine::riot::Riot& riot, uint32_t first, uint32_t period, bool until_zero);
 PARL_FN uint32_t read_status(const machine::riot::Riot& riot, uint32_t now);
@@ -7278,29 +7278,31 @@ PARL_FN uint32_t read(machine::Machine& m, uint32_t address, uint32_t now) {
     }
 }
 
-// Prescale intervals completed before `now`; -1 at the very cycle of the write.
-PARL_FN int32_t intervals(const machine::riot::Riot& riot, uint32_t now) {
-    return static_cast<int32_t>(rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(now, riot.set_at), 1u)) >> riot.shift;
+// What is left of the timer's value, negative when it has expired. At the very cycle of a write, which only code in
+// the chip's own registers sees, no time has passed and one cycle less is counted as 2^32 - 1: expired, unless the
+// prescale is 1.
+PARL_FN int32_t remaining(const machine::riot::Riot& riot, uint32_t now) {
+    const uint32_t passed = rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(now, riot.set_at), 1u) >> riot.shift;
+    return static_cast<int32_t>(rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(static_cast<uint32_t>(riot.timer), passed), 1u));
 }
 
 // INTIM.
 PARL_FN uint32_t read_timer(machine::riot::Riot& riot, uint32_t now) {
-    const uint32_t elapsed = rs::wrapping_sub<uint32_t>(now, riot.set_at);
-    const int32_t passed = machine::riot::intervals(riot, now);
-    const int32_t remaining = rs::wrapping_sub<int32_t>(rs::wrapping_sub<int32_t>(static_cast<int32_t>(riot.timer), passed), 1);
-    if (remaining >= 0) {
-        return static_cast<uint32_t>(remaining & 0xFF);
+    const int32_t left = machine::riot::remaining(riot, now);
+    if (left >= 0) {
+        return static_cast<uint32_t>(left & 0xFF);
     }
+    const uint32_t elapsed = rs::wrapping_sub<uint32_t>(now, riot.set_at);
     const uint32_t expiry = static_cast<uint32_t>(riot.timer) << riot.shift;
-    if ((elapsed >= rs::wrapping_add<uint32_t>(expiry, 2u)) && (riot.latched == 0)) {
+    if ((static_cast<int32_t>(elapsed) >= static_cast<int32_t>(rs::wrapping_add<uint32_t>(expiry, 2u))) && (riot.latched == 0)) {
         riot.latched = 1;
         riot.latched_at = now;
     }
     if (riot.latched == 0) {
-        return 0xFFu;
+        return rs::wrapping_sub<uint32_t>(expiry, elapsed) & 0xFFu;
     }
     const uint32_t late = rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(riot.latched_at, riot.set_at), expiry);
-    return rs::wrapping_sub<uint32_t>(rs::wrapping_sub<uint32_t>(static_cast<uint32_t>(riot.timer), static_cast<uint32_t>(passed)), late) & 0xFFu;
+    return rs::wrapping_sub<uint32_t>(rs::wrapping_add<uint32_t>(static_cast<uint32_t>(left), 1u), late) & 0xFFu;
 }
 
 // How many of the INTIM reads at `first`, `first + period`, ... show neither zero nor an expired timer, nor, with
@@ -7321,8 +7323,7 @@ PARL_FN uint32_t waiting_reads(const machine::riot::Riot& riot, uint32_t first, 
 
 // INSTAT.
 PARL_FN uint32_t read_status(const machine::riot::Riot& riot, uint32_t now) {
-    const int32_t remaining = rs::wrapping_sub<int32_t>(rs::wrapping_sub<int32_t>(static_cast<int32_t>(riot.timer), machine::riot::intervals(riot, now)), 1);
-    if ((remaining >= 0) || (riot.latched != 0)) {
+    if ((machine::riot::remaining(riot, now) >= 0) || (riot.latched != 0)) {
         return 0u;
     }
     return 0x80u;

@@ -77,29 +77,32 @@ pub fn read(m: &mut Machine, address: u32, now: u32) -> u32 {
     }
 }
 
-/// Prescale intervals completed before `now`; -1 at the very cycle of the write.
-fn intervals(riot: &Riot, now: u32) -> i32 {
-    (now.wrapping_sub(riot.set_at).wrapping_sub(1) as i32) >> riot.shift
+/// What is left of the timer's value, negative when it has expired. At the very cycle of a write, which only code in
+/// the chip's own registers sees, no time has passed and one cycle less is counted as 2^32 - 1: expired, unless the
+/// prescale is 1.
+fn remaining(riot: &Riot, now: u32) -> i32 {
+    let passed: u32 = now.wrapping_sub(riot.set_at).wrapping_sub(1) >> riot.shift;
+    (riot.timer as u32).wrapping_sub(passed).wrapping_sub(1) as i32
 }
 
 /// INTIM.
 pub fn read_timer(riot: &mut Riot, now: u32) -> u32 {
-    let elapsed: u32 = now.wrapping_sub(riot.set_at);
-    let passed: i32 = intervals(riot, now);
-    let remaining: i32 = (riot.timer as i32).wrapping_sub(passed).wrapping_sub(1);
-    if remaining >= 0 {
-        return (remaining & 0xFF) as u32;
+    let left: i32 = remaining(riot, now);
+    if left >= 0 {
+        return (left & 0xFF) as u32;
     }
+    let elapsed: u32 = now.wrapping_sub(riot.set_at);
     let expiry: u32 = (riot.timer as u32) << riot.shift;
-    if elapsed >= expiry.wrapping_add(2) && riot.latched == 0 {
+    // Signed: 2^31 cycles after a write, half an hour, the reading is not kept any more.
+    if elapsed as i32 >= expiry.wrapping_add(2) as i32 && riot.latched == 0 {
         riot.latched = 1;
         riot.latched_at = now;
     }
     if riot.latched == 0 {
-        return 0xFF;
+        return expiry.wrapping_sub(elapsed) & 0xFF;
     }
     let late: u32 = riot.latched_at.wrapping_sub(riot.set_at).wrapping_sub(expiry);
-    (riot.timer as u32).wrapping_sub(passed as u32).wrapping_sub(late) & 0xFF
+    (left as u32).wrapping_add(1).wrapping_sub(late) & 0xFF
 }
 
 /// How many of the INTIM reads at `first`, `first + period`, ... show neither zero nor an expired timer, nor, with
@@ -120,8 +123,7 @@ pub fn waiting_reads(riot: &Riot, first: u32, period: u32, until_zero: bool) -> 
 
 /// INSTAT.
 fn read_status(riot: &Riot, now: u32) -> u32 {
-    let remaining: i32 = (riot.timer as i32).wrapping_sub(intervals(riot, now)).wrapping_sub(1);
-    if remaining >= 0 || riot.latched != 0 {
+    if remaining(riot, now) >= 0 || riot.latched != 0 {
         return 0;
     }
     0x80
