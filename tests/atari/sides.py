@@ -2,7 +2,7 @@
 
 A *side* has a cartridge plugged in and is played frame by frame; after each frame `Frame` says all there is
 to see. A trace is a chain of CRC-32s, one link per frame, each over the one before it and what that frame
-showed: where links differ something before differed, and goes on differing.
+showed: once links differ they go on differing, and the first that does names the frame.
 """
 
 from __future__ import annotations
@@ -57,10 +57,13 @@ class Frame(NamedTuple):
         """The numbers."""
         return self[:5]
 
+    def state_link(self, before: int) -> int:
+        """The next link of the chain over numbers and RAM."""
+        return zlib.crc32(self.ram, zlib.crc32(struct.pack("<5i", *self.head()), before))
+
     def link(self, before: int) -> int:
-        """The chain's next link."""
-        chain = zlib.crc32(struct.pack("<5i", *self.head()), before)
-        chain = zlib.crc32(self.ram, chain)
+        """The next link of the chain over all there is."""
+        chain = self.state_link(before)
         return chain if self.screen is None else zlib.crc32(self.screen, chain)
 
     def difference(self, other: Frame) -> str | None:

@@ -6,6 +6,10 @@
 //! what was saved, 16-19 = difficulty 0-3. One line per frame: reward, lives, over, frame numbers, CRC-32 of RAM and of
 //! the screen; with `ram=1` the RAM itself. A reset comes first, unless `first=0`. With
 //! `speed=N` the script is played N times and only frames per second are printed.
+//!
+//! `way=plain` runs the plain interpreter. `poke=FRAME:INDEX:VALUE` writes a byte of RAM after a frame.
+//! `dump=PREFIX` writes the picture after the last frame, as palette indices and as colours, and the machine's registers
+//! to `PREFIX.screen`, `PREFIX.rgb` and `PREFIX.txt`. `state=FILE` prints the registers in a saved state, and plays nothing.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -31,6 +35,9 @@ struct Job {
     gray: bool,
     hex: bool,
     first: bool,
+    poke: Option<(usize, usize, u8)>,
+    dump: Option<String>,
+    state: Option<String>,
 }
 
 fn parse() -> Result<Job, Box<dyn std::error::Error>> {
@@ -39,6 +46,7 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
         return Err("usage: trace ROM GAME [NAME=VALUE ...] SCRIPT".into());
     };
     let mut options = Options::default();
+    let (mut plain, mut poke, mut dump, mut state) = (false, None, None, None);
     let (mut mode, mut difficulty, mut drawn, mut speed, mut gray, mut hex, mut first, mut script) =
         (None, None, 4, 0, false, false, true, vec![]);
     for argument in more {
@@ -57,6 +65,10 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
             Some(("gray", value)) => gray = value == "1",
             Some(("first", value)) => first = value == "1",
             Some(("ram", value)) => hex = value == "1",
+            Some(("way", value)) => plain = value == "plain",
+            Some(("poke", value)) => poke = Some(parse_poke(value)?),
+            Some(("dump", value)) => dump = Some(value.to_owned()),
+            Some(("state", value)) => state = Some(value.to_owned()),
             Some((name, _)) => return Err(format!("unknown setting {name}").into()),
             None => script = std::fs::read(argument)?,
         }
@@ -64,6 +76,9 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
     let rom = rom::read(Path::new(path))?;
     let row = if game == "unknown" { games::rows::UNKNOWN } else { console::game_row(game)? };
     let mut console = Console::new(&rom, row, options)?;
+    if plain {
+        console.run_plainly();
+    }
     console.set_drawing(drawn > 0);
     if let Some(mode) = mode {
         console.set_mode(mode)?;
@@ -71,7 +86,15 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
     if let Some(difficulty) = difficulty {
         console.set_difficulty(difficulty)?;
     }
-    Ok(Job { console, script, drawn, speed, gray, hex, first })
+    Ok(Job { console, script, drawn, speed, gray, hex, first, poke, dump, state })
+}
+
+fn parse_poke(text: &str) -> Result<(usize, usize, u8), Box<dyn std::error::Error>> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [frame, index, value] = parts.as_slice() else {
+        return Err(format!("poke={text}, expected FRAME:INDEX:VALUE").into());
+    };
+    Ok((frame.parse()?, index.parse()?, value.parse()?))
 }
 
 /// Plays the script from the start again whenever a game ends, for timing without resets.
@@ -106,6 +129,9 @@ fn play(job: &mut Job, mut each: impl FnMut(&mut Console, i32)) -> Result<(), cu
             _ => {}
         }
         let reward = job.console.act(step[0]);
+        if let Some((_, index, value)) = job.poke.filter(|&(frame, ..)| frame == t) {
+            job.console.set_ram(index, value)?;
+        }
         if job.drawn > 0 && t as u32 % 4 >= 4 - job.drawn {
             job.console.draw();
         }
@@ -116,6 +142,11 @@ fn play(job: &mut Job, mut each: impl FnMut(&mut Console, i32)) -> Result<(), cu
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut job = parse()?;
+    if let Some(path) = &job.state {
+        job.console.load(&std::fs::read(path)?)?;
+        println!("{:#?}", job.console.state().machine);
+        return Ok(());
+    }
     if job.speed > 0 {
         let frames = job.script.len() / 2;
         for _ in 0..job.speed {
@@ -156,5 +187,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             failed = line(console, reward);
         }
     })?;
-    Ok(failed?)
+    failed?;
+    if let Some(prefix) = &job.dump {
+        job.console.draw();
+        std::fs::write(format!("{prefix}.screen"), job.console.screen())?;
+        let mut rgb = vec![0; 3 * job.console.screen().len()];
+        job.console.screen_rgb(&mut rgb)?;
+        std::fs::write(format!("{prefix}.rgb"), rgb)?;
+        std::fs::write(format!("{prefix}.txt"), format!("{:#?}\n", job.console.state().machine))?;
+    }
+    Ok(())
 }

@@ -105,6 +105,12 @@ impl Console {
         Self::booted(&prepared::of(rom), game, options)
     }
 
+    /// Leaves the fast interpreter: from now on the plain one, to which it must be equal, runs the program.
+    pub fn run_plainly(&mut self) {
+        let bytes = self.code.rom_bytes() as usize;
+        self.code = Code::plain(&self.code.image()[..bytes]);
+    }
+
     /// Plays `frame_skip` frames with an action of player A; the sum of their rewards.
     ///
     /// Codes that the game does not know do nothing. Once the episode has ended no frame runs and the reward is 0.

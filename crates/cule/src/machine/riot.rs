@@ -147,3 +147,37 @@ pub fn write(riot: &mut Riot, address: u32, value: u32, now: u32) {
         riot.latched = 0;
     }
 }
+
+#[cfg(not(device))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chip(register: u32, value: u32) -> Riot {
+        let mut riot = new(&[0; 128]);
+        write(&mut riot, register, value, 100);
+        riot
+    }
+
+    #[test]
+    fn at_the_very_cycle_of_a_write_only_prescale_1_is_not_expired() {
+        // INTIM shows value x prescale mod 256; INSTAT the end, unless the prescale is 1.
+        for (register, intim, instat) in
+            [(0x14, 0x23, 0), (0x15, 0x18, 0x80), (0x16, 0xC0, 0x80), (0x17, 0, 0x80)]
+        {
+            let mut riot = chip(register, 0x23);
+            assert_eq!((read_timer(&mut riot, 100), read_status(&riot, 100)), (intim, instat));
+            // One cycle later all is as usual.
+            assert_eq!((read_timer(&mut riot, 101), read_status(&riot, 101)), (0x22, 0));
+        }
+    }
+
+    #[test]
+    fn long_after_a_write_no_reading_is_kept() {
+        let mut riot = chip(0x16, 1);
+        let late: u32 = 100 + (1 << 31) + 64;
+        assert_eq!(read_timer(&mut riot, late), 0);
+        assert_eq!(read_timer(&mut riot, late + 14), 0xF2);
+        assert_eq!(read_status(&riot, late + 14), 0x80);
+    }
+}
