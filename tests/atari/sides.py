@@ -167,7 +167,7 @@ class Parl:
         self.console.reset()
 
     def act(self, action: int) -> int:
-        return self.console.act(action, 0, 1.0, 1.0)
+        return self.console.act(action)
 
     def poke(self, index: int, value: int) -> None:
         self.console.write_ram(index, value)
@@ -177,7 +177,7 @@ class Parl:
         saved = self.console.save(generator=True)
         other = self.console.clone()
         for action in actions:
-            other.act(action, 0, 1.0, 1.0)
+            other.act(action)
         other.load(saved, keep_held=False)
         self.console = other
 

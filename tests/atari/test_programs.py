@@ -28,7 +28,7 @@ def _console(image, rules, seed=1, system_seed=SYSTEM_SEED):
 
 
 def _act(console, action):
-    console.act(action, 0, 1.0, 1.0)
+    console.act(action)
 
 
 def _runs(row):

@@ -30,7 +30,7 @@ def play(game: str, frames: int = FRAMES) -> tuple[list[str], NDArray[np.uint8]]
     links = []
     chain = 0
     for t, (a, b) in enumerate(zip(*both, strict=True)):
-        chain = ours.frame(ours.console.act(a, b, 1.0, 1.0)).link(chain)
+        chain = ours.frame(ours.console.act(a, b)).link(chain)
         if t % EVERY == EVERY - 1:
             links.append(f"{chain:08x}")
     return links, ours.console.read_screen_rgb(None)
