@@ -56,6 +56,23 @@ def test_a_late_priority_does_not_reach_the_new_row():
     assert slots.weights(0) == 7.0
 
 
+def test_weights_of_any_size_keep_their_proportions():
+    slots = Slots(4, alpha=1.0, epsilon=0.0, seed=0)
+    for unit in (1e-5, 1.0, 1e3, 1e9, 1e200):
+        slots.write(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]) * unit)
+        counts = np.bincount(slots.draw(20_000)[0], minlength=4) / 20_000
+        np.testing.assert_allclose(counts, [0.1, 0.2, 0.3, 0.4], atol=0.005)
+        assert slots.total == pytest.approx(10 * unit, rel=0.03)
+    # And on from there: the newcomer is drawn, the others as good as never.
+    slots.clear()
+    slots.write(np.arange(3))
+    slots.update(np.array([0]), 1e12)
+    assert set(slots.draw(100)[0]) == {0}
+    copy = pickle.loads(pickle.dumps(slots))
+    np.testing.assert_array_equal(slots.draw(10)[0], copy.draw(10)[0])
+    assert slots.tree.saturated == 0
+
+
 def test_bad_input_stores_nothing():
     slots = Slots(4, alpha=1.0, epsilon=0.0, seed=0)
     slots.write(np.arange(4), 1.0)

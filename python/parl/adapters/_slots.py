@@ -9,6 +9,7 @@ Source: Schaul et al. (2016), "Prioritized Experience Replay".
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from parl._native import SumTree
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+# Units per weight 1 of a new tree: weights from 2e-7 to 64 are told apart; larger ones make the unit larger.
+_SCALE = 2.0**22
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -57,7 +60,7 @@ class Slots:
             # The generator that the libraries served here, and their users, seed.
             seed = int(np.random.randint(2**31))
         self.capacity, self.alpha, self.epsilon = int(capacity), float(alpha), float(epsilon)
-        self.tree = SumTree(self.capacity, seed=seed)
+        self.tree = SumTree(self.capacity, scale=_SCALE, seed=seed)
         self.stale = 0
         self._guard = guard
         self._floor = floor
@@ -66,9 +69,7 @@ class Slots:
 
     def clear(self) -> None:
         """Forgets every slot; the draws go on."""
-        state = self.tree.rng_state
-        self.tree = SumTree(self.capacity)
-        self.tree.rng_state = state
+        self._plant(_SCALE)
         # Infinite where nothing was written, so that the smallest is that of the rows.
         self._weights = np.full(self.capacity, np.inf)
         # -1: it has to be looked for.
@@ -97,8 +98,9 @@ class Slots:
     ) -> None:
         """Forgets what there is and takes weights as :meth:`weights` gave them."""
         self.clear()
-        self.tree.update(slots, weights)
         self._weights[slots] = weights
+        self._make_room(float(weights.max(initial=0.0)))
+        self._load()
         self._largest = max_priority
 
     def write(self, slots: NDArray[np.int64], priorities: ArrayLike | None = None) -> None:
@@ -114,6 +116,7 @@ class Slots:
         """
         if priorities is None:
             weight = (self.max_priority + self.epsilon) ** self.alpha
+            self._make_room(weight)
             self.tree.update(slots, weight)
             self._remember(slots, weight)
         else:
@@ -191,15 +194,15 @@ class Slots:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state["tree"] = list(self.tree.rng_state)
+        state["tree"] = self.tree.scale, list(self.tree.rng_state)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.tree = SumTree(self.capacity)
-        self.tree.rng_state = state["tree"]
-        there = np.flatnonzero(np.isfinite(self._weights))
-        self.tree.update(there, self._weights[there])
+        scale, self.tree.rng_state = state["tree"]
+        self._plant(scale)
+        self._load()
 
     def _store(self, slots: NDArray[np.int64], priorities: ArrayLike) -> None:
         given = np.abs(np.asarray(priorities, np.float64))
@@ -209,9 +212,28 @@ class Slots:
         if not np.isfinite(largest):
             raise ValueError(f"priority {largest} is not finite")
         weights = (given + self.epsilon) ** self.alpha
+        self._make_room((largest + self.epsilon) ** self.alpha)
         self.tree.update(slots, weights)
         self.raise_max(largest)
         self._remember(slots, weights)
+
+    def _make_room(self, weight: float) -> None:
+        """Makes the tree's unit so large that this weight can be stored; rare, O(capacity)."""
+        most = self.tree.max_priority
+        if weight > most:
+            self._plant(self.tree.scale * 2.0 ** (math.floor(math.log2(most / weight)) - 3))
+            self._load()
+
+    def _plant(self, scale: float) -> None:
+        """An empty tree that goes on drawing as the one before it."""
+        state = self.tree.rng_state
+        self.tree = SumTree(self.capacity, scale=scale)
+        self.tree.rng_state = state
+
+    def _load(self) -> None:
+        there = np.flatnonzero(np.isfinite(self._weights))
+        if len(there):
+            self.tree.update(there, self._weights[there])
 
     def _remember(self, slots: NDArray[np.int64], weights: Any) -> None:
         self._weights[slots] = weights
