@@ -4,8 +4,10 @@
 //! weight is always of one class modulo [`CLASSES`], which follows from its number too, whoever gives it when; so a
 //! weight that was meant for another row shows itself in 60 cases of 61.
 
-use sumtree::replay::{Autoreset, Batch, Field, Priorities, Replay, ReplayError, Rows, Settings, WeightNorm};
-use sumtree::{Draws, Rng};
+use sumtree::replay::{
+    Autoreset, Batch, Field, Priorities, Replay, ReplayError, Rows, Selection, Settings, WeightNorm,
+};
+use sumtree::{Draws, Rng, SumTreeError};
 
 const WORDS: usize = 8;
 const ROW_BYTES: usize = 8 * WORDS;
@@ -141,6 +143,15 @@ impl Worker {
             self.add(replay)?;
         }
         self.draw(replay)?;
+        // It reads all weights, so now and then.
+        if self.rng.below(256) == 0 {
+            match replay.evict(3) {
+                Err(ReplayError::Tree(SumTreeError::TooFewLeaves { .. })) => {}
+                other => {
+                    other?;
+                }
+            }
+        }
         self.update(replay)
     }
 
@@ -169,7 +180,13 @@ impl Worker {
     }
 
     pub fn draw(&mut self, replay: &Replay) -> Result<(), ReplayError> {
-        let mode = [Draws::Stratified, Draws::Independent, Draws::Systematic][self.rng.below(3) as usize];
+        let mode = match self.rng.below(8) {
+            0..3 => Selection::Weighted(Draws::Stratified),
+            3 => Selection::Weighted(Draws::Independent),
+            4 => Selection::Weighted(Draws::Systematic),
+            5 => Selection::Uniform,
+            _ => Selection::Mixture { uniform: 0.1, newest: 0.2, newest_rows: 100 },
+        };
         let mut batch = Batch {
             fields: vec![&mut self.rows],
             discounts: &mut self.discounts,

@@ -189,3 +189,24 @@ fn find_top(top: &Top, target: u64) -> (usize, u64) {
     let entry = 8 * middle + passed(&top.fine[8 * middle + 1..]);
     (entry, target - top.fine[entry])
 }
+
+/// See [`super::read_top`].
+///
+/// # Safety
+/// The machine has AVX2.
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+pub(crate) unsafe fn read_top(tree: &SumTree, top: &mut Top) {
+    let sums = tree.top();
+    let mut carry = _mm256_setzero_si256();
+    top.fine[0] = 0;
+    for first in (0..sums.len()).step_by(4) {
+        // SAFETY: the top is stored in whole lines from a line boundary; entries beyond the last one are zero.
+        let seen = unsafe { load_sums(sums.as_ptr().add(first).cast()) };
+        let through = _mm256_add_epi64(running4(seen), carry);
+        let out = &mut top.fine[first + 1..first + 5];
+        // SAFETY: `out` has 4 entries.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), through) };
+        carry = _mm256_permute4x64_epi64::<0xff>(through);
+    }
+    top.index(sums.len());
+}

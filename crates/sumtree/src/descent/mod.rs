@@ -71,6 +71,9 @@ pub(crate) fn read_top(tree: &SumTree, top: &mut Top) {
         // SAFETY: the path was checked; the top level is stored in whole lines, and `top.fine` has room for
         // `TOP_MAX` entries and 8 more.
         Path::Avx512 => unsafe { avx512::read_top(tree, top) },
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        // SAFETY: as above.
+        Path::Avx2 => unsafe { avx2::read_top(tree, top) },
         _ => top.read(tree),
     }
 }
