@@ -42,12 +42,25 @@ def assert_same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
 # ---------------------------------------------------------------------- schedules
 
 
-@settings(max_examples=6, deadline=None)
-@given(threads=st.integers(1, 6), batch=st.integers(1, 6), lockstep=st.booleans(), seed=st.integers(0, 1000))
-def test_results_do_not_depend_on_the_schedule(threads: int, batch: int, lockstep: bool, seed: int) -> None:
-    """Every environment sees the same, whatever runs beside it."""
+@settings(max_examples=10, deadline=None)
+@given(
+    threads=st.integers(1, 6),
+    batch=st.integers(1, 6),
+    lockstep=st.booleans(),
+    mode=st.sampled_from(["NextStep", "SameStep"]),
+    seed=st.integers(0, 1000),
+)
+def test_results_do_not_depend_on_the_schedule(
+    threads: int, batch: int, lockstep: bool, mode: str, seed: int
+) -> None:
+    """Every environment sees the same, whatever runs beside it and whoever is done first."""
     envs, steps = 6, 12
-    options: dict[str, Any] = {"repeat_action_probability": 0.25, "max_num_frames_per_episode": 30}
+    options: dict[str, Any] = {
+        "repeat_action_probability": 0.25,
+        "max_num_frames_per_episode": 30,
+        "autoreset_mode": mode,
+        "frameskip": (2, 6),  # Some are done earlier.
+    }
     plans = np.random.default_rng(seed).integers(0, 4, (steps, envs))
     expected = []
     sync = parl.AtariVectorEnv("breakout", envs, num_threads=1, **options)
