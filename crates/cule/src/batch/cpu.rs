@@ -54,6 +54,8 @@ pub struct CpuBatch {
     pool: Pool<Work>,
     queue: Option<Queue>,
     batch_size: usize,
+    /// What each environment plays, where they play several games; empty else.
+    mixed: Vec<usize>,
     /// Environments of the last batch that was received, which the next `send` is for.
     turn: Vec<usize>,
     /// Environments whose result is on its way.
@@ -252,7 +254,15 @@ impl CpuBatch {
         let queue = asynchronous
             .then(|| Queue::new(&shared, thread_count(layout.threads, envs), affinity, layout.lockstep))
             .transpose()?;
-        Ok(Self { shared, pool, queue, batch_size: layout.batch_size, turn: vec![], busy: vec![false; envs] })
+        Ok(Self {
+            shared,
+            pool,
+            queue,
+            batch_size: layout.batch_size,
+            mixed: if mixed { layout.assignment.to_vec() } else { vec![] },
+            turn: vec![],
+            busy: vec![false; envs],
+        })
     }
 
     /// Dimensions of one observation: planes first, except that channels-first colour planes are joined to them.
@@ -325,14 +335,24 @@ impl CpuBatch {
             return Err(CuleError::Count { what: "reports", found: out.reports.len(), expected: envs });
         }
         let parts = self.pool.parts(envs);
-        let ranges = (0..parts).map(|part| {
-            let (first, end) = (envs * part / parts, envs * (part + 1) / parts);
-            out.take(end - first, size).jobs(first, size, command)
-        });
-        self.pool.run(ranges.collect(), |work, job| {
+        let bounds = |part: usize| envs * part / parts;
+        let work = |work: &mut Work, job: Job<'_>| {
             *job.report = self.shared.execute(work, job.id, job.command, job.obs, job.final_obs, job.ram)?;
             Ok(())
-        })
+        };
+        if self.mixed.is_empty() {
+            let ranges = (0..parts).map(|part| {
+                let first = bounds(part);
+                out.take(bounds(part + 1) - first, size).jobs(first, size, command)
+            });
+            return self.pool.run(ranges.collect(), work);
+        }
+        // One game after the other: each has its own decoded cartridge, and two of them do not fit into the first cache
+        // (8 games in a batch of 64 took 17 % less time so).
+        let mut jobs: Vec<Job<'_>> = out.jobs(0, size, command).collect();
+        jobs.sort_by_key(|job| self.mixed[job.id]);
+        let ranges: Vec<Vec<Job<'_>>> = (0..parts).rev().map(|part| jobs.split_off(bounds(part))).collect();
+        self.pool.run(ranges.into_iter().rev().map(Vec::into_iter).collect(), work)
     }
 
     fn check_ready(&self, envs: impl Iterator<Item = usize>) -> Result<(), CuleError> {
