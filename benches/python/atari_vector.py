@@ -167,6 +167,7 @@ def start(args: argparse.Namespace) -> None:
 # for the results is not counted, the environment's own observation (its stack) is taken off.
 GROWTH = """
 import gc, sys
+import numpy as np
 import parl
 def resident():
     for line in open("/proc/self/smaps_rollup"):
