@@ -16,7 +16,9 @@ from parl.errors import ParlError
 if TYPE_CHECKING:
     from parl import atari as atari
     from parl.replay import Batch as Batch
+    from parl.replay import Hindsight as Hindsight
     from parl.replay import PrioritizedReplay as PrioritizedReplay
+    from parl.replay import SequenceReplay as SequenceReplay
     from parl.replay import UniformReplay as UniformReplay
     from parl.train import evaluate as evaluate
     from parl.train import resume as resume
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 # Public name -> module that defines it; a module by its own name is the module itself.
 _LAZY = {
     "Batch": "parl.replay",
+    "Hindsight": "parl.replay",
     "PrioritizedReplay": "parl.replay",
+    "SequenceReplay": "parl.replay",
     "UniformReplay": "parl.replay",
     "AtariVectorEnv": "parl.envs",
     "make_vec": "parl.envs",

@@ -94,9 +94,9 @@ def test_newer_and_missing_files_are_clear_errors(tmp_path):
     path = tmp_path / "replay.bin"
     grown(1).save(path)
     newer = bytearray(path.read_bytes())
-    newer[8] = 2
+    newer[8] = 3
     path.write_bytes(newer)
-    with pytest.raises(parl.errors.ReplayFileError, match="it has version 2, the newest known here is 1"):
+    with pytest.raises(parl.errors.ReplayFileError, match="it has version 3, the newest known here is 2"):
         parl.PrioritizedReplay.load(path)
     with pytest.raises(FileNotFoundError):
         parl.PrioritizedReplay.load(tmp_path / "none.bin")

@@ -57,6 +57,7 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         ReplayError::Setting { .. }
         | ReplayError::Field { .. }
         | ReplayError::RowBytes { .. }
+        | ReplayError::Discount { .. }
         | ReplayError::FinalObservation { .. } => PyValueError::new_err(message),
         ReplayError::NotSampleable { .. } => ours!(py, "NotSampleableError", message),
         ReplayError::OtherReplay { .. }

@@ -6,7 +6,10 @@ use numpy::{PyArray1, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sumtree::replay::{self, Autoreset, Batch, Field, Finals, Rows, Selection, Settings, WeightNorm};
+use sumtree::replay::{
+    self, Autoreset, Batch, Compression, Field, Finals, Hindsight, Padding, ReplayError, Rows, Selection,
+    Sequence, Settings, Strategy, WeightNorm,
+};
 
 use crate::arrays::{
     Reals, as_unsigned, bytes, bytes_mut, disjoint, exactly, exactly_mut, fresh, indices, reals, tickets,
@@ -14,7 +17,12 @@ use crate::arrays::{
 use crate::errors::replay_error;
 use crate::sumtree::{draws, sizes};
 
-type FieldSpec = (String, String, Vec<usize>, usize);
+/// Name, dtype, shape, bytes per row, frames of a stack.
+type FieldSpec = (String, String, Vec<usize>, usize, usize);
+/// Period, burn-in, eta.
+type SequenceSpec = (usize, usize, f64);
+/// Strategy, share of relabelled rows, field of the goal achieved.
+type HindsightSpec = (String, f64, String);
 
 #[pyclass(frozen, module = "parl._native")]
 pub struct Replay {
@@ -50,7 +58,7 @@ impl Replay {
     #[new]
     #[pyo3(signature = (
         capacity, fields, *, alpha, n_step, gamma, epsilon, fan_out, num_envs, autoreset, weight_norm, seed, shared,
-        combining
+        combining, stack_padding, sequence, hindsight, compression, path
     ))]
     #[allow(clippy::too_many_arguments)] // The settings, by name.
     fn new(
@@ -68,9 +76,26 @@ impl Replay {
         seed: u64,
         shared: Option<&str>,
         combining: bool,
+        stack_padding: &str,
+        sequence: Option<SequenceSpec>,
+        hindsight: Option<HindsightSpec>,
+        compression: &str,
+        path: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let fields =
-            fields.into_iter().map(|(name, dtype, shape, row_bytes)| Field { name, dtype, shape, row_bytes });
+        let named = |error: ReplayError| replay_error(py, error);
+        let hindsight = match hindsight {
+            None => None,
+            Some((strategy, share, achieved)) => {
+                Some(Hindsight { strategy: Strategy::of_name(&strategy).map_err(named)?, share, achieved })
+            }
+        };
+        let fields = fields.into_iter().map(|(name, dtype, shape, row_bytes, stack)| Field {
+            name,
+            dtype,
+            shape,
+            row_bytes,
+            stack,
+        });
         let settings = Settings {
             capacity,
             fields: fields.collect(),
@@ -80,13 +105,21 @@ impl Replay {
             epsilon,
             fan_out,
             num_envs,
-            autoreset: Autoreset::of_name(autoreset).map_err(|error| replay_error(py, error))?,
-            weight_norm: WeightNorm::of_name(weight_norm).map_err(|error| replay_error(py, error))?,
+            autoreset: Autoreset::of_name(autoreset).map_err(named)?,
+            weight_norm: WeightNorm::of_name(weight_norm).map_err(named)?,
+            stack_padding: Padding::of_name(stack_padding).map_err(named)?,
+            sequence: sequence.map(|(period, burn_in, eta)| Sequence { period, burn_in, eta }),
+            hindsight,
+            compression: Compression::of_name(compression).map_err(named)?,
             seed,
         };
-        let made = py.detach(|| match shared {
-            Some(name) => replay::Replay::open_shared(name, settings),
-            None => replay::Replay::heap(settings),
+        if shared.is_some() && path.is_some() {
+            return Err(PyValueError::new_err("shared and path are given: memory is one or the other"));
+        }
+        let made = py.detach(|| match (shared, path) {
+            (Some(name), _) => replay::Replay::open_shared(name, settings),
+            (None, Some(path)) => replay::Replay::create_or_open_file(&path, settings),
+            (None, None) => replay::Replay::heap(settings),
         });
         let made = if combining { made.and_then(replay::Replay::combining) } else { made };
         wrap(py, made)
@@ -99,8 +132,24 @@ impl Replay {
     }
 
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf, shared: Option<&str>) -> PyResult<Self> {
-        let made = py.detach(|| replay::Replay::load(&path, shared));
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let made = py.detach(|| replay::Replay::open_file(&path));
+        wrap(py, made)
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.core.flush()).map_err(|error| replay_error(py, error))
+    }
+
+    #[getter]
+    fn path(&self) -> Option<String> {
+        self.core.path().map(|path| path.to_string_lossy().into_owned())
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (path, shared, capacity))]
+    fn load(py: Python<'_>, path: PathBuf, shared: Option<&str>, capacity: Option<usize>) -> PyResult<Self> {
+        let made = py.detach(|| replay::Replay::load(&path, shared, capacity));
         wrap(py, made)
     }
 
@@ -215,7 +264,7 @@ impl Replay {
         let fields: Vec<FieldSpec> = settings
             .fields
             .iter()
-            .map(|f| (f.name.clone(), f.dtype.clone(), f.shape.clone(), f.row_bytes))
+            .map(|f| (f.name.clone(), f.dtype.clone(), f.shape.clone(), f.row_bytes, f.stack))
             .collect();
         dict.set_item("capacity", settings.capacity)?;
         dict.set_item("fields", fields)?;
@@ -227,12 +276,19 @@ impl Replay {
         dict.set_item("num_envs", settings.num_envs)?;
         dict.set_item("autoreset", settings.autoreset.name())?;
         dict.set_item("weight_norm", settings.weight_norm.name())?;
+        dict.set_item("stack_padding", settings.stack_padding.name())?;
+        dict.set_item("sequence", settings.sequence.map(|s| (s.period, s.burn_in, s.eta)))?;
+        let hindsight = settings.hindsight.as_ref();
+        dict.set_item("hindsight", hindsight.map(|h| (h.strategy.name(), h.share, h.achieved.as_str())))?;
+        dict.set_item("compression", settings.compression.name())?;
         dict.set_item("seed", settings.seed)?;
         Ok(dict)
     }
 
-    fn outputs(&self) -> Vec<(String, String, Vec<usize>)> {
-        self.core.outputs().into_iter().map(|output| (output.name, output.dtype, output.shape)).collect()
+    /// Name, dtype, shape and steps of each array that `sample` fills.
+    fn outputs(&self) -> Vec<(String, String, Vec<usize>, usize)> {
+        let outputs = self.core.outputs().into_iter();
+        outputs.map(|output| (output.name, output.dtype, output.shape, output.steps)).collect()
     }
 
     fn final_fields(&self) -> Vec<String> {

@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -25,6 +25,8 @@ pub struct Region {
     map: MmapRaw,
     len: usize,
     name: Option<String>,
+    /// The file of a region that has one; its lock lasts as long as the region.
+    file: Option<(PathBuf, File)>,
 }
 
 impl Region {
@@ -40,7 +42,7 @@ impl Region {
         let map = MmapOptions::new().len(whole).map_anon().map_err(|e| out_of_memory(bytes, &e))?;
         let map = MmapRaw::from(map);
         advise_huge(&map);
-        Ok(Self { map, len: bytes, name: None })
+        Ok(Self { map, len: bytes, name: None, file: None })
     }
 
     /// `bytes` of zeroed memory under a name that other processes of the same user can [`Region::attach_shared`].
@@ -64,7 +66,7 @@ impl Region {
             let map =
                 MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
             advise_huge(&map);
-            Ok(Self { map, len: bytes, name: Some(name.to_owned()) })
+            Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
         });
         if made.is_err() {
             let _ = std::fs::remove_file(&path); // The first error is the one to report.
@@ -96,7 +98,96 @@ impl Region {
         let bytes = meta.len() as usize;
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
         advise_huge(&map);
-        Ok(Self { map, len: bytes, name: Some(name.to_owned()) })
+        Ok(Self { map, len: bytes, name: Some(name.to_owned()), file: None })
+    }
+
+    /// `bytes` of zeroed memory that is the new file `path`, of mode 0600. It may be larger than the machine's memory.
+    ///
+    /// # Errors
+    /// What the system said, for instance that there is such a file or that the disk is full.
+    pub fn create_file(path: &Path, bytes: usize) -> std::io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        file.lock_shared()?;
+        let made = reserve(&file, bytes.max(1)).map_err(|error| match error {
+            SumTreeError::OutOfMemory { reason, .. } => {
+                std::io::Error::other(format!("{bytes} bytes of disk are not to be had: {reason}"))
+            }
+            other => std::io::Error::other(other),
+        });
+        let made = made.and_then(|()| Self::map_file(path, file, bytes));
+        if made.is_err() {
+            let _ = std::fs::remove_file(path); // The first error is the one to report.
+        }
+        made
+    }
+
+    /// The region that [`Region::create_file`] made, and whether nobody else has it open. Nobody else can open it until
+    /// [`Region::share_file`], if so.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn open_file(path: &Path) -> std::io::Result<(Self, bool)> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(std::io::Error::from_raw_os_error(if meta.is_dir() {
+                libc::EISDIR
+            } else {
+                libc::EINVAL
+            }));
+        }
+        let is_alone = match file.try_lock() {
+            Ok(()) => true,
+            Err(std::fs::TryLockError::WouldBlock) => {
+                // Waits for one who was alone and is mending it.
+                file.lock_shared()?;
+                false
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(error),
+        };
+        let bytes = file.metadata()?.len() as usize;
+        Ok((Self::map_file(path, file, bytes)?, is_alone))
+    }
+
+    fn map_file(path: &Path, file: File, bytes: usize) -> std::io::Result<Self> {
+        let map = MmapOptions::new().len(bytes.max(1)).map_raw(&file)?;
+        Ok(Self { map, len: bytes, name: None, file: Some((path.to_owned(), file)) })
+    }
+
+    /// Lets others open the file.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn share_file(&self) -> std::io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |(_, file)| file.lock_shared())
+    }
+
+    /// Says that this handle does nothing with the file any more.
+    pub fn release_file(&self) {
+        if let Some((_, file)) = &self.file {
+            let _ = file.unlock(); // Dropping the region does it too.
+        }
+    }
+
+    /// Writes the first `bytes` bytes to the disk, as far as it does not have them.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn flush(&self, bytes: usize) -> std::io::Result<()> {
+        self.map.flush_range(0, bytes.min(self.len))
+    }
+
+    /// The file, `None` if the region is in memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// Calls the file by another name, which it has by now.
+    pub fn set_path(&mut self, path: &Path) {
+        if let Some((old, _)) = &mut self.file {
+            *old = path.to_owned();
+        }
     }
 
     /// Removes the name. Who has the memory mapped keeps it; nobody new can attach.

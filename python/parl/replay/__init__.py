@@ -1,7 +1,10 @@
 """Replays: rows of bytes in a ring, drawn by priority or uniformly, shared by threads and processes."""
 
 from parl.replay.batch import Batch
+from parl.replay.hindsight import Hindsight
+from parl.replay.prefetch import Prefetch
 from parl.replay.prioritized import PrioritizedReplay
+from parl.replay.sequence import SequenceReplay
 from parl.replay.uniform import UniformReplay
 
-__all__ = ["Batch", "PrioritizedReplay", "UniformReplay"]
+__all__ = ["Batch", "Hindsight", "Prefetch", "PrioritizedReplay", "SequenceReplay", "UniformReplay"]

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Batch(dict[str, Any]):
-    """Named arrays, by attribute and by key: ``batch.obs`` is ``batch["obs"]``.
+    """Named arrays, by attribute and by key: ``batch.obs`` is ``batch["obs"]``; nested where the fields are.
 
     Besides the fields of the replay there are ``indices`` (slots), ``weights`` (importance weights),
     ``tickets`` (for ``update_priorities``), and for steps of episodes ``discount`` and ``next_obs``.
@@ -23,5 +23,7 @@ class Batch(dict[str, Any]):
             raise AttributeError(message) from None
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{name}: {tuple(array.shape)} {array.dtype}" for name, array in self.items())
-        return f"Batch({arrays})"
+        def one(value: Any) -> str:
+            return repr(value) if isinstance(value, Batch) else f"{tuple(value.shape)} {value.dtype}"
+
+        return f"Batch({', '.join(f'{name}: {one(value)}' for name, value in self.items())})"

@@ -7,23 +7,42 @@ Experience Replay", for n-step returns and priorities given on insertion.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
 from parl._native import Replay as _Replay
 from parl.replay.batch import Batch
+from parl.replay.fields import (
+    SEPARATOR,
+    column,
+    difference,
+    dtype_of,
+    flatten,
+    flatten_specs,
+    natural,
+    nest,
+    rows_of,
+    sparse_rows,
+    split_objects,
+)
+from parl.replay.prefetch import Prefetch
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from collections.abc import Mapping
 
-    FieldSpec = tuple[int | Sequence[int], DTypeLike] | Mapping[str, Any]
+    from numpy.typing import ArrayLike, NDArray
+
+    from parl.replay.fields import FieldSpec
+    from parl.replay.hindsight import Hindsight
+    from parl.replay.prefetch import _Work
 
 Mode = Literal[
     "stratified", "independent", "systematic", "without_replacement", "split", "uniform", "largest"
 ]
 Autoreset = Literal["next_step", "same_step", "disabled"]
+Compression = Literal["none", "lz4"]
 
 
 class PrioritizedReplay:
@@ -33,22 +52,28 @@ class PrioritizedReplay:
     sampling waits for nobody. A row is never seen half written, and a priority that arrives after its row
     was overwritten is dropped and counted (:attr:`stale_updates`).
 
+    Fields may be nested, as dictionary observations are: ``{"obs": {"image": ..., "speed": ...}}``; rows are
+    given and batches returned nested in the same way.
+
     The names of some fields have a meaning. ``terminated`` (bool) makes rows steps of episodes: then
-    ``reward`` (float32 or float64) is needed, ``truncated`` (bool) is understood, and every field ``obs`` or
-    ``obs_*`` has a next observation: the field ``next_obs`` or ``next_obs_*`` if there is one, else it is
-    taken from the next row of the same environment, so that each observation is stored once. All other
-    fields are just copied.
+    ``reward`` (float32 or float64) is needed, ``truncated`` (bool) is understood, ``discount`` (float32 or
+    float64 in 0..1) is multiplied with gamma, and ``obs``, every ``obs_*`` and all that is nested in ``obs``
+    has a next observation: the field ``next_obs`` or ``next_obs_*`` if there is one, else it is taken from
+    the next row of the same environment, so that each observation is stored once. All other fields are just
+    copied.
 
     A sampled transition spans the ``k <= n_step`` steps up to the end of its episode: ``reward`` is the sum
     of ``gamma**i * r[i]``, ``next_obs`` the observation after them, ``terminated`` and ``truncated`` say how
-    the span ended, and ``discount`` is ``gamma**k``, or 0 if it ended by termination, so that the target is
+    the span ended, and ``discount`` is ``gamma**k`` (times the row's own discounts, which count in the sum
+    too), or 0 if it ended by termination, so that the target is
     ``reward + discount * value(next_obs)``. A row can be drawn as soon as all of that is known; until then
     it has weight 0. After termination without a stored final observation, ``next_obs`` is the last one (its
     discount is 0).
 
     Args:
         capacity: rows kept; the oldest are overwritten.
-        fields: name -> (shape, dtype), shape without the row.
+        fields: name -> (shape, dtype), a gymnasium space, or again a mapping; shape without the row. Any
+            dtype of fixed size without objects.
         alpha: exponent of the priority; 0 draws uniformly.
         n_step: steps summed into one transition.
         gamma: discount per step.
@@ -64,6 +89,17 @@ class PrioritizedReplay:
             (``"global"``: by a bound of it within a factor of ``2**beta``, which costs no search).
         writer: ``"lock_free"``: updates of the tree never wait. ``"combining"``: they take turns, with plain
             instructions inside, which costs less; not with ``shared``.
+        frame_stack: rows hold single frames, and batches stacks of so many, the newest last: ``obs`` and
+            ``next_obs`` are (B, frame_stack, *shape), rebuilt from the rows before, never across the border
+            of an episode. One number for all observations, or name -> number. ``add`` takes single frames,
+            or whole stacks of which it keeps the last frame.
+        stack_padding: what stands for frames before the first of an episode: ``"zero"``, or ``"first"`` for
+            that first frame again.
+        compression: ``"lz4"``: rows of 256 bytes and more per field are held compressed, each by itself. In
+            private memory only.
+        hindsight: relabel goals when rows are drawn; see :class:`Hindsight`.
+        path: a file to keep everything in, mapped into memory: larger than memory if need be, shared by all
+            processes that open it, and there again when the next one does. See :meth:`flush`.
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -71,7 +107,7 @@ class PrioritizedReplay:
         SharedMemoryError: ``shared`` exists with other settings.
     """
 
-    _fixed: ClassVar[Mapping[str, Any]] = {}
+    _has_sequences: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -89,68 +125,180 @@ class PrioritizedReplay:
         seed: int = 0,
         weight_norm: Literal["batch", "global"] = "batch",
         writer: Literal["lock_free", "combining"] = "lock_free",
+        frame_stack: int | Mapping[str, int] = 1,
+        stack_padding: Literal["zero", "first"] = "zero",
+        compression: Compression = "none",
+        hindsight: Hindsight | None = None,
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
         if writer not in ("lock_free", "combining"):
             raise ValueError(f"writer {writer!r} is outside lock_free, combining")
-        specs = [_field(name, spec) for name, spec in fields.items()]
+        self._hindsight = hindsight
+        self._make(
+            capacity,
+            fields,
+            frame_stack,
+            path=path,
+            alpha=float(alpha),
+            n_step=natural("n_step", n_step),
+            gamma=float(gamma),
+            epsilon=float(epsilon),
+            fan_out=natural("fan_out", fan_out),
+            num_envs=natural("num_envs", num_envs),
+            autoreset=str(autoreset),
+            weight_norm=str(weight_norm),
+            seed=int(seed) & (2**64 - 1),
+            shared=shared,
+            stack_padding=str(stack_padding),
+            sequence=None,
+            hindsight=None if hindsight is None else hindsight.settings(flatten_specs(fields)),
+            compression=str(compression),
+            combining=writer == "combining",
+        )
+
+    def _make(
+        self,
+        capacity: int,
+        fields: Mapping[str, FieldSpec],
+        frame_stack: int | Mapping[str, int],
+        *,
+        path: str | os.PathLike[str] | None,
+        **settings: Any,
+    ) -> None:
+        flat = flatten_specs(fields)
+        if isinstance(frame_stack, int):
+            stacks = {
+                name: natural("frame_stack", frame_stack)
+                for name in flat
+                if name == "obs" or name.startswith(("obs_", "obs" + SEPARATOR))
+            }
+            if frame_stack != 1 and not stacks:
+                raise ValueError(f"frame_stack {frame_stack} is given, but no field is an observation")
+        else:
+            stacks = {
+                name.replace(".", SEPARATOR): natural("frame_stack", n) for name, n in frame_stack.items()
+            }
+            if unknown := sorted(stacks.keys() - flat.keys()):
+                raise ValueError(f"frame_stack names {', '.join(unknown)}, which is no field")
+        specs = [column(name, spec, stacks.get(name, 1)) for name, spec in flat.items()]
         self._take(
             _Replay(
-                _natural("capacity", capacity),
+                natural("capacity", capacity),
                 specs,
-                alpha=float(alpha),
-                n_step=_natural("n_step", n_step),
-                gamma=float(gamma),
-                epsilon=float(epsilon),
-                fan_out=_natural("fan_out", fan_out),
-                num_envs=_natural("num_envs", num_envs),
-                autoreset=str(autoreset),
-                weight_norm=str(weight_norm),
-                seed=int(seed) & (2**64 - 1),
-                shared=shared,
-                combining=writer == "combining",
+                path=None if path is None else os.fspath(path),
+                **settings,
             )
         )
 
     @classmethod
-    def _of(cls, core: _Replay) -> Self:
+    def _of(cls, core: _Replay, hindsight: Hindsight | None) -> Self:
         replay = cls.__new__(cls)
+        replay._hindsight = hindsight
         replay._take(core)
+        if (replay._settings["sequence"] is not None) != cls._has_sequences:
+            other = "SequenceReplay" if replay._settings["sequence"] is not None else "PrioritizedReplay"
+            core.close()
+            raise ValueError(f"this replay is no {cls.__name__}; use {other}")
+        if hindsight is None and replay._settings["hindsight"] is not None:
+            core.close()
+            raise ValueError("this replay relabels goals; give hindsight=Hindsight(reward_fn, ...)")
+        if hindsight is not None:
+            names = {name: None for name, *_ in replay._fields}
+            settings = replay._settings["hindsight"]
+            if settings is None or hindsight.settings(names) != settings:
+                core.close()
+                raise ValueError(f"this replay was made with hindsight {settings}, not {hindsight}")
         return replay
 
     def _take(self, core: _Replay) -> None:
         self._core = core
+        self._ahead: list[weakref.ref[_Work]] = []
         self._settings = core.settings()
         self._fields = [
-            (name, np.dtype(dtype), tuple(shape)) for name, dtype, shape, _ in self._settings["fields"]
+            (name, dtype_of(dtype), tuple(shape), stack)
+            for name, dtype, shape, _, stack in self._settings["fields"]
         ]
-        by_name = {name: (name, dtype, shape) for name, dtype, shape in self._fields}
+        by_name = {field[0]: field for field in self._fields}
         self._final = [by_name[name] for name in core.final_fields()]
-        self._outputs = [(name, np.dtype(dtype), tuple(shape)) for name, dtype, shape in core.outputs()]
+        self._outputs = [
+            (name, dtype_of(dtype), tuple(shape), steps) for name, dtype, shape, steps in core.outputs()
+        ]
         self._names = frozenset(by_name)
+        self._is_nested = any(SEPARATOR in name for name in self._names)
+        self._has_discounts = core.has_discounts
+        returned = [name for name, *_ in self._outputs if name != "hindsight_goal"]
+        returned += ["discount"] if self._has_discounts else []
+        self._nest = nest([*returned, "indices", "weights", "tickets"])
 
     @classmethod
-    def attach(cls, name: str) -> Self:
+    def attach(cls, name: str, *, hindsight: Hindsight | None = None) -> Self:
         """The replay that another process made with ``shared=name``.
+
+        Args:
+            name: of the shared memory.
+            hindsight: as it was made with, for a replay that relabels goals.
 
         Raises:
             SharedMemoryError: there is none, or it is something else.
         """
-        return cls._of(_Replay.attach(name))
+        return cls._of(_Replay.attach(name), hindsight)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, shared: str | None = None) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, hindsight: Hindsight | None = None) -> Self:
+        """The replay that was made with ``path=path``, in use or not.
+
+        Args:
+            path: of the file.
+            hindsight: as it was made with, for a replay that relabels goals.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ReplayFileError: it is no mapped replay, or damaged, or the machine went down while rows were
+                written.
+        """
+        return cls._of(_Replay.open(os.fspath(path)), hindsight)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        shared: str | None = None,
+        capacity: int | None = None,
+        hindsight: Hindsight | None = None,
+    ) -> Self:
         """The replay that :meth:`save` wrote: same rows, priorities, tickets and future draws.
+
+        Args:
+            path: of the file.
+            shared: name of shared memory to load it into.
+            capacity: of the replay, if it shall be another one. The newest rows are kept, with their
+                priorities; tickets that were given before are stale.
+            hindsight: as it was made with, for a replay that relabels goals.
 
         Raises:
             FileNotFoundError: there is no such file.
             ReplayFileError: it is no replay, truncated, damaged, or of a newer version. Nothing is left
                 behind.
         """
-        return cls._of(_Replay.load(os.fspath(path), shared))
+        size = None if capacity is None else natural("capacity", capacity)
+        return cls._of(_Replay.load(os.fspath(path), shared, size), hindsight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything to ``path`` at once or not at all; adds and updates of others wait meanwhile."""
         self._core.save(os.fspath(path))
+
+    def flush(self) -> None:
+        """Writes what the file of ``path=`` does not have yet to the disk; adds and updates wait meanwhile.
+
+        Rows outlive the process from the moment they are added, however it ends. They outlive the machine
+        from the next flush or close on: if it goes down while rows are being written, the file is refused
+        afterwards, because rows may be torn.
+
+        Raises:
+            ValueError: this replay is in no file.
+        """
+        self._core.flush()
 
     def add(
         self,
@@ -176,21 +324,43 @@ class PrioritizedReplay:
                 finite; a truncated row lacks its final observation.
             IndexError: an environment is outside ``0..num_envs``.
         """
-        finals = {name: columns.pop("final_" + name, None) for name, _, _ in self._final}
+        if self._ahead:
+            self._settle()
+        finals = self._pop_finals(columns) if self._final else {}
+        if self._is_nested:
+            columns = flatten(columns, [name for name, *_ in self._fields])
         if columns.keys() != self._names:
-            raise ValueError(_difference(columns, self._names))
+            raise ValueError(difference(columns, self._names))
         rows = -1
         arrays: list[NDArray[Any]] = []
-        for name, dtype, shape in self._fields:
-            array = _rows(name, columns[name], dtype)
+        for name, dtype, shape, stack in self._fields:
+            array = rows_of(name, columns[name], dtype)
             if rows < 0:
                 rows = len(array) if array.ndim else -1
+            if stack > 1 and array.shape == (rows, stack, *shape):
+                array = np.ascontiguousarray(array[:, -1])
             if array.shape != (rows, *shape):
                 wanted = ("n" if rows < 0 else rows, *shape)
                 raise ValueError(f"{name} has shape {array.shape}, expected {wanted}")
             arrays.append(array)
         mask, final_arrays = self._final_rows(finals, rows)
         return self._core.add(arrays, rows, env_id, priorities, mask, final_arrays)
+
+    def _pop_finals(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """The final observations of an add, by column."""
+        if not self._is_nested:
+            return {name: columns.pop("final_" + name, None) for name, *_ in self._final}
+        groups: dict[str, list[str]] = {}
+        for name, *_ in self._final:
+            groups.setdefault("final_" + name.split(SEPARATOR)[0], []).append("final_" + name)
+        flat: dict[str, Any] = {}
+        for group, names in groups.items():
+            value = columns.pop(group, None)
+            flat |= {names[0]: value} if names == [group] else split_objects(group, value, names)
+        wanted = {"final_" + name: name for name, *_ in self._final}
+        if flat.keys() != wanted.keys():
+            raise ValueError(difference(flat, frozenset(wanted)))
+        return {wanted[name]: value for name, value in flat.items()}
 
     def _final_rows(
         self, finals: Mapping[str, Any], rows: int
@@ -199,11 +369,11 @@ class PrioritizedReplay:
             return None, []
         mask: NDArray[np.bool_] | None = None
         arrays: list[NDArray[Any]] = []
-        for name, dtype, shape in self._final:
+        for name, dtype, shape, stack in self._final:
             value = finals[name]
             if value is None:
                 raise ValueError(f"final_{name} is missing, the other final observations are there")
-            present, array = _sparse_rows("final_" + name, value, dtype, shape, rows)
+            present, array = sparse_rows("final_" + name, value, dtype, shape, stack, rows)
             mask = present if mask is None else mask & present
             arrays.append(array)
         return mask, arrays
@@ -250,17 +420,25 @@ class PrioritizedReplay:
             NotSampleableError: no row can be drawn yet.
             ValueError: a mode, share or size that cannot be served, or an array of ``out`` that does not fit.
         """
-        size = _natural("batch_size", batch_size)
+        size = natural("batch_size", batch_size)
+        flat: Mapping[str, Any] = {}
         if out is None:
-            fields = [np.empty((size, *shape), dtype) for _, dtype, shape in self._outputs]
+            fields = [
+                np.empty((steps, size, *shape) if steps else (size, *shape), dtype)
+                for _, dtype, shape, steps in self._outputs
+            ]
             discount, weights = np.empty(size, np.float32), np.empty(size, np.float32)
             indices, tickets = np.empty(size, np.int64), np.empty(size, np.uint64)
         else:
-            fields = [_given(out, name, (size, *shape), dtype) for name, dtype, shape in self._outputs]
-            discount = _given(out, "discount", (size,), np.dtype(np.float32))
-            weights = _given(out, "weights", (size,), np.dtype(np.float32))
-            indices = _given(out, "indices", (size,), np.dtype(np.int64))
-            tickets = _given(out, "tickets", (size,), np.dtype(np.uint64))
+            flat = flatten(out, [name for name, *_ in self._outputs]) if self._is_nested else out
+            fields = [
+                _given(flat, name, (steps, size, *shape) if steps else (size, *shape), dtype)
+                for name, dtype, shape, steps in self._outputs
+            ]
+            discount = _given(flat, "discount", (size,), np.dtype(np.float32))
+            weights = _given(flat, "weights", (size,), np.dtype(np.float32))
+            indices = _given(flat, "indices", (size,), np.dtype(np.int64))
+            tickets = _given(flat, "tickets", (size,), np.dtype(np.uint64))
         self._core.sample(
             fields,
             discount,
@@ -273,18 +451,94 @@ class PrioritizedReplay:
             learners=learners,
             uniform=uniform,
             newest=newest,
-            newest_rows=size if newest_rows is None else _natural("newest_rows", newest_rows),
+            newest_rows=size if newest_rows is None else natural("newest_rows", newest_rows),
         )
-        batch = Batch(zip((name for name, _, _ in self._outputs), fields, strict=True))
-        if self._core.has_discounts:
+        batch = Batch(zip((name for name, *_ in self._outputs), fields, strict=True))
+        if self._has_discounts:
             batch["discount"] = discount
         batch["indices"], batch["weights"] = indices, weights
+        if self._hindsight is not None:
+            self._hindsight.relabel(batch, self._settings["gamma"])
         if as_torch:
-            from_numpy = _from_numpy()
+            torch = _torch()
             for name, array in batch.items():
-                batch[name] = from_numpy(array)
+                # A tensor that was given is given back, pinned as it may be.
+                given = flat.get(name)
+                batch[name] = given if isinstance(given, torch.Tensor) else torch.from_numpy(array)
         batch["tickets"] = tickets
-        return batch
+        return self._nest(batch) if self._is_nested else batch
+
+    def prefetch(
+        self,
+        batch_size: int,
+        *,
+        depth: int = 2,
+        lockstep: bool = True,
+        reuse: bool = False,
+        pin_memory: bool = False,
+        **options: Any,
+    ) -> Prefetch:
+        """An endless iterator over batches that a thread draws ahead; see :class:`Prefetch`.
+
+        Args:
+            batch_size: B.
+            depth: batches that lie ready.
+            lockstep: draws come at fixed places among the other calls on this object, so that the batches
+                are the same every time.
+            reuse: the arrays of a batch are filled again once the next one is taken.
+            pin_memory: as ``reuse``, in memory from which a GPU copies without waiting. Needs CUDA.
+            **options: of :meth:`sample`, but ``out``.
+        """
+        if "out" in options:
+            raise ValueError("prefetch fills arrays of its own; ask for reuse instead of out")
+        return Prefetch(
+            self,
+            batch_size,
+            depth=depth,
+            lockstep=lockstep,
+            reuse=reuse,
+            pin_memory=pin_memory,
+            options=options,
+        )
+
+    def _follow(self, work: _Work) -> None:
+        """From now on, changes wait until ``work`` has nothing to draw."""
+        self._ahead = [one for one in self._ahead if one() is not None] + [weakref.ref(work)]
+
+    def _settle(self) -> None:
+        for one in self._ahead:
+            work = one()
+            if work is not None:
+                work.settle()
+
+    def empty_batch(self, batch_size: int, *, as_torch: bool = False, pin_memory: bool = False) -> Batch:
+        """Arrays for ``out`` of :meth:`sample`, to be filled again and again.
+
+        Args:
+            batch_size: B.
+            as_torch: tensors on the CPU instead of numpy arrays; tickets stay numpy.
+            pin_memory: tensors in memory from which a GPU copies without waiting. Needs CUDA.
+
+        Returns:
+            a batch as :meth:`sample` returns it, with arbitrary numbers.
+        """
+        size = natural("batch_size", batch_size)
+        arrays = {
+            name: np.empty((steps, size, *shape) if steps else (size, *shape), dtype)
+            for name, dtype, shape, steps in self._outputs
+            if name != "hindsight_goal"
+        }
+        if self._has_discounts:
+            arrays["discount"] = np.empty(size, np.float32)
+        arrays["indices"], arrays["weights"] = np.empty(size, np.int64), np.empty(size, np.float32)
+        flat: dict[str, Any] = dict(arrays)
+        if as_torch or pin_memory:
+            torch = _torch()
+            flat = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            if pin_memory:
+                flat = {name: tensor.pin_memory() for name, tensor in flat.items()}
+        flat["tickets"] = np.empty(size, np.uint64)
+        return self._nest(flat)
 
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
         """Gives rows new priorities; of equal tickets the last one wins.
@@ -300,6 +554,8 @@ class PrioritizedReplay:
             ValueError: a priority is not finite, or the lengths differ; then nothing was stored.
             IndexError: a ticket that is none of this replay's.
         """
+        if self._ahead:
+            self._settle()
         return self._core.update(tickets, priorities)
 
     def evict(self, rows: int) -> int:
@@ -315,7 +571,7 @@ class PrioritizedReplay:
         Raises:
             NotSampleableError: fewer rows can be drawn.
         """
-        return self._core.evict(_natural("rows", rows))
+        return self._core.evict(natural("rows", rows))
 
     def end_episodes(self, env_id: ArrayLike) -> None:
         """Ends the episodes of these environments where they stand, as after a crash of an environment.
@@ -323,6 +579,8 @@ class PrioritizedReplay:
         The next row of each starts a new episode. Rows that still wait for their n-step window are never
         drawn.
         """
+        if self._ahead:
+            self._settle()
         self._core.cut(env_id)
 
     def verify(self) -> None:
@@ -352,15 +610,15 @@ class PrioritizedReplay:
         return len(self._core)
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}: {shape} {dtype}" for name, dtype, shape in self._fields)
+        fields = ", ".join(f"{name}: {shape} {dtype}" for name, dtype, shape, _ in self._fields)
         return f"{type(self).__name__}({len(self)}/{self.capacity} rows, {fields})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.shared is None:
-            raise TypeError(
-                "a replay in private memory cannot be pickled; make it with shared=... or save it"
-            )
-        return type(self).attach, (self.shared,)
+        if self.shared is not None:
+            return _attach, (type(self), self.shared, self._hindsight)
+        if self.path is not None:
+            return _open, (type(self), self.path, self._hindsight)
+        raise TypeError("a replay in private memory cannot be pickled; make it with shared=... or save it")
 
     @property
     def capacity(self) -> int:
@@ -376,6 +634,11 @@ class PrioritizedReplay:
     def shared(self) -> str | None:
         """Name of the shared memory, None for private memory."""
         return self._core.shared
+
+    @property
+    def path(self) -> str | None:
+        """The file that holds everything, None if there is none."""
+        return self._core.path
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -435,79 +698,12 @@ class PrioritizedReplay:
         self._core.rng_state = list(state)
 
 
-def _natural(name: str, value: int) -> int:
-    number = value.__index__()
-    if not 0 <= number < 2**63:
-        raise ValueError(f"{name} {number} is outside 0..2**63")
-    return number
+def _attach(cls: type[PrioritizedReplay], name: str, hindsight: Hindsight | None) -> PrioritizedReplay:
+    return cls.attach(name, hindsight=hindsight)
 
 
-def _field(name: str, spec: FieldSpec) -> tuple[str, str, list[int], int]:
-    shape_like, dtype_like = (spec["shape"], spec["dtype"]) if isinstance(spec, Mapping) else spec
-    shape = [shape_like] if isinstance(shape_like, int) else [_natural("shape", n) for n in shape_like]
-    dtype = np.dtype(dtype_like)
-    if dtype.hasobject or dtype.names is not None or not dtype.isnative or dtype.itemsize == 0:
-        raise ValueError(f"field {name!r} has dtype {dtype}, expected numbers or bytes of fixed size")
-    return name, dtype.str, shape, dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-
-
-def _difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
-    missing, unknown = sorted(names - columns.keys()), sorted(columns.keys() - names)
-    parts = [f"missing {', '.join(missing)}"] if missing else []
-    parts += [f"unknown {', '.join(unknown)}"] if unknown else []
-    return f"fields do not match: {'; '.join(parts)}"
-
-
-def _rows(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """``value`` as a C-contiguous array of ``dtype``; casts within a kind, never from real to integer."""
-    if not isinstance(value, np.ndarray):
-        if hasattr(value, "detach"):
-            value = value.detach().cpu().numpy()
-        elif not hasattr(value, "dtype"):
-            # Plain Python numbers take the field's type if they fit it.
-            try:
-                given = np.asarray(value)
-                kinds = "biu" if dtype.kind in "biu" else "biufc"
-                if given.size and given.dtype.kind in kinds:
-                    array = np.asarray(value, dtype, order="C")
-                    if dtype.kind in "biu" and not np.array_equal(array, given):
-                        raise ValueError(f"{name} holds a number that {dtype} does not")
-                    return array
-            except OverflowError as error:
-                raise ValueError(f"{name} holds a number that {dtype} does not: {error}") from None
-            value = given.astype(dtype) if given.size == 0 else given
-        else:
-            value = np.asarray(value)
-    array = cast("NDArray[Any]", value)
-    if array.dtype != dtype:
-        same = array.dtype.kind == "b" and dtype.kind in "biu" and dtype.itemsize == 1
-        if not (same or np.can_cast(array.dtype, dtype, "same_kind")):
-            raise ValueError(f"{name} has dtype {array.dtype}, which does not go into {dtype}")
-        return np.ascontiguousarray(array, dtype).reshape(array.shape)
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
-
-
-def _sparse_rows(
-    name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int
-) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    """Final observations: an array of all rows, or a sequence with None where there is none."""
-    is_object = isinstance(value, np.ndarray) and value.dtype.hasobject
-    if is_object or isinstance(value, (list, tuple)):
-        values = cast("Sequence[Any]", value)
-        if len(values) != rows:
-            raise ValueError(f"{name} has {len(values)} rows, expected {rows}")
-        mask = np.array([one is not None for one in values], np.bool_)
-        array = np.zeros((rows, *shape), dtype)
-        for i in np.flatnonzero(mask).tolist():
-            row = _rows(name, values[i], dtype)
-            if row.shape != shape:
-                raise ValueError(f"{name}[{i}] has shape {row.shape}, expected {shape}")
-            array[i] = row
-        return mask, array
-    array = _rows(name, value, dtype)
-    if array.shape != (rows, *shape):
-        raise ValueError(f"{name} has shape {array.shape}, expected {(rows, *shape)}")
-    return np.ones(rows, np.bool_), array
+def _open(cls: type[PrioritizedReplay], path: str, hindsight: Hindsight | None) -> PrioritizedReplay:
+    return cls.open(path, hindsight=hindsight)
 
 
 def _given(out: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -520,7 +716,7 @@ def _given(out: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.
     return array
 
 
-def _from_numpy() -> Any:
+def _torch() -> Any:
     import torch
 
-    return torch.from_numpy
+    return torch

@@ -6,14 +6,17 @@ Source: Lin (1992), "Self-improving reactive agents based on reinforcement learn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from parl.replay.prioritized import Autoreset, PrioritizedReplay
+from parl.replay.prioritized import Autoreset, Compression, PrioritizedReplay
 
 if TYPE_CHECKING:
+    import os
+
     from numpy.typing import ArrayLike
 
-    from parl.replay.prioritized import FieldSpec
+    from parl.replay.fields import FieldSpec
+    from parl.replay.hindsight import Hindsight
 
 
 class UniformReplay(PrioritizedReplay):
@@ -29,6 +32,11 @@ class UniformReplay(PrioritizedReplay):
         autoreset: ``"next_step"``, ``"same_step"`` or ``"disabled"``, as in gymnasium.
         shared: name of shared memory, to create or, if a process already uses it, attach to.
         seed: of the draws.
+        frame_stack: frames of the stacks that are rebuilt from rows of single frames.
+        stack_padding: ``"zero"`` or ``"first"``, before the first frame of an episode.
+        compression: ``"lz4"`` for rows of many bytes.
+        hindsight: relabel goals when rows are drawn.
+        path: a file to keep everything in.
     """
 
     def __init__(
@@ -43,6 +51,11 @@ class UniformReplay(PrioritizedReplay):
         autoreset: Autoreset = "next_step",
         shared: str | None = None,
         seed: int = 0,
+        frame_stack: int | Mapping[str, int] = 1,
+        stack_padding: Literal["zero", "first"] = "zero",
+        compression: Compression = "none",
+        hindsight: Hindsight | None = None,
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             capacity,
@@ -56,6 +69,11 @@ class UniformReplay(PrioritizedReplay):
             autoreset=autoreset,
             shared=shared,
             seed=seed,
+            frame_stack=frame_stack,
+            stack_padding=stack_padding,
+            compression=compression,
+            hindsight=hindsight,
+            path=path,
         )
 
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:

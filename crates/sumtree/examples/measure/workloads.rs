@@ -60,7 +60,13 @@ fn filled(log2: u32) -> Result<SumTree, String> {
 }
 
 fn replay(log2: u32) -> Result<Replay, String> {
-    let field = Field { name: "x".into(), dtype: "|u1".into(), shape: vec![ROW_BYTES], row_bytes: ROW_BYTES };
+    let field = Field {
+        name: "x".into(),
+        dtype: "|u1".into(),
+        shape: vec![ROW_BYTES],
+        row_bytes: ROW_BYTES,
+        stack: 1,
+    };
     let replay = Replay::heap(Settings {
         capacity: 1 << log2,
         fields: vec![field],
@@ -73,6 +79,7 @@ fn replay(log2: u32) -> Result<Replay, String> {
         autoreset: Autoreset::NextStep,
         weight_norm: WeightNorm::Batch,
         seed: 0,
+        ..Settings::default()
     })
     .map_err(|e| e.to_string())?;
     let mut rng = Rng::new(1);

@@ -72,6 +72,7 @@ pub fn settings(capacity: usize) -> Settings {
             dtype: "<u8".into(),
             shape: vec![WORDS],
             row_bytes: ROW_BYTES,
+            stack: 1,
         }],
         alpha: 1.0,
         n_step: 1,
@@ -82,6 +83,7 @@ pub fn settings(capacity: usize) -> Settings {
         autoreset: Autoreset::NextStep,
         weight_norm: WeightNorm::Batch,
         seed: 1,
+        ..Settings::default()
     }
 }
 

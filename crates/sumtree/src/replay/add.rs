@@ -1,6 +1,8 @@
 //! Adding rows: reserve, write with no lock on anybody's way, publish, link, make sampleable.
 #![allow(unsafe_code)] // Writes into columns under a reservation.
 
+use super::columns::Column;
+use super::compress::{Blobs, Compression};
 use super::settings::Autoreset;
 use super::slots::{LARGEST, Pin, Reservation, Row};
 use super::tails::{End, Step};
@@ -103,13 +105,18 @@ impl Replay {
         let member = self.slots.enter()?;
         let locks = self.tails.lock(&envs, &self.slots.processes, member.tag());
         let _member = member.change();
+        self.touch();
         self.tails.cut(&locks);
         Ok(())
     }
 
     /// Rows neither wait for others nor come after others.
     fn independent(&self) -> bool {
-        !self.roles.steps() || (self.window.rows == 1 && self.window.autoreset != Autoreset::NextStep)
+        !self.roles.steps()
+            || (self.window.rows == 1
+                && self.window.autoreset != Autoreset::NextStep
+                && self.settings.sequence.is_none()
+                && self.settings.hindsight.is_none())
     }
 
     fn has_final(&self, end: Option<&End>) -> bool {
@@ -120,6 +127,8 @@ impl Replay {
 
     fn add_piece(&self, piece: &Piece<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
         let count = piece.end - piece.start;
+        // Before anybody could wait for us.
+        let packed = self.pack(piece)?;
         let mut locked = Vec::new();
         if let Some(envs) = piece.envs {
             locked.extend_from_slice(envs);
@@ -130,8 +139,10 @@ impl Replay {
         }
         let member = self.slots.enter()?;
         let _locks = self.tails.lock(&locked, &self.slots.processes, member.tag());
-        let reservation = self.slots.reserve(member.change(), count + piece.finals.len());
-        self.write(piece, &reservation);
+        let member = member.change();
+        self.touch();
+        let reservation = self.slots.reserve(member, count + piece.finals.len());
+        self.write(piece, packed, &reservation);
         let pin = reservation.pin();
         // In order of sequence, so that a link never leads to a row that is not published: final observations first.
         for k in 0..piece.finals.len() {
@@ -163,12 +174,38 @@ impl Replay {
         pin.make_ready(row, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
     }
 
-    fn write(&self, piece: &Piece<'_>, reservation: &Reservation<'_, Leaves>) {
+    /// The rows of compressed columns, final observations after the others.
+    fn pack(&self, piece: &Piece<'_>) -> Result<Vec<Option<Blobs>>, ReplayError> {
+        if self.settings.compression == Compression::None {
+            return Ok(Vec::new());
+        }
+        let one = |(i, column): (usize, &Column)| {
+            let Some(packed) = &column.packed else { return Ok(None) };
+            let row = |i: usize| i * column.row_bytes..(i + 1) * column.row_bytes;
+            let rows = (piece.start..piece.end).map(|k| &piece.rows.columns[i][row(k)]);
+            let rebuilt = self.roles.rebuilt.iter().position(|field| *field == i);
+            let finals = rebuilt.zip(piece.rows.finals).map(|(at, finals)| finals.columns[at]);
+            let last = finals.into_iter().flat_map(|bytes| piece.finals.iter().map(move |k| &bytes[row(*k)]));
+            // Fields without a final observation leave the slots of final observations as they are.
+            packed.pack(rows.chain(last)).map(Some)
+        };
+        self.columns.iter().enumerate().map(one).collect()
+    }
+
+    fn write(&self, piece: &Piece<'_>, packed: Vec<Option<Blobs>>, reservation: &Reservation<'_, Leaves>) {
         let count = piece.end - piece.start;
         let first = reservation.row(0).slot;
+        for (column, blobs) in self.columns.iter().zip(packed) {
+            if let (Some(to), Some(blobs)) = (&column.packed, blobs) {
+                let slots = (0..count + piece.finals.len()).map(|i| reservation.row(i).slot);
+                // SAFETY: these slots are reserved and not yet published.
+                unsafe { to.write(slots, blobs) };
+            }
+        }
         // The run may wrap round the end of the ring.
         let before_end = count.min(self.layout.ring.slots - first);
-        for (column, bytes) in self.columns.iter().zip(piece.rows.columns) {
+        let plain = |column: &Column| column.packed.is_none();
+        for (column, bytes) in self.columns.iter().zip(piece.rows.columns).filter(|(c, _)| plain(c)) {
             let bytes = &bytes[piece.start * column.row_bytes..piece.end * column.row_bytes];
             let (head, rest) = bytes.split_at(before_end * column.row_bytes);
             // SAFETY: slots `first..first + count`, modulo the ring, are reserved and not yet published.
@@ -180,7 +217,7 @@ impl Replay {
         let Some(finals) = piece.rows.finals else { return };
         for (field, bytes) in self.roles.rebuilt.iter().zip(finals.columns) {
             let column = &self.columns[*field];
-            for (k, i) in piece.finals.iter().enumerate() {
+            for (k, i) in piece.finals.iter().enumerate().filter(|_| plain(column)) {
                 let row = &bytes[i * column.row_bytes..(i + 1) * column.row_bytes];
                 // SAFETY: the slots after those of the rows are reserved for final observations, not yet published.
                 unsafe { column.write(reservation.row(count + k).slot, row) };
@@ -200,12 +237,28 @@ impl Replay {
         for (field, bytes) in self.settings.fields.iter().zip(rows.columns) {
             self.check_bytes(&field.name, field.row_bytes, rows.count, bytes)?;
         }
+        self.check_discounts(rows)?;
         if let Some(finals) = rows.finals {
             length("final observation mask", finals.present.len(), rows.count)?;
             length("final observations", finals.columns.len(), self.roles.rebuilt.len())?;
             for (field, bytes) in self.roles.rebuilt.iter().zip(finals.columns) {
                 let field = &self.settings.fields[*field];
                 self.check_bytes(&field.name, field.row_bytes, rows.count, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_discounts(&self, rows: &Rows<'_>) -> Result<(), ReplayError> {
+        let Some(field) = self.roles.discount else { return Ok(()) };
+        let width = self.settings.fields[field].row_bytes;
+        for (position, bytes) in rows.columns[field].chunks_exact(width).enumerate() {
+            let discount = match *bytes {
+                [a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
+                _ => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
+            };
+            if !(0.0..=1.0).contains(&discount) {
+                return Err(ReplayError::Discount { discount, position });
             }
         }
         Ok(())

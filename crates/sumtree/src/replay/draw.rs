@@ -1,6 +1,7 @@
 //! Sampling: draw slots by weight, find the end of each window, copy the rows out, all under one pin.
 #![allow(unsafe_code)] // Reads of columns under a pin.
 
+use super::gather::View;
 use super::select::Selection;
 use super::slots::{Pin, Row};
 use super::{Leaves, Replay, ReplayError, counter};
@@ -10,41 +11,9 @@ use crate::{Draws, Rng, SumTreeError};
 /// Draws of one slot again before giving up, when rows keep being overwritten.
 const REDRAWS_MAX: u32 = 10_000;
 
-/// Rows whose first bytes are loaded ahead of the one that is copied.
-const PREFETCH_AHEAD: usize = 12;
-
-/// One array of a batch: what it is called and what it holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
-    /// Its name in the batch.
-    pub name: String,
-    /// As in the settings.
-    pub dtype: String,
-    /// Shape without the batch.
-    pub shape: Vec<usize>,
-    /// Bytes per row.
-    pub row_bytes: usize,
-}
-
-/// Where the bytes of an output come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// A field of the row drawn.
-    Row(usize),
-    /// A field of the last row of the window.
-    LastRow(usize),
-    /// A field of the row that follows the window.
-    NextRow(usize),
-    /// The discounted sum of rewards.
-    Return(usize),
-    /// Whether the window ended by termination, or by truncation.
-    Terminated,
-    Truncated,
-}
-
 /// Arrays to fill, all `indices.len()` rows long.
 pub struct Batch<'a> {
-    /// One per [`Replay::outputs`], in that order.
+    /// One per [`Replay::outputs`], in that order; those with steps are (steps, batch, shape).
     pub fields: Vec<&'a mut [u8]>,
     /// Discount of the bootstrapped value: `gamma ** steps`, or 0 after termination.
     pub discounts: &'a mut [f32],
@@ -58,7 +27,7 @@ pub struct Batch<'a> {
 
 /// How far a transition is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     Open,
     Complete,
     /// The row was closed before it was looked at.
@@ -67,60 +36,22 @@ enum Progress {
 
 /// The transition that starts in a row.
 #[derive(Clone, Copy)]
-struct Transition {
-    row: Row,
-    last: usize,
-    next: usize,
-    reward: f64,
-    discount: f64,
-    terminated: bool,
-    truncated: bool,
-    progress: Progress,
+pub(super) struct Transition {
+    pub row: Row,
+    pub last: usize,
+    pub next: usize,
+    pub reward: f64,
+    pub discount: f64,
+    pub terminated: bool,
+    pub truncated: bool,
+    pub progress: Progress,
 }
 
 impl Replay {
-    /// The arrays of a batch besides discounts, indices, weights and tickets.
-    #[must_use]
-    pub fn outputs(&self) -> Vec<Output> {
-        self.outputs
-            .iter()
-            .map(|source| {
-                let (field, prefix) = match *source {
-                    Source::Row(i) | Source::LastRow(i) | Source::Return(i) => (i, ""),
-                    Source::NextRow(i) => (i, "next_"),
-                    Source::Terminated => (self.roles.terminated.unwrap_or(0), ""),
-                    Source::Truncated => (self.roles.truncated.unwrap_or(0), ""),
-                };
-                let field = &self.settings.fields[field];
-                let name = format!("{prefix}{}", field.name);
-                Output {
-                    name,
-                    dtype: field.dtype.clone(),
-                    shape: field.shape.clone(),
-                    row_bytes: field.row_bytes,
-                }
-            })
-            .collect()
-    }
-
-    /// Whether rows are steps of episodes, so that batches have discounts.
+    /// Whether rows are steps of episodes, so that batches have one discount per row.
     #[must_use]
     pub fn has_discounts(&self) -> bool {
-        self.roles.steps()
-    }
-
-    pub(super) fn sources(roles: &super::Roles, fields: usize) -> Vec<Source> {
-        if !roles.steps() {
-            return (0..fields).map(Source::Row).collect();
-        }
-        let of = |i| match () {
-            () if Some(i) == roles.reward => Source::Return(i),
-            () if Some(i) == roles.terminated => Source::Terminated,
-            () if Some(i) == roles.truncated => Source::Truncated,
-            () if roles.explicit.contains(&i) => Source::LastRow(i),
-            () => Source::Row(i),
-        };
-        (0..fields).map(of).chain(roles.rebuilt.iter().map(|i| Source::NextRow(*i))).collect()
+        self.roles.steps() && self.settings.sequence.is_none()
     }
 
     /// Draws a batch, by weight ([`Draws`]) or otherwise ([`Selection`]), and copies its rows out.
@@ -179,9 +110,9 @@ impl Replay {
             batch.tickets[i] = transition.row.ticket();
             batch.discounts[i] = transition.discount as f32;
         }
-        for (source, out) in self.outputs.iter().zip(&mut batch.fields) {
-            self.gather(&pin, *source, &transitions, out);
-        }
+        let goals = self.goals(&pin, &mut rng, &transitions);
+        let view = View { pin: &pin, transitions: &transitions, goals: &goals };
+        self.gather(&view, &mut batch.fields);
         drop(pin);
         drop(member);
         self.importance(&chances, (batch.indices, drawn), beta, batch.weights);
@@ -237,7 +168,7 @@ impl Replay {
         if !self.roles.steps() {
             return transitions;
         }
-        let read = [self.roles.reward, self.roles.terminated, self.roles.truncated];
+        let read = [self.roles.reward, self.roles.terminated, self.roles.truncated, self.roles.discount];
         for step in 1..=self.settings.n_step {
             let is_open = |t: &&mut Transition| t.progress == Progress::Open;
             for t in transitions.iter_mut().filter(is_open) {
@@ -248,7 +179,22 @@ impl Replay {
                 self.step(pin, t, step == self.settings.n_step);
             }
         }
+        self.check_stacks(pin, &mut transitions);
         transitions
+    }
+
+    /// Transitions whose earlier frames were overwritten are lost: they are drawn anew.
+    fn check_stacks(&self, pin: &Pin<'_, Leaves>, transitions: &mut [Transition]) {
+        let frames = self.settings.stack_rows();
+        if frames == 1 {
+            return;
+        }
+        let horizon = self.history.ring.horizon(pin.marked());
+        for t in transitions.iter_mut().filter(|t| t.progress == Progress::Complete) {
+            if !self.history.is_whole(horizon, self.history.sequence(pin, t.row), frames) {
+                t.progress = Progress::Lost;
+            }
+        }
     }
 
     fn start(&self, pin: &Pin<'_, Leaves>, slot: usize) -> Transition {
@@ -268,7 +214,7 @@ impl Replay {
     /// Takes the row `t.last` into a transition and finds the next one, or the one after the window.
     fn step(&self, pin: &Pin<'_, Leaves>, t: &mut Transition, is_last: bool) {
         t.reward += t.discount * self.reward(t.last);
-        t.discount *= self.settings.gamma;
+        t.discount *= self.settings.gamma * self.row_discount(t.last);
         t.terminated = self.flag(self.roles.terminated, t.last);
         t.truncated = !t.terminated && self.flag(self.roles.truncated, t.last);
         let next = pin.next(t.last);
@@ -293,7 +239,17 @@ impl Replay {
     }
 
     fn reward(&self, slot: usize) -> f64 {
-        let column = &self.columns[self.roles.reward.unwrap_or(0)];
+        self.real(self.roles.reward.unwrap_or(0), slot)
+    }
+
+    /// The discount of one row, beside gamma.
+    #[inline(always)]
+    pub(super) fn row_discount(&self, slot: usize) -> f64 {
+        self.roles.discount.map_or(1.0, |field| self.real(field, slot))
+    }
+
+    fn real(&self, field: usize, slot: usize) -> f64 {
+        let column = &self.columns[field];
         let mut bytes = [0; 8];
         // SAFETY: the row was seen open under the pin of the caller, itself or through links from one that was.
         unsafe { column.read(slot, &mut bytes[..column.row_bytes]) };
@@ -303,46 +259,12 @@ impl Replay {
         }
     }
 
-    fn flag(&self, field: Option<usize>, slot: usize) -> bool {
+    pub(super) fn flag(&self, field: Option<usize>, slot: usize) -> bool {
         let Some(field) = field else { return false };
         let mut byte = [0];
         // SAFETY: as in `reward`.
         unsafe { self.columns[field].read(slot, &mut byte) };
         byte[0] != 0
-    }
-
-    fn gather(&self, _pin: &Pin<'_, Leaves>, source: Source, transitions: &[Transition], out: &mut [u8]) {
-        let copy = |field: usize, out: &mut [u8], slot: fn(&Transition) -> usize| {
-            let column = &self.columns[field];
-            for (i, (row, t)) in out.chunks_exact_mut(column.row_bytes).zip(transitions).enumerate() {
-                if let Some(ahead) = transitions.get(i + PREFETCH_AHEAD) {
-                    column.prefetch(slot(ahead));
-                }
-                // SAFETY: as in `reward`; the pin is still held.
-                unsafe { column.read(slot(t), row) };
-            }
-        };
-        match source {
-            Source::Row(field) => copy(field, out, |t| t.row.slot),
-            Source::LastRow(field) => copy(field, out, |t| t.last),
-            Source::NextRow(field) => copy(field, out, |t| t.next),
-            Source::Return(field) if self.columns[field].row_bytes == 4 => {
-                for (row, t) in out.chunks_exact_mut(4).zip(transitions) {
-                    row.copy_from_slice(&(t.reward as f32).to_ne_bytes());
-                }
-            }
-            Source::Return(_) => {
-                for (row, t) in out.chunks_exact_mut(8).zip(transitions) {
-                    row.copy_from_slice(&t.reward.to_ne_bytes());
-                }
-            }
-            Source::Terminated => {
-                out.iter_mut().zip(transitions).for_each(|(b, t)| *b = u8::from(t.terminated))
-            }
-            Source::Truncated => {
-                out.iter_mut().zip(transitions).for_each(|(b, t)| *b = u8::from(t.truncated))
-            }
-        }
     }
 
     fn check_batch(&self, batch: &Batch<'_>) -> Result<(), ReplayError> {
@@ -354,10 +276,10 @@ impl Replay {
         length("tickets", batch.tickets.len(), count)?;
         length("discounts", batch.discounts.len(), count)?;
         length("batch fields", batch.fields.len(), self.outputs.len())?;
-        for (output, bytes) in self.outputs().iter().zip(&batch.fields) {
-            let expected = count * output.row_bytes;
+        for (i, (row_bytes, bytes)) in self.row_bytes.iter().zip(&batch.fields).enumerate() {
+            let expected = count * row_bytes * self.steps[i].max(1);
             if bytes.len() != expected {
-                let (name, got) = (output.name.clone(), bytes.len());
+                let (name, got) = (self.outputs()[i].name.clone(), bytes.len());
                 return Err(ReplayError::RowBytes { name, got, expected, rows: count });
             }
         }

@@ -60,6 +60,14 @@ pub enum ReplayError {
         /// How environments are reset.
         autoreset: &'static str,
     },
+    /// A discount of a row that is none.
+    #[error("discount {discount} at position {position} is outside 0..=1")]
+    Discount {
+        /// The value as it was given.
+        discount: f64,
+        /// Where in the batch it stood.
+        position: usize,
+    },
     /// Nothing can be sampled yet.
     #[error(
         "nothing to sample: {rows} rows are stored and {sampleable} of them can be sampled, all with weight 0 or still waiting for the end of their {n_step}-step window"

@@ -2,27 +2,33 @@
 //!
 //! Numbers are little-endian. A head (magic, version, lengths and its own checksum), the settings as text, the words
 //! of the ring, the counters, the tails, then for the slots in use their states (generation, link, parked
-//! weight), their weights, and the columns one after the other; a checksum of all of it at the end.
-#![allow(unsafe_code)] // Whole columns as slices, while the gate is shut or before anybody else sees them.
+//! weight), their weights, the distances to their earlier rows (if there are any), and the columns one after the other
+//! (of compressed ones a length before each row); a checksum of all of it at the end.
+#![allow(unsafe_code)] // Rows as slices, while the gate is shut or before anybody else sees them.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::checksum::Checksum;
-use super::slots::{LINK, STATE_WORDS, word};
+use super::columns::Column;
+use super::compress::Compression;
+use super::layout::Layout;
+use super::moves::Moves;
+use super::slots::{self, LINK, STATE_WORDS, word};
 use super::{Replay, ReplayError, Settings};
 use crate::Region;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"parlbuf\n");
 /// Of the format written here; older ones are read, newer ones are an error.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Magic, version, bytes of settings, slots in use, bytes of the file, checksum of these five and the settings.
 const HEAD_WORDS: usize = 6;
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
-/// Cells are converted in pieces of so many.
+/// Cells are converted in pieces of so many, rows in pieces of so many bytes.
 const PIECE: usize = 4096;
+const PIECE_BYTES: usize = 1 << 20;
 /// Words of the ring that a file keeps.
 const KEPT: [usize; 5] = [word::RESERVED, word::MARKED, word::CLEARED, word::READY, word::REAPED];
 
@@ -56,12 +62,13 @@ impl Replay {
         Ok(())
     }
 
-    /// A replay as it was when [`Replay::save`] wrote `path`, in private memory or under a new shared name.
+    /// A replay as it was when [`Replay::save`] wrote `path`, in private memory or under a new shared name. With another
+    /// `capacity` it holds the newest rows; tickets given before are then stale.
     ///
     /// # Errors
     /// [`ReplayError::Io`]; [`ReplayError::File`] when the file is no replay, truncated, damaged or newer than this
     /// version; those of [`Replay::create_shared`]. Nothing is left behind.
-    pub fn load(path: &Path, shared: Option<&str>) -> Result<Self, ReplayError> {
+    pub fn load(path: &Path, shared: Option<&str>, capacity: Option<usize>) -> Result<Self, ReplayError> {
         let file = File::open(path).map_err(|error| io(path, &error))?;
         let length = file.metadata().map_err(|error| io(path, &error))?.len();
         let mut input = In { file, sum: Checksum::new(), path };
@@ -87,19 +94,27 @@ impl Replay {
         }
         let settings = String::from_utf8(text).ok().and_then(|text| Settings::of_text(&text));
         let settings = settings.ok_or_else(|| bad("its settings cannot be read".to_owned()))?;
-        let layout = Self::lay_out(&settings)?;
+        let written = Self::lay_out(&settings)?;
         let used = head[3] as usize;
-        if used > layout.ring.slots || file_bytes(&settings, used, head[2], layout.tail_words) != Some(length)
-        {
+        let fits = match file_bytes(&settings, &written, used, head[2], 0) {
+            Some(bytes) if settings.compression == Compression::None => bytes == length,
+            least => least.is_some_and(|least| least <= length),
+        };
+        if used > written.ring.slots || !fits {
             return Err(bad(format!("{used} slots in use do not fit its settings")));
         }
+        let settings = Settings { capacity: capacity.unwrap_or(settings.capacity), ..settings };
+        let layout = Self::lay_out(&settings)?;
         let region = match shared {
-            Some(name) => Region::create_shared(name, layout.bytes)?,
+            Some(name) => {
+                settings.check_private()?;
+                Region::create_shared(name, layout.bytes)?
+            }
             None => Region::heap(layout.bytes)?,
         };
         // Dropping it on an error closes it, which removes a shared name. Nobody can attach before it is complete.
         let replay = Self::make_hidden(region, settings, layout)?;
-        replay.read_from(&mut input, used)?;
+        replay.read_from(&mut input, used, &written)?;
         let expected = std::mem::replace(&mut input.sum, Checksum::new()).finish();
         let mut found = [0];
         input.words(&mut found)?;
@@ -115,7 +130,13 @@ impl Replay {
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
         let used = reserved.min(self.layout.ring.slots as u64) as usize;
         let settings_bytes = text.len() as u64;
-        let length = file_bytes(&self.settings, used, settings_bytes, self.layout.tail_words).unwrap_or(0);
+        let mut packed_bytes = 0;
+        for packed in self.columns.iter().filter_map(|column| column.packed.as_ref()) {
+            // SAFETY: the gate is shut, so nobody writes rows.
+            packed_bytes += (0..used).map(|slot| unsafe { packed.packed(slot) }.len() as u64).sum::<u64>();
+        }
+        let length =
+            file_bytes(&self.settings, &self.layout, used, settings_bytes, packed_bytes).unwrap_or(0);
         let mut head = [MAGIC, VERSION, settings_bytes, used as u64, length, 0];
         head[5] = head_sum(&head, text.as_bytes());
         out.words(head)?;
@@ -127,49 +148,122 @@ impl Replay {
         let mut weights = vec![0; used];
         self.tree().get_range(0, &mut weights).map_err(std::io::Error::other)?;
         out.halves(weights)?;
+        if self.layout.back_words > 0 {
+            out.halves(self.history.back[..used].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
+        }
         for column in &self.columns {
-            // SAFETY: the gate is shut, so nobody writes rows.
-            out.bytes(unsafe { column.all(used) })?;
+            match &column.packed {
+                // SAFETY: the gate is shut, so nobody writes rows.
+                None => out.bytes(unsafe { column.some(0, used) })?,
+                Some(packed) => {
+                    for slot in 0..used {
+                        // SAFETY: as above.
+                        let row = unsafe { packed.packed(slot) };
+                        out.halves([row.len() as u32])?;
+                        out.bytes(row)?;
+                    }
+                }
+            }
         }
         let sum = std::mem::replace(&mut out.sum, Checksum::new()).finish();
         out.words([sum])
     }
 
-    fn read_from(&self, input: &mut In<'_>, used: usize) -> Result<(), ReplayError> {
+    /// Reads what [`Replay::write_to`] wrote from a replay with layout `written`.
+    fn read_from(&self, input: &mut In<'_>, used: usize, written: &Layout) -> Result<(), ReplayError> {
+        let bad = |reason: &str| {
+            let path = input.path.display().to_string();
+            ReplayError::File { path, reason: reason.to_owned() }
+        };
+        let (no_row, no_link) =
+            (bad("it holds bytes that are no row"), bad("it links to a row that is not there"));
+        let no_tail = bad("an environment has more rows waiting than a window has");
         let mut kept = [0; KEPT.len()];
         input.words(&mut kept)?;
+        input.cells64(&self.counters)?;
+        let first = &self.counters[super::counter::FIRST];
+        let moves =
+            Moves::new(written.ring, self.layout.ring, first.load(Ordering::Relaxed), kept[0], kept[1]);
+        if !moves.is_still() {
+            (kept[0], kept[1], kept[2]) = (moves.reserved(), moves.marked(), moves.marked());
+            first.store(moves.first(), Ordering::Relaxed);
+        }
+        input.cells64(self.tails.words())?;
+        self.tails.unlock_all();
+        if !self.tails.move_rows(|row| moves.row(row)) {
+            return Err(no_tail);
+        }
+        let mut states = vec![0; used * STATE_WORDS];
+        input.halves(&mut states)?;
+        let mut weights = vec![0; used];
+        input.halves(&mut weights)?;
+        let mut back = vec![0; if written.back_words > 0 { used } else { 0 }];
+        input.halves(&mut back)?;
+        let mut leaves = vec![0; self.layout.ring.slots];
+        let mut ready = 0;
+        for (slot, state) in states.chunks_exact(STATE_WORDS).enumerate() {
+            if state[LINK] as usize > used {
+                return Err(no_link);
+            }
+            let Some(to) = moves.slot(slot) else { continue };
+            let state = moves.state(slot, state.try_into().unwrap_or_default());
+            ready += u64::from(slots::is_ready(state));
+            leaves[to] = if moves.is_still() || slots::is_ready(state) { weights[slot] } else { 0 };
+            let cells = &self.slots.states[to * STATE_WORDS..][..STATE_WORDS];
+            cells.iter().zip(state).for_each(|(cell, word)| cell.store(word, Ordering::Relaxed));
+            if let Some(back) = back.get(slot) {
+                self.history.back[to].store(moves.distance(slot, *back), Ordering::Relaxed);
+            }
+        }
+        self.tree().set_range(0, &leaves)?;
+        if !moves.is_still() {
+            kept[3] = ready;
+        }
         for (at, value) in KEPT.into_iter().zip(kept) {
             self.slots.words[at].store(value, Ordering::Relaxed);
         }
-        input.cells64(&self.counters)?;
-        input.cells64(self.tails.words())?;
-        self.tails.unlock_all();
-        let states = &self.slots.states[..used * STATE_WORDS];
-        input.cells32(states)?;
-        if states.chunks(STATE_WORDS).any(|state| state[LINK].load(Ordering::Relaxed) as usize > used) {
-            let reason = "it links to a row that is not there".to_owned();
-            return Err(ReplayError::File { path: input.path.display().to_string(), reason });
-        }
-        let mut start = 0;
-        while start < used {
-            let mut weights = vec![0; PIECE.min(used - start)];
-            input.halves(&mut weights)?;
-            self.tree().set_range(start, &weights)?;
-            start += weights.len();
-        }
         for column in &self.columns {
-            // SAFETY: nobody else has this replay yet.
-            input.bytes(unsafe { column.all_mut(used) })?;
+            match &column.packed {
+                None => input.rows(column, used, &moves)?,
+                Some(packed) => {
+                    for slot in 0..used {
+                        let mut length = [0];
+                        input.halves(&mut length)?;
+                        if length[0] as usize > column.row_bytes {
+                            return Err(no_row);
+                        }
+                        let mut row = vec![0; length[0] as usize];
+                        input.bytes(&mut row)?;
+                        let Some(to) = moves.slot(slot).filter(|_| !row.is_empty()) else { continue };
+                        if !packed.take_packed(to, &row)? {
+                            return Err(no_row);
+                        }
+                    }
+                }
+            }
         }
         Ok(())
     }
 }
 
-/// Bytes of a whole file, `None` where they overflow.
-fn file_bytes(settings: &Settings, used: usize, settings_bytes: u64, tail_words: usize) -> Option<u64> {
-    let words = HEAD_WORDS + KEPT.len() + super::counter::COUNT + tail_words + 1;
-    let row = settings.fields.iter().try_fold(16u64, |sum, field| sum.checked_add(field.row_bytes as u64))?;
-    row.checked_mul(used as u64)?.checked_add(8 * words as u64)?.checked_add(settings_bytes)
+/// Bytes of a whole file, `packed_bytes` of them in compressed rows; `None` where they overflow.
+fn file_bytes(
+    settings: &Settings,
+    layout: &Layout,
+    used: usize,
+    settings_bytes: u64,
+    packed_bytes: u64,
+) -> Option<u64> {
+    let words = HEAD_WORDS + KEPT.len() + super::counter::COUNT + layout.tail_words + 1;
+    let slot = 4 * (STATE_WORDS + 1) as u64 + if layout.back_words > 0 { 4 } else { 0 };
+    let row = settings.fields.iter().try_fold(slot, |sum, field| {
+        let packs = settings.compression.packs(field.row_bytes);
+        sum.checked_add(if packs { 4 } else { field.row_bytes as u64 })
+    })?;
+    row.checked_mul(used as u64)?
+        .checked_add(8 * words as u64)?
+        .checked_add(settings_bytes)?
+        .checked_add(packed_bytes)
 }
 
 fn head_sum(head: &[u64; HEAD_WORDS], settings: &[u8]) -> u64 {
@@ -180,7 +274,7 @@ fn head_sum(head: &[u64; HEAD_WORDS], settings: &[u8]) -> u64 {
 }
 
 /// A name in the same directory, so that renaming is one step.
-fn temporary_beside(path: &Path) -> PathBuf {
+pub(super) fn temporary_beside(path: &Path) -> PathBuf {
     use std::sync::atomic::AtomicU32;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut name = std::ffi::OsString::from(".");
@@ -194,7 +288,7 @@ fn temporary_beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn io(path: &Path, error: &std::io::Error) -> ReplayError {
+pub(super) fn io(path: &Path, error: &std::io::Error) -> ReplayError {
     ReplayError::Io {
         path: path.display().to_string(),
         reason: error.to_string(),
@@ -258,11 +352,31 @@ impl In<'_> {
         Ok(())
     }
 
-    fn cells32(&mut self, cells: &[AtomicU32]) -> Result<(), ReplayError> {
-        for piece in cells.chunks(PIECE) {
-            let mut halves = vec![0; piece.len()];
-            self.halves(&mut halves)?;
-            piece.iter().zip(halves).for_each(|(cell, half)| cell.store(half, Ordering::Relaxed));
+    /// The rows of one column, to where they are now.
+    fn rows(&mut self, column: &Column, used: usize, moves: &Moves) -> Result<(), ReplayError> {
+        if column.row_bytes == 0 {
+            return Ok(());
+        }
+        let piece = (PIECE_BYTES / column.row_bytes).clamp(1, used.max(1));
+        let mut bytes = vec![0; piece * column.row_bytes];
+        for start in (0..used).step_by(piece) {
+            let count = piece.min(used - start);
+            let bytes = &mut bytes[..count * column.row_bytes];
+            self.bytes(bytes)?;
+            let mut from = 0;
+            while from < count {
+                let to = moves.slot(start + from);
+                let mut end = from + 1;
+                // As many as stay side by side.
+                while end < count && moves.slot(start + end) == to.map(|to| to + end - from) {
+                    end += 1;
+                }
+                if let Some(to) = to {
+                    // SAFETY: nobody else has this replay yet.
+                    unsafe { column.write(to, &bytes[from * column.row_bytes..end * column.row_bytes]) };
+                }
+                from = end;
+            }
         }
         Ok(())
     }

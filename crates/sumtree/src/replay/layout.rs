@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::process::{ENTRY_WORDS, PROCESSES};
-use super::settings::Settings;
+use super::settings::{Field, Settings};
 use super::slots::{MEMBER_WORDS, MEMBERS, Row, STATE_WORDS, word};
 use super::tails::Tails;
 use super::{ReplayError, counter};
@@ -15,10 +15,7 @@ pub(super) const MAX_CAPACITY: usize = 1 << 31;
 const CHUNK_MAX: usize = 1024;
 const CHUNKS_MIN: usize = 64;
 /// Chunks beyond the capacity: the one being written and the one closed ahead of it.
-const SPARE_CHUNKS: usize = 2;
-/// Laps are counted modulo 2^30: two bits of the generation word are the row's state.
-const LAP_MASK: u64 = (1 << 30) - 1;
-
+pub(super) const SPARE_CHUNKS: usize = 2;
 /// Header of a region: words at its start, before the settings.
 pub(super) const HEADER_BYTES: usize = 128;
 
@@ -31,15 +28,38 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// Laps are counted modulo 2^30: two bits of the generation word are the row's state.
+    pub const LAP_MASK: u64 = (1 << 30) - 1;
+
+    #[cfg(test)]
     pub fn new(capacity: usize) -> Self {
+        Self::with_history(capacity, 0)
+    }
+
+    /// Keeps the bytes of `history` more rows than can be drawn.
+    pub fn with_history(capacity: usize, history: usize) -> Self {
         let chunk = (capacity / CHUNKS_MIN).clamp(1, CHUNK_MAX);
-        Self { capacity, chunk, slots: (capacity.div_ceil(chunk) + SPARE_CHUNKS) * chunk }
+        Self { capacity, chunk, slots: ((capacity + history).div_ceil(chunk) + SPARE_CHUNKS) * chunk }
     }
 
     /// Slot and lap of a sequence number; laps count from 1.
     pub fn row(&self, sequence: u64) -> Row {
         let slots = self.slots as u64;
-        Row { slot: (sequence % slots) as usize, lap: ((sequence / slots + 1) & LAP_MASK) as u32 }
+        Row { slot: (sequence % slots) as usize, lap: ((sequence / slots + 1) & Self::LAP_MASK) as u32 }
+    }
+
+    /// Sequence number of a row that is there while so many chunks are marked.
+    pub fn sequence(&self, row: Row, marked: u64) -> u64 {
+        let slots = self.slots as u64;
+        // Laps from 0, the whole of it: no row is later than the newest marked chunk.
+        let newest = (marked * self.chunk as u64).saturating_sub(1) / slots;
+        let behind = newest.wrapping_sub(u64::from(row.lap)).wrapping_add(1) & Self::LAP_MASK;
+        newest.saturating_sub(behind) * slots + row.slot as u64
+    }
+
+    /// The oldest sequence number whose row nobody has begun to overwrite while so many chunks are marked.
+    pub fn horizon(&self, marked: u64) -> u64 {
+        marked.saturating_sub((self.slots / self.chunk) as u64) * self.chunk as u64
     }
 
     /// Slots of chunk `chunk`, counted from the first ever written.
@@ -62,13 +82,16 @@ pub(super) struct Layout {
     pub tail_words: usize,
     pub states: usize,
     pub tree: usize,
+    /// [`super::frames::History`], one word per slot or none.
+    pub back: usize,
+    pub back_words: usize,
     pub columns: Vec<usize>,
     pub bytes: usize,
 }
 
 impl Layout {
     pub fn new(settings: &Settings, window_rows: usize, settings_bytes: usize) -> Result<Self, ReplayError> {
-        let ring = Ring::new(settings.capacity);
+        let ring = Ring::with_history(settings.capacity, settings.history_rows());
         let tree_bytes = SumTree::bytes_needed(ring.slots as u64, settings.fan_out)?;
         let mut end = 0usize;
         let mut place = |bytes: usize| {
@@ -79,10 +102,16 @@ impl Layout {
             start
         };
         place(HEADER_BYTES);
+        let back_words = if settings.has_history() { ring.slots } else { 0 };
+        let column_bytes = |field: &Field| match settings.compression.packs(field.row_bytes) {
+            true => 0,
+            false => field.row_bytes.saturating_mul(ring.slots),
+        };
         let tail_words = settings.num_envs * Tails::stride(window_rows);
         Ok(Self {
             ring,
             tail_words,
+            back_words,
             settings: place(settings_bytes),
             words: place(8 * word::COUNT),
             counters: place(8 * counter::COUNT),
@@ -91,7 +120,8 @@ impl Layout {
             tails: place(8 * tail_words),
             states: place(4 * STATE_WORDS * ring.slots),
             tree: place(tree_bytes),
-            columns: settings.fields.iter().map(|f| place(f.row_bytes.saturating_mul(ring.slots))).collect(),
+            back: place(4 * back_words),
+            columns: settings.fields.iter().map(|f| place(column_bytes(f))).collect(),
             bytes: place(0),
         })
     }

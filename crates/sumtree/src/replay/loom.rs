@@ -9,6 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use super::frames::{Before, History};
 use super::layout::Ring;
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
 use super::settings::Autoreset;
@@ -35,16 +36,25 @@ struct Model {
     slots: Slots<Flat>,
     rows: Vec<UnsafeCell<u32>>,
     tails: Tails,
+    history: StdArc<History>,
 }
 
-const WINDOW: Window = Window { rows: 2, needs_final: true, autoreset: Autoreset::Disabled };
+const WINDOW: Window =
+    Window { rows: 2, needs_final: true, autoreset: Autoreset::Disabled, sequence: None, stack_rows: 1 };
 
 impl Model {
     fn new(capacity: usize) -> Arc<Self> {
-        let ring = Ring::new(capacity);
+        Self::with_history(capacity, 0)
+    }
+
+    /// Keeps the bytes of `history` rows beyond the capacity, and which row was before which.
+    fn with_history(capacity: usize, history: usize) -> Arc<Self> {
+        let ring = Ring::with_history(capacity, history);
         let region = StdArc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
         let cells = |count| Cells::<AtomicU64>::in_region(&region, 0, count).unwrap();
         let halves = |count| Cells::<AtomicU32>::in_region(&region, 0, count).unwrap();
+        let back = halves(if history > 0 { ring.slots } else { 0 });
+        let history = StdArc::new(History { back, ring });
         Arc::new(Self {
             slots: Slots {
                 ring,
@@ -59,7 +69,8 @@ impl Model {
                 .unwrap(),
             },
             rows: (0..ring.slots).map(|_| UnsafeCell::new(0)).collect(),
-            tails: Tails::new(cells(Tails::stride(WINDOW.rows)), WINDOW.rows),
+            tails: Tails::new(cells(Tails::stride(WINDOW.rows)), WINDOW.rows, history.clone()),
+            history,
         })
     }
 
@@ -118,6 +129,29 @@ impl Model {
         }
     }
 
+    /// Looks at every row as a sampler that draws it with the frame before it; counts those whose earlier one is whole.
+    fn sample_stacks(&self) -> usize {
+        let member = self.slots.enter().unwrap();
+        let pin = member.pin();
+        let (ring, horizon) = (self.slots.ring, self.slots.ring.horizon(pin.marked()));
+        let mut whole = 0;
+        for slot in 0..ring.slots {
+            let Some(row) = pin.sampleable(slot) else { continue };
+            assert_eq!(self.read(slot), row.lap);
+            let sequence = ring.sequence(row, pin.marked());
+            match self.history.before(horizon, sequence) {
+                Before::Row(before) => {
+                    assert_eq!(before, sequence - 1);
+                    assert_eq!(self.read(ring.row(before).slot), ring.row(before).lap);
+                    whole += 1;
+                }
+                Before::Start => assert_eq!(sequence, 0),
+                Before::Lost => {}
+            }
+        }
+        whole
+    }
+
     fn update(&self, row: Row, weight: u32) -> Update {
         let member = self.slots.enter().unwrap().change();
         let pin = member.pin();
@@ -134,6 +168,23 @@ fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(test);
+}
+
+/// A writer overwrites the rows whose frames a reader needs beside those it draws.
+#[test]
+fn earlier_frames_are_whole_or_known_to_be_lost() {
+    explore(2, || {
+        let model = Model::with_history(1, 1); // 4 slots
+        (0..4).for_each(|_| model.append(1));
+        let writer = {
+            let model = model.clone();
+            thread::spawn(move || (0..2).for_each(|_| model.append(1)))
+        };
+        model.sample_stacks();
+        writer.join().unwrap();
+        // The rows beyond the capacity were kept for this.
+        assert_eq!(model.sample_stacks(), 1);
+    });
 }
 
 /// A writer goes once round the ring while a reader is on the rows.

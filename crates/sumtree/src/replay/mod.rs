@@ -5,17 +5,24 @@
 mod add;
 mod checksum;
 mod columns;
+mod compress;
 mod draw;
 mod error;
 mod file;
+mod frames;
+mod gather;
+mod hindsight;
 mod layout;
+mod mapped;
 mod mend;
+mod moves;
 mod open;
 mod process;
 mod select;
 mod settings;
 mod slots;
 mod tails;
+mod threads;
 mod wait;
 
 #[cfg(all(test, loom))]
@@ -28,12 +35,15 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::{Region, Scale, SumTree};
 
 pub use add::{Finals, Priorities, Rows};
-pub use draw::{Batch, Output};
+pub use compress::Compression;
+pub use draw::Batch;
 pub use error::ReplayError;
+pub use gather::Output;
 pub use select::Selection;
-pub use settings::{Autoreset, Field, Settings, WeightNorm};
+pub use settings::{Autoreset, Field, Hindsight, Padding, Sequence, Settings, Strategy, WeightNorm};
 
 use columns::Column;
+use frames::History;
 use layout::Layout;
 use settings::Roles;
 use slots::{Gate, Slots, Update, Weights, word};
@@ -45,6 +55,8 @@ pub(crate) mod counter {
     pub const DRAWS: usize = 1;
     /// The largest weight given so far.
     pub const LARGEST: usize = 2;
+    /// Sequence number of the first row ever; not 0 in a replay that was loaded into another capacity.
+    pub const FIRST: usize = 7;
     pub const ADDED: usize = 8;
     pub const UPDATED: usize = 16;
     pub const STALE: usize = 17;
@@ -109,9 +121,15 @@ pub struct Replay {
     tails: Tails,
     columns: Vec<Column>,
     counters: Cells<AtomicU64>,
-    outputs: Vec<draw::Source>,
+    history: Arc<History>,
+    outputs: Vec<gather::Source>,
+    /// Of each output: bytes per row and step, and steps.
+    row_bytes: Vec<usize>,
+    steps: Vec<usize>,
     /// This handle made the region, so its close removes the name.
     is_maker: bool,
+    /// The region is a file.
+    is_mapped: bool,
 }
 
 impl std::fmt::Debug for Replay {
@@ -146,7 +164,9 @@ impl Replay {
     /// Rows held, sampleable or not, at most the capacity.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.slots.words[word::RESERVED].load(Ordering::Relaxed).min(self.settings.capacity as u64)
+        let first = self.counters[counter::FIRST].load(Ordering::Relaxed);
+        let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
+        reserved.saturating_sub(first).min(self.settings.capacity as u64)
     }
 
     /// Whether no row was ever added.
@@ -164,7 +184,8 @@ impl Replay {
     /// Bytes of memory.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        self.region.len()
+        let packed = |column: &Column| column.packed.as_ref().map_or(0, |packed| packed.bytes());
+        self.region.len() + self.columns.iter().map(packed).sum::<usize>()
     }
 
     /// Name of the shared memory, `None` if it is private.
@@ -243,6 +264,7 @@ impl Replay {
         }
         self.mend()?;
         let member = self.slots.enter()?.change();
+        self.touch();
         self.counters[counter::LARGEST].fetch_max(u64::from(largest), Ordering::Relaxed);
         let pin = member.pin();
         let (mut kept, mut stale) = (Vec::with_capacity(tickets.len()), 0);
@@ -310,21 +332,9 @@ mod tests {
     use super::*;
 
     fn replay() -> Replay {
-        let field = Field { name: "x".into(), dtype: "<i8".into(), shape: vec![], row_bytes: 8 };
-        Replay::heap(Settings {
-            capacity: 100,
-            fields: vec![field],
-            alpha: 1.0,
-            n_step: 1,
-            gamma: 1.0,
-            epsilon: 0.0,
-            fan_out: 16,
-            num_envs: 1,
-            autoreset: Autoreset::NextStep,
-            weight_norm: WeightNorm::Batch,
-            seed: 0,
-        })
-        .unwrap()
+        let field = Field { name: "x".into(), dtype: "<i8".into(), shape: vec![], row_bytes: 8, stack: 1 };
+        let settings = Settings { capacity: 100, fields: vec![field], ..Settings::default() };
+        Replay::heap(Settings { alpha: 1.0, gamma: 1.0, epsilon: 0.0, ..settings }).unwrap()
     }
 
     fn add(replay: &Replay, count: usize) -> Vec<u64> {

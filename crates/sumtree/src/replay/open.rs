@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::columns::Column;
-use super::draw::Source;
+use super::frames::History;
 use super::layout::{HEADER_BYTES, Layout};
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
 use super::slots::{MEMBER_WORDS, MEMBERS, STATE_WORDS, Slots, word};
@@ -15,7 +15,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::{DEFAULT_SCALE, Region, Scale, SumTree, SumTreeError};
 
 /// Words of the header.
-mod header {
+pub(super) mod header {
     /// [`super::MAGIC`] once everything else is in place.
     pub const MAGIC: usize = 0;
     pub const SETTINGS_BYTES: usize = 1;
@@ -25,11 +25,14 @@ mod header {
     pub const MAKER: usize = 4;
     /// Differs between regions that had the same name one after the other.
     pub const BIRTH: usize = 5;
+    /// Of a file: which run of the machine wrote it last, and whether the disk may lack some of that.
+    pub const BOOT: usize = 6;
+    pub const DIRTY: usize = 7;
     pub const COUNT: usize = 8;
 }
 
 /// "parl" and the version of the layout.
-const MAGIC: u64 = 0x7061_726c_0000_0001;
+const MAGIC: u64 = 0x7061_726c_0000_0002;
 /// How long to wait for a replay that another process is just making.
 const MAKING: Duration = Duration::from_secs(10);
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
@@ -56,6 +59,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::heap`]; [`SumTreeError::Shared`] when the name is taken.
     pub fn create_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
+        settings.check_private()?;
         let layout = Self::lay_out(&settings)?;
         let region = Region::create_shared(name, layout.bytes)?;
         Self::make(region, settings, layout)
@@ -110,7 +114,7 @@ impl Replay {
         Err(SumTreeError::Shared { name: name.to_owned(), reason }.into())
     }
 
-    fn same_settings(self, name: &str, settings: &Settings) -> Result<Self, ReplayError> {
+    pub(super) fn same_settings(self, name: &str, settings: &Settings) -> Result<Self, ReplayError> {
         let (ours, theirs) = (settings.to_text(), self.settings.to_text());
         if ours == theirs {
             return Ok(self);
@@ -133,7 +137,11 @@ impl Replay {
         let own = u64::from(std::process::id());
         let is_maker = self.is_maker
             && self.header().is_ok_and(|header| header[header::MAKER].load(Ordering::Relaxed) == own);
+        if self.region.path().is_some() {
+            let _ = self.flush(); // Closing cannot fail; without it the file is only as safe as the machine.
+        }
         self.slots.close();
+        self.region.release_file();
         if is_maker || processes.alive_count() == 0 {
             self.unlink();
         }
@@ -160,7 +168,7 @@ impl Replay {
         })
     }
 
-    fn header(&self) -> Result<Cells<AtomicU64>, SumTreeError> {
+    pub(super) fn header(&self) -> Result<Cells<AtomicU64>, SumTreeError> {
         Cells::in_region(&self.region, 0, header::COUNT)
     }
 
@@ -225,9 +233,14 @@ impl Replay {
     }
 
     fn try_attach(name: &str) -> Result<Self, ReplayError> {
+        Self::of_region(name, Region::attach_shared(name)?)
+    }
+
+    /// The replay in a region that somebody made.
+    pub(super) fn of_region(name: &str, region: Region) -> Result<Self, ReplayError> {
         let not =
             |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: false };
-        let region = Arc::new(Region::attach_shared(name)?);
+        let region = Arc::new(region);
         if region.len() < HEADER_BYTES {
             return Err(not(format!("it has {} bytes", region.len())));
         }
@@ -270,16 +283,21 @@ impl Replay {
         let roles = settings.roles()?;
         let window = Window::new(&settings, !roles.rebuilt.is_empty());
         let slots = layout.ring.slots;
-        let private = region.name().is_none();
+        let private = region.name().is_none() && region.path().is_none();
         let columns = settings
             .fields
             .iter()
             .zip(&layout.columns)
-            .map(|(field, offset)| Column::new(&region, *offset, slots, field.row_bytes))
+            .map(|(field, offset)| {
+                Column::new(&region, *offset, slots, field.row_bytes, settings.compression)
+            })
             .collect::<Result<_, _>>()?;
+        let back = Cells::in_region(&region, layout.back, layout.back_words)?;
+        let history = Arc::new(History { back, ring: layout.ring });
+        let is_mapped = region.path().is_some();
         let process_cells = Cells::in_region(&region, layout.processes, PROCESSES * ENTRY_WORDS)?;
-        let outputs: Vec<Source> = Self::sources(&roles, settings.fields.len());
-        Ok(Self {
+        let tail_cells = Cells::in_region(&region, layout.tails, layout.tail_words)?;
+        let mut replay = Self {
             scale: Scale::new(DEFAULT_SCALE, settings.fan_out)?,
             slots: Slots {
                 ring: layout.ring,
@@ -289,7 +307,11 @@ impl Replay {
                 weights: Leaves(SumTree::in_region(&region, layout.tree, slots as u64, settings.fan_out)?),
                 processes: Processes::new(process_cells, private)?,
             },
-            tails: Tails::new(Cells::in_region(&region, layout.tails, layout.tail_words)?, window.rows),
+            tails: Tails::new(tail_cells, window.rows, Arc::clone(&history)),
+            history,
+            outputs: roles.sources(&settings),
+            row_bytes: Vec::new(),
+            steps: Vec::new(),
             counters: Cells::in_region(&region, layout.counters, counter::COUNT)?,
             columns,
             region,
@@ -297,8 +319,11 @@ impl Replay {
             layout,
             roles,
             window,
-            outputs,
             is_maker,
-        })
+            is_mapped,
+        };
+        (replay.row_bytes, replay.steps) =
+            replay.outputs().iter().map(|output| (output.row_bytes, output.steps)).unzip();
+        Ok(replay)
     }
 }

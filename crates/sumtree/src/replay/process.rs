@@ -56,6 +56,15 @@ impl Processes {
         Ok(table)
     }
 
+    /// Forgets everybody: nobody else has the region open.
+    pub(super) fn forget_all(&self) -> Result<(), ReplayError> {
+        for entry in self.entries.chunks(ENTRY_WORDS) {
+            entry[1].store(0, Ordering::Relaxed);
+            entry[0].fetch_and(!((1 << INCARNATION_SHIFT) - 1), Ordering::Relaxed);
+        }
+        self.register().map(|_| ())
+    }
+
     #[cfg(all(test, not(loom)))]
     pub(super) fn entries(&self) -> &[AtomicU64] {
         &self.entries

@@ -61,6 +61,29 @@ const GENERATION: usize = 0;
 pub(super) const LINK: usize = 1;
 /// The weight given last: the one that a row gets when it becomes sampleable.
 const PARKED: usize = 2;
+
+/// Whether a row with these state words can be drawn.
+pub(super) fn is_ready(state: [u32; STATE_WORDS]) -> bool {
+    state[GENERATION] & (OPEN | READY) == OPEN | READY
+}
+
+/// The state words of a row for slot and lap `to`, linked to slot `next`; closed if it falls out of the capacity.
+pub(super) fn moved(
+    state: [u32; STATE_WORDS],
+    to: Row,
+    next: Option<usize>,
+    is_held: bool,
+) -> [u32; STATE_WORDS] {
+    let open = if is_held { state[GENERATION] & (OPEN | READY) } else { 0 };
+    let link = next.map_or(NO_LINK, |next| next as u32 + 1);
+    [to.lap << LAP_SHIFT | open, link, state[PARKED]]
+}
+
+/// The lap of a row with these state words.
+pub(super) fn lap(state: [u32; STATE_WORDS]) -> u32 {
+    state[GENERATION] >> LAP_SHIFT
+}
+
 /// No next row.
 pub(super) const NO_LINK: u32 = 0;
 /// A parked weight that stands for "the largest so far when the row becomes sampleable".
@@ -138,6 +161,7 @@ impl<W> Drop for Member<'_, W> {
 pub(super) struct Pin<'a, W> {
     slots: &'a Slots<W>,
     word: &'a AtomicU64,
+    marked: u64,
 }
 
 impl<W> Drop for Pin<'_, W> {
@@ -403,6 +427,27 @@ impl<W: Weights> Slots<W> {
         }
     }
 
+    /// Forgets all members and holders of locks: nobody is there any more.
+    pub(super) fn forget_all(&self) {
+        for cell in self.members.iter() {
+            cell.store(0, Ordering::Relaxed);
+        }
+        for at in [word::EVICTOR, word::GATE] {
+            self.words[at].store(0, Ordering::Relaxed);
+        }
+        // What they may have left half done is mended before the next change.
+        self.words[word::REAPED].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether every link leads to a slot, and chunks are closed before they are written.
+    pub(super) fn links_fit(&self) -> bool {
+        let word = |at: usize| self.words[at].load(Ordering::Relaxed);
+        let closed_first = word(word::CLEARED) <= word(word::MARKED);
+        closed_first
+            && (0..self.ring.slots)
+                .all(|slot| self.state(slot, LINK).load(Ordering::Relaxed) as usize <= self.ring.slots)
+    }
+
     /// Brings weights and states together where a death came between them. Nobody else changes anything meanwhile.
     pub(super) fn mend(&self, largest: u32) {
         let mut ready = 0;
@@ -511,9 +556,10 @@ impl<'a, W: Weights> Member<'a, W> {
         let epoch = self.slots.words[word::MARKED].load(Ordering::Acquire);
         let word = &self.words[member::PIN];
         word.store(epoch + 1, Ordering::Relaxed);
-        // Against `clear`: either we see the rows closed, or it sees the pin.
+        // Against `clear`: either we see the rows closed and their chunk marked, or it sees the pin.
         fence(Ordering::SeqCst);
-        Pin { slots: self.slots, word }
+        let marked = self.slots.words[word::MARKED].load(Ordering::Acquire);
+        Pin { slots: self.slots, word, marked }
     }
 }
 
@@ -523,6 +569,13 @@ impl<W: Weights> Pin<'_, W> {
         // Acquire: pairs with the Release in `publish` and `make_ready`; the row's bytes and links are visible.
         let seen = self.slots.state(slot, GENERATION).load(Ordering::Acquire);
         (seen & (OPEN | READY) == OPEN | READY).then_some(Row { slot, lap: seen >> LAP_SHIFT })
+    }
+
+    /// Chunks marked when the pin was there. Published rows of all sequence numbers from [`Ring::horizon`] of this on
+    /// stay whole until it is dropped, even those that fell out of the capacity.
+    #[inline(always)]
+    pub(super) fn marked(&self) -> u64 {
+        self.marked
     }
 
     /// Starts to load the state of a slot.

@@ -4,8 +4,11 @@
 //! so that a link always leads to a later row. If its holder dies, the tail is emptied: the rows that waited never
 //! become sampleable, and the next row starts a new chain.
 
+use std::sync::Arc;
+
+use super::frames::History;
 use super::process::Processes;
-use super::settings::{Autoreset, Settings};
+use super::settings::{Autoreset, Sequence, Settings};
 use super::slots::{Pin, Row, Weights};
 use super::wait::Wait;
 use crate::region::Cells;
@@ -14,11 +17,15 @@ use crate::sync::{AtomicU64, Ordering};
 /// Words per environment besides one per waiting row: lock, state, newest row.
 pub(super) const TAIL_WORDS: usize = 3;
 const LOCK: usize = 0;
-/// Waiting rows | index of the first one << 16 | how the last row ended << 32.
+/// Waiting rows | index of the first one << 16 | how the last row ended << 32 | rows of the episode << 34.
 const STATE: usize = 1;
 /// Ticket of the newest row, or 0.
 const LAST: usize = 2;
 const WAITING: usize = 3;
+/// A row that never was, in place of one that is no more; laps count from 1.
+const GONE: Row = Row { slot: 1, lap: 0 };
+/// Rows of one episode are counted up to about this.
+const AGE_MAX: u64 = (1 << 30) - 1;
 
 /// How an episode ended in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +43,37 @@ pub(super) struct Window {
     /// A truncated row waits for, or comes with, the row that holds its final observation.
     pub needs_final: bool,
     pub autoreset: Autoreset,
+    /// Only some rows become sampleable: the starts of sequences.
+    pub sequence: Option<Sequence>,
+    /// Rows before a row that it needs for its stacks, itself included.
+    pub stack_rows: usize,
 }
 
 impl Window {
     pub(super) fn new(settings: &Settings, rebuilds: bool) -> Self {
         let rows = settings.n_step + usize::from(rebuilds);
-        Self { rows, needs_final: rebuilds, autoreset: settings.autoreset }
+        Self {
+            rows,
+            needs_final: rebuilds,
+            autoreset: settings.autoreset,
+            sequence: settings.sequence,
+            stack_rows: settings.stack_rows(),
+        }
+    }
+
+    /// The number of rows of an episode after one more. Beyond [`AGE_MAX`] whole periods are left out.
+    fn counted(&self, rows: u64) -> u64 {
+        let period = self.sequence.map_or(1, |sequence| sequence.period as u64);
+        if rows < AGE_MAX { rows + 1 } else { rows + 1 - period * (AGE_MAX / period / 2) }
+    }
+
+    /// Whether the row `age` rows after the first of its episode is worth drawing with `left` steps, itself included.
+    fn starts(&self, age: u64, left: usize) -> bool {
+        let Some(sequence) = self.sequence else { return true };
+        // The steps of a shorter one at the end of an episode are in the sequence before it, or all burnt in.
+        let length = self.rows - usize::from(self.needs_final);
+        let overlap = if age == 0 { 0 } else { length - sequence.period };
+        age.is_multiple_of(sequence.period as u64) && left > overlap.max(sequence.burn_in)
     }
 }
 
@@ -58,6 +90,7 @@ pub(super) struct Step {
 pub(super) struct Tails {
     words: Cells<AtomicU64>,
     stride: usize,
+    history: Arc<History>,
 }
 
 impl Tails {
@@ -65,8 +98,8 @@ impl Tails {
         TAIL_WORDS + window_rows
     }
 
-    pub(super) fn new(words: Cells<AtomicU64>, window_rows: usize) -> Self {
-        Self { words, stride: Self::stride(window_rows) }
+    pub(super) fn new(words: Cells<AtomicU64>, window_rows: usize, history: Arc<History>) -> Self {
+        Self { words, stride: Self::stride(window_rows), history }
     }
 
     pub(super) fn words(&self) -> &[AtomicU64] {
@@ -78,6 +111,39 @@ impl Tails {
         for tail in self.words.chunks(self.stride) {
             tail[LOCK].store(0, Ordering::Release);
         }
+    }
+
+    /// Empties the tails that somebody held who is no more.
+    pub(super) fn forget_holders(&self) {
+        for tail in self.words.chunks(self.stride) {
+            if tail[LOCK].swap(0, Ordering::AcqRel) != 0 {
+                empty(tail);
+            }
+        }
+    }
+
+    /// Renames the rows that tails hold, forgetting those that are no more; false if a tail cannot be one.
+    pub(super) fn move_rows(&self, to: impl Fn(Row) -> Option<Row>) -> bool {
+        for words in self.words.chunks(self.stride) {
+            let tail = |at: usize| words[at].load(Ordering::Relaxed);
+            let (room, state) = (self.stride - TAIL_WORDS, tail(STATE));
+            let (waiting, first) = ((state & 0xffff) as usize, (state >> 16 & 0xffff) as usize);
+            if waiting > room || first >= room {
+                return false;
+            }
+            if tail(LAST) != 0 {
+                let moved = to(Row::of_ticket(tail(LAST))).unwrap_or(GONE);
+                words[LAST].store(moved.ticket(), Ordering::Relaxed);
+            }
+            let rows = (0..waiting).map(|i| Row::of_ticket(tail(WAITING + (first + i) % room)));
+            // The oldest are those that are gone, so the others stay in order.
+            let rows: Vec<_> = rows.filter_map(&to).collect();
+            rows.iter().zip(&words[WAITING..]).for_each(|(row, word)| {
+                word.store(row.ticket(), Ordering::Relaxed);
+            });
+            words[STATE].store(state >> 32 << 32 | rows.len() as u64, Ordering::Relaxed);
+        }
+        true
     }
 
     /// Locks the tails of `envs`, which are sorted and distinct, for an operation of the process with this tag.
@@ -119,8 +185,14 @@ impl Tails {
     ) {
         let Step { row, end, last } = step;
         let tail = Tail { words: self.tail(env), window };
-        let newest = Some(tail.words[LAST].load(Ordering::Relaxed)).filter(|ticket| *ticket != 0);
-        let newest = newest.map(Row::of_ticket).filter(|row| pin.is_open(*row));
+        let before = Some(tail.words[LAST].load(Ordering::Relaxed)).filter(|ticket| *ticket != 0);
+        let before = before.map(Row::of_ticket);
+        // Before the link and before anything is ready, which carry these to the readers.
+        self.history.set(row, before);
+        if let Some(last) = last {
+            self.history.set(last, Some(row));
+        }
+        let newest = before.filter(|row| pin.is_open(*row));
         if let Some(newest) = newest {
             pin.link(newest.slot, row.slot);
         }
@@ -135,7 +207,7 @@ impl Tails {
         if newest.is_none() {
             empty(tail.words);
         }
-        tail.push(row);
+        tail.push(row, self.history.is_whole_at(pin, row, window.stack_rows));
         match end {
             End::None => tail.complete(window.rows - 1, &mut ready),
             // The rows whose window reaches the end wait for the final observation, the others are complete.
@@ -176,12 +248,13 @@ impl Tail<'_> {
         ((state & 0xffff) as usize, (state >> 16 & 0xffff) as usize, state >> 32)
     }
 
+    /// `ended` holds the age of the newest row too.
     fn set_state(&self, waiting: usize, first: usize, ended: u64) {
         self.words[STATE].store(waiting as u64 | (first as u64) << 16 | ended << 32, Ordering::Relaxed);
     }
 
     fn ended(&self) -> End {
-        match self.state().2 {
+        match self.state().2 & 3 {
             0 => End::None,
             1 => End::Terminated,
             _ => End::Truncated,
@@ -189,14 +262,19 @@ impl Tail<'_> {
     }
 
     fn set_ended(&self, end: End) {
-        let (waiting, first, _) = self.state();
-        self.set_state(waiting, first, end as u64);
+        let (waiting, first, ended) = self.state();
+        self.set_state(waiting, first, ended & !3 | end as u64);
     }
 
-    fn push(&self, row: Row) {
+    /// Takes the row after the newest; only those that are `whole` wait to become sampleable.
+    fn push(&self, row: Row, whole: bool) {
         let (waiting, first, ended) = self.state();
+        let ended = self.window.counted(ended >> 2) << 2 | ended & 3;
         debug_assert!(waiting < self.window.rows);
         self.words[LAST].store(row.ticket(), Ordering::Relaxed);
+        if !whole {
+            return self.set_state(waiting, first, ended);
+        }
         self.words[WAITING + (first + waiting) % self.window.rows].store(row.ticket(), Ordering::Relaxed);
         self.set_state(waiting + 1, first, ended);
     }
@@ -204,8 +282,13 @@ impl Tail<'_> {
     /// Hands out the oldest waiting rows until `left` remain.
     fn complete(&self, left: usize, ready: &mut impl FnMut(Row)) {
         let (mut waiting, mut first, ended) = self.state();
+        let steps = ended >> 2;
+        // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
+        let beyond = usize::from(self.window.needs_final && left > 0);
         while waiting > left {
-            ready(Row::of_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
+            if self.window.starts(steps - waiting as u64, waiting - beyond) {
+                ready(Row::of_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
+            }
             waiting -= 1;
             first = (first + 1) % self.window.rows;
         }

@@ -1,0 +1,142 @@
+"""Sampling 84x84x4 frame stacks beside copying as many bytes with numpy.
+
+``python benches/python/replay_gather.py [--record]``; also a part of ``make bench-replay``. A batch is
+``obs`` and ``next_obs`` of 32 or 256 transitions, written into arrays that are there already. The copy is one
+``np.copyto`` of as many bytes side by side, from a place of a large array that was not touched lately, into
+an array that is there already. Rounds are interleaved; printed are medians and quartiles of the time per call
+in microseconds, on the wall and of all threads together, and of the ratio within each round. The bar is a
+ratio of 1.3 on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import parl
+
+ROOT = Path(__file__).parents[2]
+BAR = 1.3
+FRAME = (84, 84)
+ENVS = 8
+
+
+def filled(capacity: int, compression: str) -> parl.PrioritizedReplay:
+    """Frames like a game's: a still background, some boxes that move."""
+    replay = parl.PrioritizedReplay(
+        capacity,
+        {
+            "obs": (FRAME, "uint8"),
+            "action": ((), "int64"),
+            "reward": ((), "float32"),
+            "terminated": ((), "bool"),
+            "truncated": ((), "bool"),
+        },
+        num_envs=ENVS,
+        frame_stack=4,
+        autoreset="disabled",
+        compression=compression,
+    )
+    frames = np.empty((ENVS, *FRAME), np.uint8)
+    frames[:] = (np.arange(84) // 12 * 20)[:, None]
+    for step in range(capacity // ENVS + 5):
+        shown = frames.copy()
+        for env in range(ENVS):
+            at = (step + 9 * env) % 70
+            shown[env, at : at + 9, 70 - at : 75 - at] = 200
+        replay.add(
+            obs=shown,
+            action=np.full(ENVS, step),
+            reward=np.zeros(ENVS, np.float32),
+            terminated=np.full(ENVS, step % 500 == 499),
+            truncated=np.zeros(ENVS, bool),
+        )
+    return replay
+
+
+def timed(call: Callable[[], object], calls: int) -> tuple[float, float]:
+    """Microseconds per call, on the wall and of all threads."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(calls):
+        call()
+    return 1e6 * (time.perf_counter() - wall) / calls, 1e6 * (time.process_time() - cpu) / calls
+
+
+def quartiles(values: list[float]) -> str:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.2f} ({low:.2f}..{high:.2f})" if middle < 10 else f"{middle:.0f} ({low:.0f}..{high:.0f})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=41)
+    parser.add_argument("--capacity", type=int, default=40_000)
+    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-replay-gather.md")
+    arguments = parser.parse_args()
+    replays = {"frames": filled(arguments.capacity, "none"), "lz4": filled(arguments.capacity, "lz4")}
+    source = np.zeros((arguments.capacity // 4, 4, *FRAME), np.uint8)
+    source[:, 0, 0, 0] = 1  # Touched, so that it has memory of its own.
+    lines = [
+        "| batch | bytes | what | wall us | threads' us | wall / copy | threads' / copy | bar | met |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    missed = False
+    for batch in (32, 256):
+        rows = 2 * batch
+        target = np.empty((rows, 4, *FRAME), np.uint8)
+        starts = iter(range(10**9))
+        places = len(source) // rows
+
+        def copy(rows=rows, target=target, starts=starts, places=places) -> None:
+            at = next(starts) * 7 % places * rows
+            np.copyto(target, source[at : at + rows])
+
+        contenders: dict[str, Callable[[], object]] = {"np.copyto": copy}
+        for name, replay in replays.items():
+            out = replay.empty_batch(batch)
+            contenders[name] = lambda replay=replay, out=out, batch=batch: replay.sample(batch, out=out)
+        calls = 4 if batch == 256 else 16
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+        for _ in range(arguments.rounds):
+            for name, call in contenders.items():
+                times[name].append(timed(call, calls))
+        for name, taken in times.items():
+            pairs = list(zip(taken, times["np.copyto"], strict=True))
+            wall = [ours[0] / copied[0] for ours, copied in pairs]
+            threads = [ours[1] / copied[1] for ours, copied in pairs]
+            bar = met = ""
+            if name == "frames":
+                bar, is_met = f"<= {BAR}", statistics.median(wall) <= BAR
+                met, missed = ("yes" if is_met else "NO"), missed or not is_met
+            lines.append(
+                f"| {batch} | {target.nbytes} | {name} | {quartiles([t[0] for t in taken])} "
+                f"| {quartiles([t[1] for t in taken])} | {quartiles(wall)} | {quartiles(threads)} "
+                f"| {bar} | {met} |"
+            )
+    print("\n".join(lines))
+    if arguments.record:
+        date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+        path = ROOT / f"benches/records/{date}-replay-gather.md"
+        head = [
+            f"# {date}: frame stacks gathered, beside a copy of as many bytes",
+            "",
+            f"`python benches/python/replay_gather.py`: {arguments.rounds} rounds, {arguments.capacity:,}",
+            f"rows, {len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f} at the end.",
+            "",
+        ]
+        path.write_text("\n".join([*head, *lines]) + "\n")
+        print(f"recorded in {path.relative_to(ROOT)}")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,152 @@
+//! Rows know the row before them in their episode, so that a frame is stored once and stacks are rebuilt.
+//!
+//! Per slot one word: how many sequence numbers back that row is. Unlike links, which lead to later rows, it leads to
+//! rows that are evicted earlier; whether one is still whole is a comparison with [`Pin::horizon`].
+
+use super::Leaves;
+use super::layout::Ring;
+use super::slots::{Pin, Row, Weights};
+use crate::region::Cells;
+use crate::sync::{AtomicU32, Ordering};
+
+/// The row is the first of its episode.
+pub(super) const FIRST: u32 = 0;
+/// There was a row before, too far back to be named.
+pub(super) const LOST: u32 = u32::MAX;
+
+/// The row before each row.
+pub(super) struct History {
+    /// One per slot; none if nobody asks for earlier rows. Written before the row is linked to or ready, Relaxed
+    /// because those carry it to the reader.
+    pub back: Cells<AtomicU32>,
+    pub ring: Ring,
+}
+
+/// What comes before a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Sequence number of the row before.
+    Row(u64),
+    /// It was the first of its episode.
+    Start,
+    /// It was overwritten.
+    Lost,
+}
+
+impl History {
+    /// Sets what comes before `row`, which this thread writes.
+    pub fn set(&self, row: Row, before: Option<Row>) {
+        if self.back.is_empty() {
+            return;
+        }
+        let distance = match before {
+            None => FIRST,
+            Some(before) => {
+                let laps = u64::from(row.lap.wrapping_sub(before.lap) & Ring::LAP_MASK as u32);
+                let distance =
+                    laps.saturating_mul(self.ring.slots as u64) as i64 + row.slot as i64 - before.slot as i64;
+                u32::try_from(distance).ok().filter(|distance| *distance != FIRST).unwrap_or(LOST)
+            }
+        };
+        self.back[row.slot].store(distance, Ordering::Relaxed);
+    }
+
+    /// What comes before the row with this sequence number, seen under a pin with this horizon.
+    pub fn before(&self, horizon: u64, sequence: u64) -> Before {
+        match self.back[(sequence % self.ring.slots as u64) as usize].load(Ordering::Relaxed) {
+            FIRST => Before::Start,
+            LOST => Before::Lost,
+            distance => match sequence.checked_sub(u64::from(distance)) {
+                Some(before) if before >= horizon => Before::Row(before),
+                _ => Before::Lost,
+            },
+        }
+    }
+
+    /// Whether the `rows - 1` rows before a row, as far as its episode has them, are still there.
+    pub fn is_whole(&self, horizon: u64, sequence: u64, rows: usize) -> bool {
+        let mut at = sequence;
+        for _ in 1..rows {
+            match self.before(horizon, at) {
+                Before::Row(before) => at = before,
+                Before::Start => return true,
+                Before::Lost => return false,
+            }
+        }
+        true
+    }
+
+    /// [`History::is_whole`] of a row that is just being added.
+    pub fn is_whole_at<W: Weights>(&self, pin: &Pin<'_, W>, row: Row, rows: usize) -> bool {
+        rows == 1 || {
+            let marked = pin.marked();
+            self.is_whole(self.ring.horizon(marked), self.ring.sequence(row, marked), rows)
+        }
+    }
+
+    /// Slots of the stack that ends in a row, newest first, into `slots`; returns how many there are. The history is
+    /// whole.
+    pub fn stack(&self, horizon: u64, sequence: u64, slots: &mut [usize]) -> usize {
+        let mut at = sequence;
+        for (i, slot) in slots.iter_mut().enumerate() {
+            *slot = (at % self.ring.slots as u64) as usize;
+            match self.before(horizon, at) {
+                Before::Row(before) => at = before,
+                _ => return i + 1,
+            }
+        }
+        slots.len()
+    }
+
+    /// Sequence number of a row seen under this pin.
+    pub fn sequence(&self, pin: &Pin<'_, Leaves>, row: Row) -> u64 {
+        self.ring.sequence(row, pin.marked())
+    }
+
+    /// Sequence number of a row in `slot` that came after the row with number `sequence`, less than a lap ago.
+    pub fn later(&self, sequence: u64, slot: usize) -> u64 {
+        let slots = self.ring.slots as u64;
+        sequence + (slot as u64 + slots - sequence % slots) % slots
+    }
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Region;
+
+    #[test]
+    fn distances_reach_back_over_the_end_of_the_ring_and_no_further_than_a_word() {
+        let ring = Ring::new(4); // 6 slots
+        let region = Arc::new(Region::heap(64).unwrap());
+        let history = History { back: Cells::in_region(&region, 0, 6).unwrap(), ring };
+        let row = |sequence| ring.row(sequence);
+        history.set(row(7), Some(row(5)));
+        assert_eq!(history.before(5, 7), Before::Row(5));
+        assert_eq!(history.before(6, 7), Before::Lost);
+        history.set(row(5), None);
+        assert_eq!(history.before(5, 5), Before::Start);
+        assert!(history.is_whole(5, 7, 4) && !history.is_whole(6, 7, 2) && history.is_whole(6, 7, 1));
+        let mut slots = [9; 4];
+        assert_eq!(history.stack(5, 7, &mut slots), 2);
+        assert_eq!(slots[..2], [1, 5]);
+        history.set(row(6 << 31), Some(row(3)));
+        assert_eq!(history.before(0, 6 << 31), Before::Lost);
+        assert_eq!(history.later(7, 0), 12);
+        assert_eq!(history.later(7, 2), 8);
+    }
+
+    #[test]
+    fn sequences_are_found_from_laps_that_wrapped() {
+        let ring = Ring::new(4);
+        for sequence in [0u64, 5, 6, 1000, (1 << 30) * 6 - 7, (1 << 30) * 6 + 1, (3 << 31) * 6 + 13] {
+            let chunk = sequence / ring.chunk as u64;
+            for marked in chunk + 1..chunk + (ring.slots / ring.chunk) as u64 {
+                assert_eq!(ring.sequence(ring.row(sequence), marked), sequence, "{sequence} {marked}");
+            }
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Gathering: what a batch holds, and copying it out of the columns, in several threads when it is much.
+#![allow(unsafe_code)] // Reads of columns under a pin, writes of rows that no two threads share.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+
+use super::columns::end_of_stream;
+use super::draw::Transition;
+use super::settings::{Padding, STACK_MAX, plays};
+use super::slots::Pin;
+use super::{Leaves, Replay, Roles, threads};
+use crate::sync::Ordering;
+
+/// Rows whose first bytes are loaded ahead of the one that is copied.
+const PREFETCH_AHEAD: usize = 12;
+/// Bytes that are worth a thread of their own, and bytes that one takes at a time, so that frames that several outputs
+/// share are still in its cache. Measured with `benches/python/replay_gather.py`.
+const THREAD_BYTES: usize = 512 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
+/// A batch of so many bytes is written past the caches, where it would not stay anyway.
+const STREAM_BYTES: usize = 6 << 20;
+
+/// One array of a batch: what it is called and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// Its name in the batch.
+    pub name: String,
+    /// As in the settings.
+    pub dtype: String,
+    /// Shape without the batch, and without the steps.
+    pub shape: Vec<usize>,
+    /// Bytes per row, of one step.
+    pub row_bytes: usize,
+    /// 0, or the number of steps: the array is (steps, batch, shape).
+    pub steps: usize,
+}
+
+/// Where the bytes of an output come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A field of the row drawn.
+    Row(usize),
+    /// A field of the last row of the window.
+    LastRow(usize),
+    /// A field of the row that follows the window.
+    NextRow(usize),
+    /// Frames of the row drawn and those before it.
+    Stack(usize),
+    /// Frames of the row that follows the window and those before it.
+    NextStack(usize),
+    /// The discounted sum of rewards.
+    Return(usize),
+    /// Whether the window ended by termination, or by truncation.
+    Terminated,
+    Truncated,
+    /// A field of each step of a sequence.
+    Steps(usize),
+    /// An observation of each step of a sequence and of the row that follows.
+    StepsAndNext(usize),
+    /// The discount of each step of a sequence.
+    StepDiscounts,
+    /// Which steps of a sequence there are.
+    Mask,
+    /// A goal achieved later.
+    Goal(usize),
+    /// Whether there is such a goal.
+    Relabelled,
+}
+
+impl Roles {
+    /// What batches of such a replay hold.
+    pub(super) fn sources(&self, settings: &super::Settings) -> Vec<Source> {
+        let fields = 0..settings.fields.len();
+        if !self.steps() {
+            return fields.map(Source::Row).collect();
+        }
+        let stacked = |i: usize| settings.fields[i].stack > 1;
+        if settings.sequence.is_some() {
+            let of = |i: usize| match () {
+                () if plays(&settings.fields[i].name, "state") => Source::Row(i),
+                () if self.rebuilt.contains(&i) => Source::StepsAndNext(i),
+                () => Source::Steps(i),
+            };
+            return fields
+                .filter(|i| Some(*i) != self.discount)
+                .map(of)
+                .chain([Source::StepDiscounts, Source::Mask])
+                .collect();
+        }
+        let of = |i| match () {
+            () if Some(i) == self.reward => Source::Return(i),
+            () if Some(i) == self.terminated => Source::Terminated,
+            () if Some(i) == self.truncated => Source::Truncated,
+            () if self.explicit.contains(&i) => Source::LastRow(i),
+            () if stacked(i) => Source::Stack(i),
+            () => Source::Row(i),
+        };
+        let next = |i: &usize| if stacked(*i) { Source::NextStack(*i) } else { Source::NextRow(*i) };
+        let goals = self.achieved.map(|i| [Source::Goal(i), Source::Relabelled]);
+        fields
+            .filter(|i| Some(*i) != self.discount)
+            .map(of)
+            .chain(self.rebuilt.iter().map(next))
+            .chain(goals.into_iter().flatten())
+            .collect()
+    }
+}
+
+/// A batch under way.
+pub(super) struct View<'a> {
+    pub pin: &'a Pin<'a, Leaves>,
+    pub transitions: &'a [Transition],
+    /// Per transition the slot of the row whose goal it takes, if goals are relabelled.
+    pub goals: &'a [Option<usize>],
+}
+
+/// An array of rows that several threads fill, no two of them the same row.
+struct Rows {
+    start: *mut u8,
+    rows: usize,
+    row_bytes: usize,
+}
+
+// SAFETY: only a pointer; `row` says who may write what.
+unsafe impl Sync for Rows {}
+
+impl Rows {
+    /// Row `i`, to be written.
+    ///
+    /// # Safety
+    /// No other thread has row `i`, and the array outlives the slice.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // The memory is the caller's array, not self's.
+    unsafe fn row(&self, i: usize) -> &mut [u8] {
+        assert!(i < self.rows, "row outside a batch");
+        // SAFETY: in bounds by the assertion; alone by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.row_bytes), self.row_bytes) }
+    }
+}
+
+impl Rows {
+    /// Fills the rows of `range`, which are the caller's alone.
+    #[inline(always)]
+    fn each(&self, range: Range<usize>, fill: impl Fn(usize, &mut [u8])) {
+        // SAFETY: only called by `fill`, whose ranges are disjoint.
+        range.for_each(|i| fill(i, unsafe { self.row(i) }));
+    }
+}
+
+/// The steps of the sequences of some transitions.
+struct Walk {
+    /// Slots, `steps + 1` per transition.
+    slots: Vec<usize>,
+    /// Steps of each transition.
+    lengths: Vec<usize>,
+}
+
+impl Replay {
+    /// The arrays of a batch besides discounts, indices, weights and tickets.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<Output> {
+        self.outputs.iter().map(|source| self.output(*source)).collect()
+    }
+
+    fn output(&self, source: Source) -> Output {
+        let length = self.settings.n_step;
+        let plain = |name: &str, dtype: &str, row_bytes, steps| Output {
+            name: name.to_owned(),
+            dtype: dtype.to_owned(),
+            shape: Vec::new(),
+            row_bytes,
+            steps,
+        };
+        let (i, prefix, stacked, steps) = match source {
+            Source::Row(i) | Source::LastRow(i) | Source::Return(i) => (i, "", false, 0),
+            Source::NextRow(i) => (i, "next_", false, 0),
+            Source::Stack(i) => (i, "", true, 0),
+            Source::NextStack(i) => (i, "next_", true, 0),
+            Source::Terminated => (self.roles.terminated.unwrap_or(0), "", false, 0),
+            Source::Truncated => (self.roles.truncated.unwrap_or(0), "", false, 0),
+            Source::Steps(i) => (i, "", false, length),
+            Source::StepsAndNext(i) => (i, "", self.settings.fields[i].stack > 1, length + 1),
+            Source::StepDiscounts => return plain("discount", "<f4", 4, length),
+            Source::Mask => return plain("mask", "|b1", 1, length),
+            Source::Relabelled => return plain("relabelled", "|b1", 1, 0),
+            Source::Goal(i) => {
+                let name = "hindsight_goal".to_owned();
+                return Output { name, ..self.output(Source::Row(i)) };
+            }
+        };
+        let field = &self.settings.fields[i];
+        let mut shape = field.shape.clone();
+        if stacked {
+            shape.insert(0, field.stack);
+        }
+        Output {
+            name: format!("{prefix}{}", field.name),
+            dtype: field.dtype.clone(),
+            shape,
+            row_bytes: field.row_bytes * if stacked { field.stack } else { 1 },
+            steps,
+        }
+    }
+
+    /// Copies the rows of a batch to its arrays, whose lengths were checked.
+    pub(super) fn gather(&self, view: &View<'_>, fields: &mut [&mut [u8]]) {
+        let count = view.transitions.len();
+        let rows: Vec<_> = self
+            .row_bytes
+            .iter()
+            .zip(fields)
+            .map(|(row_bytes, field)| Rows {
+                start: field.as_mut_ptr(),
+                rows: field.len().checked_div(*row_bytes).unwrap_or(0),
+                row_bytes: *row_bytes,
+            })
+            .collect();
+        let bytes: usize = rows.iter().map(|rows| rows.rows * rows.row_bytes).sum();
+        let streams = bytes >= STREAM_BYTES;
+        if bytes <= BLOCK_BYTES {
+            return self.fill(view, &rows, 0..count, streams);
+        }
+        let block = (BLOCK_BYTES / (bytes / count).max(1)).max(1);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                // Relaxed: only says who takes which rows.
+                let start = next.fetch_add(block, Ordering::Relaxed);
+                if start >= count {
+                    if streams {
+                        end_of_stream();
+                    }
+                    return;
+                }
+                self.fill(view, &rows, start..(start + block).min(count), streams);
+            }
+        };
+        threads::share(bytes / THREAD_BYTES, &work);
+    }
+
+    /// Fills the rows of some transitions in all arrays.
+    fn fill(&self, view: &View<'_>, rows: &[Rows], range: Range<usize>, streams: bool) {
+        let all = view.transitions;
+        let copy = |field: usize, rows: &Rows, slot: fn(&Transition) -> usize| {
+            let column = &self.columns[field];
+            for i in range.clone() {
+                if let Some(ahead) = all.get(i + PREFETCH_AHEAD) {
+                    column.prefetch(slot(ahead));
+                }
+                // SAFETY: the row was seen open under the pin of `view`, itself or through links from one that was;
+                // row `i` of the array is ours, by `range`.
+                unsafe { column.read_to(slot(&all[i]), rows.row(i), streams) };
+            }
+        };
+        let walk = self.settings.sequence.map(|_| self.walk(view, range.clone()));
+        // Fields of no bytes have nothing to fill.
+        let array = rows;
+        for (source, rows) in self.outputs.iter().zip(rows).filter(|(_, rows)| rows.row_bytes > 0) {
+            match (*source, &walk) {
+                (Source::Row(field), _) => copy(field, rows, |t| t.row.slot),
+                (Source::LastRow(field), _) => copy(field, rows, |t| t.last),
+                (Source::NextRow(field), _) => copy(field, rows, |t| t.next),
+                (Source::Stack(field), _) => {
+                    let at = self.outputs.iter().position(|other| *other == Source::NextStack(field));
+                    let next = &array[at.expect("an observation that is stacked has a next one")];
+                    self.copy_stacks(view, field, [rows, next], range.clone(), streams);
+                }
+                // Done with the observation, because most frames are in both.
+                (Source::NextStack(_), _) => {}
+                (Source::Return(_), _) if rows.row_bytes == 4 => {
+                    rows.each(range.clone(), |i, out| {
+                        out.copy_from_slice(&(all[i].reward as f32).to_ne_bytes())
+                    });
+                }
+                (Source::Return(_), _) => {
+                    rows.each(range.clone(), |i, out| out.copy_from_slice(&all[i].reward.to_ne_bytes()))
+                }
+                (Source::Terminated, _) => {
+                    rows.each(range.clone(), |i, out| out[0] = u8::from(all[i].terminated))
+                }
+                (Source::Truncated, _) => {
+                    rows.each(range.clone(), |i, out| out[0] = u8::from(all[i].truncated))
+                }
+                (Source::Goal(field), _) => {
+                    let field = self.goal_column(field);
+                    rows.each(range.clone(), |i, out| match view.goals[i] {
+                        // SAFETY: the row was reached through links from one seen open under the pin of `view`.
+                        Some(slot) => unsafe { self.columns[field].read(slot, out) },
+                        None => out.fill(0),
+                    });
+                }
+                (Source::Relabelled, _) => {
+                    rows.each(range.clone(), |i, out| out[0] = u8::from(view.goals[i].is_some()));
+                }
+                (source, Some(walk)) => self.fill_steps(view, source, rows, walk, range.clone()),
+                (_, None) => unreachable!("only sequences have outputs with steps"),
+            }
+        }
+    }
+
+    /// Slots of the frames of the stack that ends in the row in `slot`, which is that of a transition or comes after it,
+    /// newest first; returns how many there are.
+    fn stack_slots(&self, view: &View<'_>, t: &Transition, slot: usize, slots: &mut [usize]) -> usize {
+        let horizon = self.history.ring.horizon(view.pin.marked());
+        let sequence = self.history.later(self.history.sequence(view.pin, t.row), slot);
+        self.history.stack(horizon, sequence, slots)
+    }
+
+    /// Copies the stacks of frames of some transitions and those of their next observations. A frame that is in both is
+    /// read once.
+    fn copy_stacks(
+        &self,
+        view: &View<'_>,
+        field: usize,
+        [obs, next]: [&Rows; 2],
+        range: Range<usize>,
+        streams: bool,
+    ) {
+        let (column, frames) = (&self.columns[field], self.settings.fields[field].stack);
+        let bytes = column.row_bytes;
+        let pads_zero = self.settings.stack_padding == Padding::Zero;
+        let frame = |k: usize| (frames - 1 - k) * bytes..(frames - k) * bytes;
+        let copy = |slot: usize, out: &mut [u8]| {
+            // SAFETY: the row of the transition was seen open under the pin of `view`; the rows before it are not
+            // older than the horizon of that pin, those after it were reached through links.
+            unsafe { column.read_to(slot, out, streams) };
+        };
+        let (mut ours, mut theirs) = ([0; STACK_MAX], [0; STACK_MAX]);
+        for i in range {
+            let t = &view.transitions[i];
+            // SAFETY: rows `i` of both arrays are ours, by `range`.
+            let (obs, next) = unsafe { (obs.row(i), next.row(i)) };
+            let there = self.stack_slots(view, t, t.row.slot, &mut ours[..frames]);
+            let there_next = self.stack_slots(view, t, t.next, &mut theirs[..frames]);
+            let (ours, theirs) = (&ours[..there], &theirs[..there_next]);
+            for (k, slot) in ours.iter().enumerate().rev() {
+                column.prefetch_lines(if k > 0 { ours[k - 1] } else { theirs[0] });
+                let (to, other) = (frame(k), theirs.iter().position(|s| s == slot));
+                copy(*slot, &mut obs[to.clone()]);
+                if let Some(other) = other {
+                    match column.packed {
+                        // Unpacked once; then it is in the cache.
+                        Some(_) => next[frame(other)].copy_from_slice(&obs[to]),
+                        None => copy(*slot, &mut next[frame(other)]),
+                    }
+                }
+            }
+            if let Some(ahead) = view.transitions.get(i + 1) {
+                column.prefetch_lines(ahead.row.slot);
+            }
+            for (k, slot) in theirs.iter().enumerate().rev().filter(|(_, slot)| !ours.contains(slot)) {
+                copy(*slot, &mut next[frame(k)]);
+            }
+            for (out, slots) in [(obs, ours), (next, theirs)] {
+                for k in slots.len()..frames {
+                    match pads_zero {
+                        true => out[frame(k)].fill(0),
+                        false => copy(slots[slots.len() - 1], &mut out[frame(k)]),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies the stack of frames that ends in the row in `slot`, which is the row of a transition or comes after it.
+    fn copy_stack(&self, view: &View<'_>, field: usize, t: &Transition, slot: usize, out: &mut [u8]) {
+        let (column, frames) = (&self.columns[field], self.settings.fields[field].stack);
+        let mut slots = [0; STACK_MAX];
+        let there = self.stack_slots(view, t, slot, &mut slots[..frames]);
+        for (k, frame) in out.chunks_exact_mut(column.row_bytes).rev().enumerate() {
+            if k >= there && self.settings.stack_padding == Padding::Zero {
+                frame.fill(0);
+                continue;
+            }
+            // SAFETY: as in `copy_stacks`.
+            unsafe { column.read(slots[k.min(there - 1)], frame) };
+        }
+    }
+
+    /// The steps of the sequences of some transitions.
+    fn walk(&self, view: &View<'_>, range: Range<usize>) -> Walk {
+        let room = self.settings.n_step + 1;
+        let mut walk = Walk { slots: vec![0; room * range.len()], lengths: Vec::with_capacity(range.len()) };
+        for (t, slots) in view.transitions[range].iter().zip(walk.slots.chunks_exact_mut(room)) {
+            let (mut slot, mut length) = (t.row.slot, 0);
+            loop {
+                slots[length] = slot;
+                length += 1;
+                if slot == t.last {
+                    break;
+                }
+                // The window was complete when it was followed before, under the same pin.
+                slot = view.pin.next(slot).expect("links stay under a pin");
+            }
+            slots[length] = t.next;
+            walk.lengths.push(length);
+        }
+        walk
+    }
+
+    /// Fills one array of (steps, batch, ...) for some transitions; steps that are not there are 0.
+    fn fill_steps(&self, view: &View<'_>, source: Source, rows: &Rows, walk: &Walk, range: Range<usize>) {
+        let (count, room) = (view.transitions.len(), self.settings.n_step + 1);
+        let steps = match source {
+            Source::StepsAndNext(_) => room,
+            _ => room - 1,
+        };
+        for (k, i) in range.enumerate() {
+            let (t, length) = (&view.transitions[i], walk.lengths[k]);
+            for step in 0..steps {
+                let slot = walk.slots[k * room + step.min(length)];
+                // SAFETY: row `step * count + i` is ours, because row `i` is.
+                let out = unsafe { rows.row(step * count + i) };
+                match source {
+                    Source::StepsAndNext(field) if step <= length => {
+                        if self.settings.fields[field].stack > 1 {
+                            self.copy_stack(view, field, t, slot, out);
+                        } else {
+                            // SAFETY: reached through links from a row seen open under the pin of `view`.
+                            unsafe { self.columns[field].read(slot, out) };
+                        }
+                    }
+                    // SAFETY: as above.
+                    Source::Steps(field) if step < length => unsafe { self.columns[field].read(slot, out) },
+                    Source::StepDiscounts if step < length => {
+                        let discount = match self.flag(self.roles.terminated, slot) {
+                            true => 0.0,
+                            false => self.settings.gamma * self.row_discount(slot),
+                        };
+                        out.copy_from_slice(&(discount as f32).to_ne_bytes());
+                    }
+                    Source::Mask => out[0] = u8::from(step < length),
+                    _ => out.fill(0),
+                }
+            }
+        }
+    }
+}

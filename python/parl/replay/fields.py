@@ -1,0 +1,192 @@
+"""Fields by name, nested or not: from what a caller writes to flat columns of bytes and back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from parl.replay.batch import Batch
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    FieldSpec = tuple[int | Sequence[int], DTypeLike] | Mapping[str, Any] | Any
+
+# Between the names of a nested field: {"obs": {"speed": ...}} is the column obs/speed.
+SEPARATOR = "/"
+
+
+def flatten_specs(fields: Mapping[str, FieldSpec], prefix: str = "") -> dict[str, FieldSpec]:
+    """Column -> what describes it, for fields given as mappings of any depth, or as gymnasium spaces."""
+    flat: dict[str, FieldSpec] = {}
+    for name, spec in fields.items():
+        if not isinstance(cast("Any", name), str) or SEPARATOR in name:
+            raise ValueError(f"field {name!r} is not a name without {SEPARATOR!r}")
+        inner = getattr(spec, "spaces", spec)
+        if isinstance(inner, Mapping) and set(inner) != {"shape", "dtype"}:
+            flat |= flatten_specs(inner, prefix + name + SEPARATOR)
+        else:
+            flat[prefix + name] = spec
+    return flat
+
+
+def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int], int, int]:
+    """Name, dtype, shape, bytes per row and frames of a stack, as the core wants them."""
+    if isinstance(spec, Mapping):
+        shape_like, dtype_like = spec["shape"], spec["dtype"]
+    elif hasattr(spec, "shape") and hasattr(spec, "dtype"):  # A gymnasium space.
+        shape_like, dtype_like = cast("Any", spec).shape, cast("Any", spec).dtype
+    else:
+        shape_like, dtype_like = cast("Sequence[Any]", spec)
+    if isinstance(shape_like, int):
+        shape_like = (shape_like,)
+    shape = [natural("shape", n) for n in cast("Sequence[int]", shape_like)]
+    dtype = np.dtype(dtype_like)
+    if dtype.subdtype is not None:
+        dtype, inner = dtype.subdtype
+        shape += inner
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise ValueError(f"field {name!r} has dtype {dtype}, expected one of fixed size without objects")
+    bytes_per_row = dtype.itemsize
+    for n in shape:
+        bytes_per_row *= n
+    return name, _dtype_text(name, dtype), shape, bytes_per_row, stack
+
+
+def _dtype_text(name: str, dtype: np.dtype[Any]) -> str:
+    text = dtype.str if dtype.names is None else repr(np.lib.format.dtype_to_descr(dtype))
+    if dtype_of(text) != dtype:
+        raise ValueError(f"field {name!r} has dtype {dtype}, which its own description does not bring back")
+    return text
+
+
+def dtype_of(text: str) -> np.dtype[Any]:
+    """The dtype that a column was described with."""
+    return np.lib.format.descr_to_dtype(ast.literal_eval(text)) if text.startswith("[") else np.dtype(text)
+
+
+def flatten(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Column -> value, for values nested as the fields are; other names stay as they are."""
+    inner = {name.split(SEPARATOR)[0] for name in names if SEPARATOR in name}
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in inner:
+            flat |= _leaves(name, value)
+        else:
+            flat[name] = value
+    return flat
+
+
+def _leaves(path: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return {k: leaf for name, one in items for k, leaf in _leaves(path + SEPARATOR + name, one).items()}
+    return {path: value}
+
+
+def nest(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Batch]:
+    """What turns column -> array into a batch nested as the fields are."""
+    paths = [(name, name.split(SEPARATOR)) for name in names]
+
+    def nested(flat: Mapping[str, Any]) -> Batch:
+        batch = Batch()
+        for name, (*outer, last) in paths:
+            at = batch
+            for step in outer:
+                at = at.setdefault(step, Batch())
+            at[last] = flat[name]
+        return batch
+
+    return nested
+
+
+def split_objects(name: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Final observations of nested fields, given as one mapping per row or None, as column -> sequence."""
+    if isinstance(value, Mapping) or value is None:
+        return _leaves(name, value) if value is not None else dict.fromkeys(names)
+    rows = list(cast("Sequence[Mapping[str, Any] | None]", value))
+    flat: dict[str, list[Any]] = {column: [None] * len(rows) for column in names}
+    for i, row in enumerate(rows):
+        if row is None:
+            continue
+        leaves = _leaves(name, row)
+        if leaves.keys() != flat.keys():
+            raise ValueError(f"{name}[{i}]: {difference(leaves, frozenset(names))}")
+        for column_name, leaf in leaves.items():
+            flat[column_name][i] = leaf
+    return dict(flat)
+
+
+def natural(name: str, value: int) -> int:
+    """``value`` as a number of things."""
+    number = value.__index__()
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{name} {number} is outside 0..2**63")
+    return number
+
+
+def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
+    """How the names given differ from those of the fields."""
+    missing, unknown = sorted(names - columns.keys()), sorted(columns.keys() - names)
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    parts += [f"unknown {', '.join(unknown)}"] if unknown else []
+    return f"fields do not match: {'; '.join(parts)}"
+
+
+def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """``value`` as a C-contiguous array of ``dtype``; casts within a kind, never from real to integer."""
+    if not isinstance(value, np.ndarray):
+        if hasattr(value, "detach"):
+            value = value.detach().cpu().numpy()
+        elif not hasattr(value, "dtype"):
+            # Plain Python numbers take the field's type if they fit it.
+            try:
+                given = np.asarray(value)
+                kinds = "biu" if dtype.kind in "biu" else "biufc"
+                if given.size and given.dtype.kind in kinds and dtype.kind in "biufc":
+                    array = np.asarray(value, dtype, order="C")
+                    if dtype.kind in "biu" and not np.array_equal(array, given):
+                        raise ValueError(f"{name} holds a number that {dtype} does not")
+                    return array
+            except OverflowError as error:
+                raise ValueError(f"{name} holds a number that {dtype} does not: {error}") from None
+            value = given.astype(dtype) if given.size == 0 else given
+        else:
+            value = np.asarray(value)
+    array = cast("NDArray[Any]", value)
+    if array.dtype != dtype:
+        same = array.dtype.kind == "b" and dtype.kind in "biu" and dtype.itemsize == 1
+        if not (same or np.can_cast(array.dtype, dtype, "same_kind")):
+            raise ValueError(f"{name} has dtype {array.dtype}, which does not go into {dtype}")
+        return np.ascontiguousarray(array, dtype).reshape(array.shape)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def sparse_rows(
+    name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], stack: int, rows: int
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Final observations: an array of all rows, or a sequence with None where there is none."""
+    is_object = isinstance(value, np.ndarray) and value.dtype.hasobject
+    if is_object or isinstance(value, (list, tuple)):
+        values = cast("Sequence[Any]", value)
+        if len(values) != rows:
+            raise ValueError(f"{name} has {len(values)} rows, expected {rows}")
+        mask = np.array([one is not None for one in values], np.bool_)
+        array = np.zeros((rows, *shape), dtype)
+        for i in np.flatnonzero(mask).tolist():
+            row = rows_of(name, values[i], dtype)
+            if stack > 1 and row.shape == (stack, *shape):
+                row = row[-1]
+            if row.shape != shape:
+                raise ValueError(f"{name}[{i}] has shape {row.shape}, expected {shape}")
+            array[i] = row
+        return mask, array
+    array = rows_of(name, value, dtype)
+    if stack > 1 and array.shape == (rows, stack, *shape):
+        array = np.ascontiguousarray(array[:, -1])
+    if array.shape != (rows, *shape):
+        raise ValueError(f"{name} has shape {array.shape}, expected {(rows, *shape)}")
+    return np.ones(rows, np.bool_), array

@@ -1,0 +1,248 @@
+"""What rows may be made of: nested fields, every dtype, nothing at all, discounts of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from model import NaiveReplay, fields
+
+import parl
+
+DTYPES = [
+    *"?bBhHiIlLqQefdgFDG",
+    "S5",
+    "U3",
+    "V7",
+    ">f4",
+    ">i8",
+    "M8[ns]",
+    "m8[D]",
+    [("x", "<f4"), ("y", "u1", (3,)), ("z", [("w", ">i2")])],
+    np.dtype((np.float32, (2, 2))),
+    np.dtype({"names": ["a"], "formats": ["u1"], "offsets": [3], "itemsize": 8}),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (2,), (3, 1), (0,), (2, 0, 5)])
+def test_every_dtype_and_shape_comes_back(tmp_path, dtype, shape):
+    dtype = np.dtype(dtype)
+    buffer = parl.UniformReplay(20, {"x": (shape, dtype), "row": ((), "i8")})
+    base, inner = dtype.subdtype or (dtype, ())
+    size = (10, *shape, *inner)
+    raw = np.random.default_rng(0).integers(0, 2, (10 * base.itemsize * int(np.prod(size[1:])),), np.uint8)
+    values = np.frombuffer(raw.tobytes(), base).reshape(size)
+    buffer.add(x=values, row=np.arange(10))
+    buffer.save(tmp_path / "replay.bin")
+    for replay in (buffer, parl.UniformReplay.load(tmp_path / "replay.bin")):
+        batch = replay.sample(10, mode="systematic")
+        assert batch.x.shape == size and batch.x.dtype == base
+        # Bytes, so that no two patterns of one value are taken for the same.
+        assert batch.x.tobytes() == values[batch.row].tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["O", "S0", "V0", [("x", "O")]], ids=str)
+def test_what_has_no_fixed_size_is_refused(dtype):
+    with pytest.raises(
+        ValueError, match=r"field 'x' has dtype .*, expected one of fixed size without objects"
+    ):
+        parl.UniformReplay(10, {"x": ((), dtype)})
+
+
+NESTED = {
+    "obs": {"image": ((2, 2), "uint8"), "body": {"speed": (3, "float32"), "mass": ((), "float64")}},
+    "action": {"arm": ((), "int64"), "legs": (2, "float32")},
+    "reward": ((), "float32"),
+    "terminated": ((), "bool"),
+    "truncated": ((), "bool"),
+}
+
+
+def nested_obs(numbers) -> dict:
+    n = np.asarray(numbers)
+    return {
+        "image": np.broadcast_to(n[:, None, None], (len(n), 2, 2)).astype(np.uint8),
+        "body": {"speed": np.repeat(n[:, None], 3, 1).astype(np.float32), "mass": n / 2},
+    }
+
+
+def nested_step(first: int, count: int, **extra) -> dict:
+    n = np.arange(first, first + count)
+    return {
+        "obs": nested_obs(n),
+        "action": {"arm": n, "legs": np.stack([n, -n], 1).astype(np.float32)},
+        "reward": n.astype(np.float32),
+        "terminated": np.zeros(count, bool),
+        "truncated": np.zeros(count, bool),
+        **extra,
+    }
+
+
+def check_nested(batch) -> None:
+    n = batch.action.arm
+    for obs, number in ((batch.obs, n), (batch["next_obs"], n + 2)):
+        expected = nested_obs(number)
+        np.testing.assert_array_equal(obs.image, expected["image"])
+        np.testing.assert_array_equal(obs.body.speed, expected["body"]["speed"])
+        np.testing.assert_array_equal(obs["body"]["mass"], expected["body"]["mass"])
+    np.testing.assert_array_equal(batch.action.legs[:, 1], -n)
+
+
+def test_nested_fields_are_given_and_returned_nested():
+    buffer = parl.PrioritizedReplay(50, NESTED, num_envs=2, autoreset="disabled")
+    for step in range(6):
+        buffer.add(**nested_step(2 * step, 2))
+    batch = buffer.sample(30)
+    check_nested(batch)
+    assert list(batch) == [*NESTED, "next_obs", "discount", "indices", "weights", "tickets"]
+    assert repr(batch).startswith("Batch(obs: Batch(image: (30, 2, 2) uint8, body: Batch(speed: ")
+    again = buffer.sample(30, out=batch)
+    assert again.obs.body.speed is batch.obs.body.speed
+    check_nested(again)
+    torch = pytest.importorskip("torch")
+    tensors = buffer.sample(4, as_torch=True)
+    assert isinstance(tensors.obs.body.speed, torch.Tensor)
+    assert buffer.sample(4, as_torch=True, out=tensors).obs.image is tensors.obs.image
+
+
+def test_nested_final_observations():
+    ends = {"truncated": np.array([False, True])}
+    whole = nested_obs([70, 80])
+    per_row = [None, {"image": whole["image"][1], "body": {k: v[1] for k, v in whole["body"].items()}}]
+    for final in (whole, per_row, np.array(per_row, object)):
+        buffer = parl.PrioritizedReplay(50, NESTED, num_envs=2, autoreset="same_step")
+        buffer.add(**nested_step(0, 2, **ends), final_obs=final)
+        batch = buffer.sample(1)
+        assert batch.action.arm[0] == 1
+        assert batch.next_obs.body.mass[0] == 40 and (batch.next_obs.image == 80).all()
+    buffer = parl.PrioritizedReplay(50, NESTED, num_envs=2, autoreset="same_step")
+    with pytest.raises(ValueError, match=r"row 1 \(environment 1\) is truncated"):
+        buffer.add(**nested_step(0, 2, **ends))
+    with pytest.raises(ValueError, match=r"final_obs\[1\]: fields do not match: missing final_obs/body/mass"):
+        buffer.add(**nested_step(0, 2, **ends), final_obs=[None, {"image": 0}])
+
+
+def test_errors_of_nested_fields_name_the_whole_path():
+    buffer = parl.PrioritizedReplay(50, NESTED, num_envs=2)
+    row = nested_step(0, 2)
+    row["obs"]["body"] = {"speed": np.zeros((2, 4), np.float32), "mass": np.zeros(2)}
+    with pytest.raises(ValueError, match=r"obs/body/speed has shape \(2, 4\), expected \(2, 3\)"):
+        buffer.add(**row)
+    row["obs"]["body"] = {"mass": np.zeros(2), "weight": 1}
+    with pytest.raises(ValueError, match="missing obs/body/speed; unknown obs/body/weight"):
+        buffer.add(**row)
+    with pytest.raises(ValueError, match="field 'a/b' is not a name without '/'"):
+        parl.UniformReplay(10, {"a/b": ((), "i8")})
+    assert len(buffer) == 0
+
+
+def test_gymnasium_spaces_describe_fields():
+    gym = pytest.importorskip("gymnasium")
+    space = gym.spaces.Dict({"a": gym.spaces.Box(0, 1, (3,), np.float32), "b": gym.spaces.Discrete(4)})
+    buffer = parl.UniformReplay(10, {"obs": space, "shape": {"shape": (2,), "dtype": "u1"}})
+    batch = buffer.empty_batch(2)
+    assert batch.obs.a.shape == (2, 3) and batch.obs.b.dtype == np.int64 and batch["shape"].shape == (2, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_tree_of_fields(data):
+    leaf = st.tuples(
+        hnp.array_shapes(min_dims=0, max_dims=3, max_side=3), st.sampled_from(["u1", "f4", "i8", "S3"])
+    )
+    name = st.text("abcxyz", min_size=1, max_size=3)
+    inner = st.recursive(leaf, lambda t: st.dictionaries(name, t, min_size=1, max_size=3))
+    tree = st.dictionaries(name, inner, min_size=1, max_size=4)
+    spec = data.draw(tree)
+    buffer = parl.UniformReplay(8, spec)
+
+    def values(node, path):
+        if isinstance(node, dict):
+            return {k: values(v, (*path, k)) for k, v in node.items()}
+        shape, dtype = node
+        seed = sum(map(ord, "".join(path)))
+        return (np.arange(5).reshape(5, *[1] * len(shape)) + np.full(shape, seed % 50)).astype(dtype)
+
+    def check(node, given, got, rows):
+        for k, v in node.items():
+            if isinstance(v, dict):
+                check(v, given[k], got[k], rows)
+            else:
+                assert got[k].dtype == v[1]
+                np.testing.assert_array_equal(got[k], given[k][rows])
+
+    given = values(spec, ())
+    buffer.add(**given)
+    batch = buffer.sample(5, mode="without_replacement")
+    check(spec, given, batch, batch.indices)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+            st.sampled_from(["go on", "go on", "go on", "terminated", "truncated"]),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    n_step=st.integers(1, 4),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_discounts_of_rows_multiply(steps, n_step, dtype):
+    """The sum of rewards and the discount after it, step by step as the definition says."""
+    spec = {**fields(), "discount": ((), dtype)}
+    buffer = parl.PrioritizedReplay(100, spec, n_step=n_step, gamma=0.5, num_envs=3, autoreset="next_step")
+    naive = NaiveReplay(100, n_step, 0.5, "next_step", explicit_next=False)
+    discounts = {}
+    for number, (env, discount, end) in enumerate(steps):
+        row = naive.add(env, number, float(number % 7), end == "terminated", end == "truncated", 0.0)
+        discounts[row.number] = discount
+        buffer.add(
+            obs=[number],
+            action=[number],
+            reward=[row.reward],
+            terminated=[row.terminated],
+            truncated=[row.truncated],
+            discount=[discount],
+            env_id=[env],
+        )
+    expected = naive.transitions(0)
+    assert buffer.sampleable == len(expected)
+    if not expected:
+        return
+    batch = buffer.sample(len(expected), mode="systematic")
+    assert sorted(batch.action) == sorted(expected)
+    for j, number in enumerate(batch.action):
+        rows = next(rows for rows in naive.envs.values() if any(row.number == number for row in rows))
+        i = next(i for i, row in enumerate(rows) if row.number == number)
+        total, factor = 0.0, 1.0
+        for row in rows[i : i + n_step]:
+            total += factor * row.reward
+            factor *= 0.5 * discounts[row.number]
+            if row.terminated or row.truncated:
+                break
+        assert batch.reward[j] == pytest.approx(total, abs=1e-5)
+        assert batch.discount[j] == pytest.approx(0.0 if batch.terminated[j] else factor, abs=1e-6)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.5, float("nan")])
+def test_discounts_are_checked(bad):
+    buffer = parl.PrioritizedReplay(10, {**fields(), "discount": ((), "float32")}, num_envs=2)
+    row = {
+        "obs": [0, 0],
+        "action": [0, 0],
+        "reward": [0, 0],
+        "terminated": [False] * 2,
+        "truncated": [False] * 2,
+    }
+    with pytest.raises(ValueError, match=r"discount .* at position 1 is outside 0\.\.=1"):
+        buffer.add(**row, discount=[1.0, bad])
+    assert len(buffer) == 0
+    with pytest.raises(ValueError, match='"terminated" is missing, and discount needs it'):
+        parl.UniformReplay(10, {"discount": ((), "f4")})

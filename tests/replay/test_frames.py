@@ -1,0 +1,271 @@
+"""Stacks of frames against a model that keeps whole episodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import NaiveReplay
+
+import parl
+
+STEP = st.tuples(
+    st.integers(0, 2),  # environment
+    st.sampled_from(["go on", "go on", "go on", "go on", "terminated", "truncated", "both"]),
+)
+FRAME = (2, 3)
+
+
+def frame_fields(dtype: str = "uint16") -> dict:
+    return {
+        "obs": (FRAME, dtype),
+        "action": ((), "int64"),
+        "reward": ((), "float32"),
+        "terminated": ((), "bool"),
+        "truncated": ((), "bool"),
+    }
+
+
+def frame(number: float) -> np.ndarray:
+    """A frame that says its number, all over."""
+    return np.full(FRAME, int(number) + 1, np.uint16)
+
+
+def stack_of(frames: list[np.ndarray], k: int, padding: str) -> np.ndarray:
+    """The newest ``k`` of the frames of one episode."""
+    first = np.zeros_like(frames[0]) if padding == "zero" else frames[0]
+    return np.stack([first] * max(k - len(frames), 0) + frames[-k:])
+
+
+class FrameModel:
+    """Episodes per environment, in which each row knows all frames up to it."""
+
+    def __init__(self, naive: NaiveReplay) -> None:
+        self.naive = naive
+
+    def history(self, number: int) -> list:
+        """The rows of the episode up to that of this number."""
+        for rows in self.naive.envs.values():
+            episode: list = []
+            for row in rows:
+                episode.append(row)
+                if row.number == number:
+                    return episode
+                done = row.terminated or row.truncated
+                goes_on = self.naive.autoreset == "next_step" and not row.is_final
+                if row.is_final or (done and not goes_on):
+                    episode = []
+        raise AssertionError(f"row {number} is nowhere")
+
+    def next_frames(self, number: int) -> list[np.ndarray] | None:
+        """Frames up to the observation after the window, None where it is not defined."""
+        for rows in self.naive.envs.values():
+            for i, row in enumerate(rows):
+                if row.number != number:
+                    continue
+                steps = [f.obs for f in self.history(number)]
+                for k in range(self.naive.n_step):
+                    row = rows[i + k]
+                    if row.terminated or row.truncated or k == self.naive.n_step - 1:
+                        break
+                    steps.append(rows[i + k + 1].obs)
+                if row.truncated and not row.terminated and self.naive.autoreset != "next_step":
+                    return [frame(obs) for obs in [*steps, row.final_obs]]
+                after = rows[i + k + 1] if i + k + 1 < len(rows) else None
+                if row.terminated and (after is None or not after.is_final):
+                    return None
+                return [frame(obs) for obs in [*steps, after.obs]]
+        raise AssertionError(f"row {number} is nowhere")
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    steps=st.lists(STEP, max_size=70),
+    capacity=st.integers(6, 70),
+    n_step=st.integers(1, 3),
+    frame_stack=st.integers(2, 5),
+    autoreset=st.sampled_from(["next_step", "same_step", "disabled"]),
+    padding=st.sampled_from(["zero", "first"]),
+    compression=st.sampled_from(["none", "lz4"]),
+    per_call=st.integers(1, 5),
+)
+def test_against_the_naive_model(
+    steps, capacity, n_step, frame_stack, autoreset, padding, compression, per_call
+):
+    buffer = parl.UniformReplay(
+        capacity,
+        frame_fields(),
+        n_step=n_step,
+        gamma=0.5,
+        num_envs=3,
+        autoreset=autoreset,
+        frame_stack=frame_stack,
+        stack_padding=padding,
+        compression=compression,
+    )
+    naive = NaiveReplay(capacity, n_step, 0.5, autoreset, explicit_next=False)
+    model = FrameModel(naive)
+    numbers: dict[int, int] = {}
+    slots, slot_of = 0, {}
+    for start in range(0, len(steps), per_call):
+        rows = steps[start : start + per_call]
+        first = naive.slots_taken
+        added = [
+            naive.add(env, 10 * (first + i), 0.0, end in ("terminated", "both"), end in ("truncated", "both"),
+                      final=10 * (first + i) + 7)
+            for i, (env, end) in enumerate(rows)
+        ]  # fmt: skip
+        extra = {}
+        if autoreset != "next_step":
+            extra["final_obs"] = [None if row.final_obs is None else frame(row.final_obs) for row in added]
+        tickets = buffer.add(
+            obs=np.stack([frame(row.obs) for row in added]),
+            action=[row.number for row in added],
+            reward=[0.0 for _ in added],
+            terminated=[row.terminated for row in added],
+            truncated=[row.truncated for row in added],
+            env_id=[env for env, _ in rows],
+            **extra,
+        )
+        piece = max(capacity // 2, 1)
+        for k in range(0, len(added), piece):
+            for row in added[k : k + piece]:
+                slot_of[row.number] = slots
+                slots += 1
+            slots += sum(row.final_obs is not None for row in added[k : k + piece])
+        numbers |= {int(ticket): row.number for ticket, row in zip(tickets, added, strict=True)}
+    oldest = [number for number, slot in slot_of.items() if slot >= slots - capacity]
+    expected = naive.transitions(min(oldest, default=0))
+    # Rows whose earlier frames are within the rows kept for that must be there; others may be, if they are
+    # whole.
+    kept = slots - capacity - min((frame_stack - 1) * 3, capacity)
+    needed = {
+        number for number in expected if slot_of[model.history(number)[-frame_stack:][0].number] >= kept
+    }
+    if not buffer.sampleable:
+        assert not needed
+        return
+    try:
+        batch = buffer.sample(buffer.sampleable, mode="systematic")
+    except parl.errors.NotSampleableError:
+        assert not needed
+        return
+    drawn = [numbers[int(ticket)] for ticket in batch.tickets]
+    assert needed <= set(drawn) <= set(expected)
+    for j, number in enumerate(drawn):
+        frames = [frame(row.obs) for row in model.history(number)]
+        np.testing.assert_array_equal(batch.obs[j], stack_of(frames, frame_stack, padding))
+        after = model.next_frames(number)
+        if after is not None:
+            np.testing.assert_array_equal(batch.next_obs[j], stack_of(after, frame_stack, padding))
+    buffer.verify()
+
+
+@pytest.mark.parametrize("num_envs", [1, 4, 7])
+@pytest.mark.parametrize("frame_stack", [2, 4])
+def test_exactly_the_newest_rows_can_be_drawn_when_environments_step_together(num_envs, frame_stack):
+    """The rows beyond the capacity are kept, so that the oldest rows have their earlier frames."""
+    capacity = 20 * num_envs
+    buffer = parl.UniformReplay(
+        capacity, frame_fields(), num_envs=num_envs, frame_stack=frame_stack, autoreset="disabled"
+    )
+    for step in range(75):
+        buffer.add(
+            obs=np.full((num_envs, *FRAME), step, np.uint16),
+            action=step * num_envs + np.arange(num_envs),
+            reward=np.zeros(num_envs),
+            terminated=np.zeros(num_envs, bool),
+            truncated=np.zeros(num_envs, bool),
+        )
+        expected = np.arange(max(step * num_envs - capacity + num_envs, 0), step * num_envs)
+        assert buffer.sampleable == len(expected)
+        if step == 0:
+            continue
+        batch = buffer.sample(len(expected), mode="systematic")
+        assert sorted(batch.action) == expected.tolist(), "each once"
+        assert buffer.counters["redrawn"] == 0
+        clock = batch.action // num_envs
+        for k in range(frame_stack):
+            ago = frame_stack - 1 - k
+            np.testing.assert_array_equal(batch.obs[:, k, 0, 0], np.maximum(clock - ago, 0))
+            np.testing.assert_array_equal(batch.next_obs[:, k, 0, 0], np.maximum(clock + 1 - ago, 0))
+
+
+def test_whole_stacks_are_taken_too_and_cut_to_their_newest_frame():
+    buffer = parl.UniformReplay(10, frame_fields(), num_envs=1, frame_stack=3, autoreset="same_step")
+    for i in range(4):
+        buffer.add(
+            obs=np.stack([frame(max(i - ago, 0)) for ago in (2, 1, 0)])[None],
+            action=[i],
+            reward=[0],
+            terminated=[False],
+            truncated=[i == 3],
+            final_obs=[np.stack([frame(2), frame(3), frame(9)])] if i == 3 else None,
+        )
+    batch = buffer.sample(4, mode="systematic")
+    last = int(np.argmax(batch.action))
+    np.testing.assert_array_equal(batch.next_obs[last], np.stack([frame(2), frame(3), frame(9)]))
+    assert buffer.sample(1).obs.shape == (1, 3, *FRAME)
+
+
+def test_after_end_episodes_stacks_begin_anew():
+    buffer = parl.UniformReplay(10, frame_fields(), num_envs=1, frame_stack=3)
+    row = {"action": [0], "reward": [0], "terminated": [False], "truncated": [False]}
+    for number in range(3):
+        buffer.add(obs=frame(number)[None], **row)
+    buffer.end_episodes([0])
+    for number in range(10, 12):
+        buffer.add(obs=frame(number)[None], **row)
+    batch = buffer.sample(3, mode="systematic")
+    stacks = {tuple(stack[:, 0, 0].tolist()) for stack in batch.obs}
+    assert stacks == {(0, 0, 1), (0, 1, 2), (0, 0, 11)}
+
+
+def test_one_stack_per_field():
+    spec = {**frame_fields(), "obs_speed": ((2,), "float32")}
+    buffer = parl.UniformReplay(10, spec, num_envs=1, frame_stack={"obs": 4})
+    batch = buffer.empty_batch(5)
+    assert batch.obs.shape == batch.next_obs.shape == (5, 4, *FRAME)
+    assert batch.obs_speed.shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"frame_stack": 0}, r"frame_stack 0 is outside 1\.\.=64"),
+        ({"frame_stack": 65}, r"frame_stack 65 is outside 1\.\.=64"),
+        ({"frame_stack": {"image": 2}}, "frame_stack names image, which is no field"),
+        ({"frame_stack": {"action": 2}}, '"action" is stacked, but is no observation'),
+        ({"frame_stack": 2, "stack_padding": "last"}, 'stack_padding "last" is outside zero, first'),
+        ({"compression": "gzip"}, 'compression "gzip" is outside none, lz4'),
+    ],
+)
+def test_errors(options, text):
+    with pytest.raises(ValueError, match=text):
+        parl.UniformReplay(10, frame_fields(), **options)
+
+
+def test_stacks_need_steps_and_rebuilt_observations():
+    with pytest.raises(ValueError, match='"terminated" is missing, and frame_stack needs it'):
+        parl.UniformReplay(10, {"obs": (FRAME, "uint8")}, frame_stack=2)
+    with pytest.raises(ValueError, match='"obs" is stacked, but is no observation whose next one is rebuilt'):
+        parl.UniformReplay(10, {**frame_fields(), "next_obs": (FRAME, "uint16")}, frame_stack=2)
+    with pytest.raises(ValueError, match="frame_stack 2 is given, but no field is an observation"):
+        parl.UniformReplay(10, {"x": ((), "f4")}, frame_stack=2)
+
+
+def test_a_million_atari_transitions_fit_into_7_2_gigabytes():
+    """The memory is laid out for the whole capacity but not touched, so it costs nothing to make."""
+    spec = {
+        "obs": ((84, 84), "uint8"),
+        "action": ((), "int64"),
+        "reward": ((), "float32"),
+        "terminated": ((), "bool"),
+        "truncated": ((), "bool"),
+    }
+    buffer = parl.PrioritizedReplay(1_000_000, spec, num_envs=1024, frame_stack=4, n_step=3)
+    assert 7.05e9 < buffer.nbytes <= 7.2e9
+    # The same with stacks stored whole would be eight times as much.
+    few = parl.PrioritizedReplay(10_000, spec, num_envs=8, frame_stack=4)
+    assert few.nbytes / 10_000 <= 1.05 * (84 * 84 + 8 + 4 + 1 + 1 + 20)

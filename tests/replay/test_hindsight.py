@@ -1,0 +1,198 @@
+"""Goals that are taken over, against a model that knows which goals each episode achieved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import parl
+
+GOAL = ((2,), "float64")
+OBS = {"observation": ((), "int64"), "achieved_goal": GOAL, "desired_goal": GOAL}
+FIELDS = {
+    "obs": OBS,
+    "action": ((), "int64"),
+    "reward": ((), "float64"),
+    "terminated": ((), "bool"),
+    "truncated": ((), "bool"),
+    "info": {"threshold": ((), "float64")},
+}
+STEP = st.tuples(st.integers(0, 1), st.sampled_from(["go on"] * 5 + ["terminated", "truncated"]))
+
+
+def reward_fn(achieved, desired, info):
+    """The distance, scaled by the row's own threshold, so that mixed-up rows show."""
+    return -np.abs(achieved - desired).sum(axis=1) * info["threshold"]
+
+
+def observation(numbers) -> dict:
+    n = np.asarray(numbers, np.float64)
+    return {
+        "observation": n.astype(np.int64),
+        "achieved_goal": np.stack([n, -n], 1),
+        "desired_goal": np.stack([n * 0 + 1000, n * 0 - 1000], 1),
+    }
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(STEP, max_size=60),
+    strategy=st.sampled_from(["future", "final", "episode"]),
+    autoreset=st.sampled_from(["next_step", "same_step"]),
+    explicit_next=st.booleans(),
+    k=st.sampled_from([0.0, 1.0, 4.0]),
+    seed=st.integers(0, 5),
+)
+def test_every_goal_was_achieved_in_the_row_s_own_episode(steps, strategy, autoreset, explicit_next, k, seed):
+    spec = {**FIELDS, **({"next_obs": OBS} if explicit_next else {})}
+    hindsight = parl.Hindsight(reward_fn, strategy=strategy, k=k)
+    replay = parl.UniformReplay(
+        100, spec, gamma=0.5, num_envs=2, autoreset=autoreset, hindsight=hindsight, seed=seed
+    )
+    # An observation is its number; after step n it is n + 0.25 where it does not come from the next row.
+    episodes: dict[int, list[tuple[int, float | None]]] = {}  # Per environment: rows, and what they achieved.
+    episode_of: dict[int, list] = {}
+    final_next: dict[int, list] = {}
+    for number, (env, end) in enumerate(steps):
+        open_ = episodes.setdefault(env, [])
+        is_final = env in final_next
+        if is_final:
+            row = final_next.pop(env)
+            if not explicit_next:
+                row[1] = number
+        else:
+            if open_ and not explicit_next:
+                open_[-1][1] = number
+            row = [number, number + 0.25 if explicit_next else None]
+            open_.append(row)
+            episode_of[number] = open_
+        gave_final = autoreset == "same_step" and end == "truncated" and not explicit_next
+        if gave_final:
+            row[1] = number + 0.75
+        if not is_final and end != "go on":
+            episodes[env] = []
+            if autoreset == "next_step":
+                final_next[env] = row
+        extra = {"next_obs": observation([number + 0.25])} if explicit_next else {}
+        if autoreset == "same_step" and not explicit_next:
+            extra["final_obs"] = observation([number + 0.75]) if gave_final else None
+        replay.add(
+            obs=observation([number]),
+            action=[number],
+            reward=[7.0],
+            terminated=[end == "terminated"],
+            truncated=[end == "truncated"],
+            info={"threshold": [number + 1.0]},
+            env_id=[env],
+            **extra,
+        )
+    if not replay.sampleable:
+        return
+    batch = replay.sample(64)
+    assert set(batch) >= {"relabelled", "next_obs"} and "hindsight_goal" not in batch
+    for j, number in enumerate(batch.action.tolist()):
+        episode = episode_of[number]
+        at = next(i for i, row in enumerate(episode) if row[0] == number)
+        goal = batch.obs.desired_goal[j]
+        np.testing.assert_array_equal(batch.next_obs.desired_goal[j] == goal, [True, True])
+        if not batch.relabelled[j]:
+            assert goal.tolist() == [1000, -1000] and batch.reward[j] == 7
+            continue
+        there = [row[1] for row in (episode if strategy == "episode" else episode[at:]) if row[1] is not None]
+        if strategy == "final":
+            there = there[-1:]
+        assert goal[0] in there and goal[1] == -goal[0]
+        achieved = batch.next_obs.achieved_goal[j]
+        assert achieved[0] == episode[at][1], "the reward is that of the row's own step"
+        assert batch.reward[j] == pytest.approx(-2 * abs(achieved[0] - goal[0]) * (number + 1))
+    if k == 0:
+        assert not batch.relabelled.any()
+
+
+def filled(**options) -> parl.UniformReplay:
+    replay = parl.UniformReplay(
+        100, FIELDS, num_envs=1, hindsight=parl.Hindsight(reward_fn, **options), autoreset="disabled"
+    )
+    for i in range(51):
+        last = {"final_obs": observation([51])} if i == 50 else {}
+        replay.add(
+            obs=observation([i]),
+            action=[i],
+            reward=[7.0],
+            terminated=[False],
+            truncated=[i == 50],
+            info={"threshold": [1.0]},
+            **last,
+        )
+    return replay
+
+
+def test_the_share_and_the_spread_of_goals():
+    replay = filled(k=4)
+    batches = [replay.sample(51, mode="systematic") for _ in range(200)]
+    share = np.mean([batch.relabelled for batch in batches])
+    assert share == pytest.approx(0.8, abs=0.02)
+    # Of row 41 all ten goals achieved from its step on are drawn about equally often.
+    goals = [
+        batch.obs.desired_goal[j, 0]
+        for batch in batches
+        for j in np.flatnonzero((batch.action == 41) & batch.relabelled)
+    ]
+    counts = np.bincount(np.array(goals, int), minlength=52)
+    assert not counts[:42].any() and (counts[42:] > 0).all()
+    expected = len(goals) / 10
+    assert (
+        (counts[42:] - expected) ** 2 / expected
+    ).sum() < 37  # Chi-square, 9 degrees, p = 2e-5; fixed seed.
+
+
+def test_terminated_follows_the_new_goal():
+    def reached(achieved, desired, info):
+        return (achieved == desired).all(axis=1)
+
+    replay = filled(k=1e9, strategy="future", terminated_fn=reached)
+    batch = replay.sample(51, mode="systematic")
+    same = (batch.next_obs.achieved_goal == batch.obs.desired_goal).all(axis=1)
+    assert batch.relabelled.all() and same.any() and not same.all()
+    np.testing.assert_array_equal(batch.terminated, same)
+    np.testing.assert_allclose(batch.discount, np.where(same, 0, 0.99))
+
+
+def test_functions_are_given_again_on_load_and_attach(tmp_path, name):
+    replay = filled()
+    replay.save(tmp_path / "replay.bin")
+    with pytest.raises(ValueError, match="this replay relabels goals; give hindsight="):
+        parl.UniformReplay.load(tmp_path / "replay.bin")
+    with pytest.raises(ValueError, match=r"was made with hindsight \('future', 0.8"):
+        parl.UniformReplay.load(tmp_path / "replay.bin", hindsight=parl.Hindsight(reward_fn, k=1))
+    hindsight = parl.Hindsight(reward_fn)
+    loaded = parl.UniformReplay.load(tmp_path / "replay.bin", hindsight=hindsight, shared=name)
+    attached = parl.UniformReplay.attach(name, hindsight=hindsight)
+    ours, theirs = replay.sample(32), attached.sample(32)
+    np.testing.assert_array_equal(ours.obs.desired_goal, theirs.obs.desired_goal)
+    np.testing.assert_array_equal(ours.reward, theirs.reward)
+    attached.close()
+    loaded.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "text"),
+    [
+        ({"strategy": "past"}, {}, 'strategy "past" is outside future, final, episode'),
+        ({"k": -1}, {}, r"k -1 is outside 0\.\. \(finite\)"),
+        ({"desired": "goal"}, {}, "field 'obs/goal' is missing, and hindsight needs it"),
+        ({}, {"n_step": 2}, r"n_step 2 is outside 1\.\.=1 \(with hindsight\)"),
+    ],
+)
+def test_errors(options, more, text):
+    with pytest.raises(ValueError, match=text):
+        parl.UniformReplay(100, FIELDS, hindsight=parl.Hindsight(reward_fn, **options), **more)
+
+
+def test_rewards_of_the_wrong_shape_are_named():
+    replay = filled(k=1e9)
+    object.__setattr__(replay._hindsight, "reward_fn", lambda achieved, desired, info: achieved)
+    with pytest.raises(ValueError, match=r"reward_fn gave shape \(8, 2\), expected \(8,\)"):
+        replay.sample(8)

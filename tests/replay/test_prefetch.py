@@ -1,0 +1,169 @@
+"""Batches drawn ahead by a thread: the same as drawn ahead by hand."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections import deque
+
+import numpy as np
+import pytest
+from model import fields
+
+import parl
+
+
+def filled(seed: int = 3) -> parl.PrioritizedReplay:
+    replay = parl.PrioritizedReplay(300, fields(), n_step=2, num_envs=4, seed=seed)
+    for step in range(40):
+        add(replay, step)
+    return replay
+
+
+def add(replay, step: int) -> None:
+    rng = np.random.default_rng(step)
+    replay.add(
+        obs=rng.random(4, np.float32),
+        action=rng.integers(0, 9, 4),
+        reward=rng.random(4, np.float32),
+        terminated=rng.random(4) < 0.1,
+        truncated=rng.random(4) < 0.1,
+    )
+
+
+def by_hand(replay, depth: int, **options):
+    """What prefetch does, without a thread: draws ``depth`` ahead, one more whenever one is taken."""
+    ahead = deque(replay.sample(16, **options) for _ in range(depth))
+    while True:
+        batch = ahead.popleft()
+        ahead.append(replay.sample(16, **options))
+        yield batch
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("reuse", [False, True])
+def test_lockstep_gives_the_batches_of_a_loop_without_a_thread(depth, reuse):
+    ours, theirs = filled(), filled()
+    with ours.prefetch(16, depth=depth, reuse=reuse, beta=0.5) as sampler:
+        plain = by_hand(theirs, depth, beta=0.5)
+        for step in range(120):
+            batch, expected = next(sampler), next(plain)
+            for name in expected:
+                np.testing.assert_array_equal(batch[name], expected[name], name)
+            if step % 3 == 0:
+                time.sleep(0.0005)  # The thread is sometimes late and sometimes early.
+            for replay in (ours, theirs):
+                replay.update_priorities(expected.tickets, np.random.default_rng(step).random(16))
+                if step % 2:
+                    add(replay, 1000 + step)
+                if step % 17 == 0:
+                    replay.end_episodes([step % 4])
+    assert ours.total_priority == theirs.total_priority
+
+
+def test_without_changes_it_is_the_plain_stream():
+    ours, theirs = filled(), filled()
+    with ours.prefetch(16, depth=3) as sampler:
+        for _ in range(50):
+            np.testing.assert_array_equal(next(sampler).obs, theirs.sample(16).obs)
+
+
+def test_options_change_for_what_is_not_drawn_yet():
+    replay = filled()
+    batch = replay.sample(64)
+    replay.update_priorities(batch.tickets, np.arange(64) + 1.0)
+    with replay.prefetch(16, depth=2, beta=1.0) as sampler:
+        replay.update_priorities(next(sampler).tickets, np.arange(16) + 1.0)
+        sampler.set(beta=0.0)
+        before, after = [next(sampler) for _ in range(2)], [next(sampler) for _ in range(2)]
+        assert all(b.weights.min() < 1 for b in before)
+        assert all((b.weights == 1).all() for b in after)
+
+
+def test_errors_arrive_where_the_batch_is_asked_for_and_pass():
+    replay = parl.PrioritizedReplay(50, {"x": ((), "int64")})
+    with replay.prefetch(4) as sampler:
+        for _ in range(2):
+            with pytest.raises(parl.errors.NotSampleableError):
+                next(sampler)
+        replay.add(x=np.arange(10))
+        assert next(sampler).x.shape == (4,)
+    assert len(list(sampler)) <= 2, "what lay ready, then the end"
+    with (
+        replay.prefetch(100, mode="without_replacement") as sampler,
+        pytest.raises(parl.errors.NotSampleableError, match="100 distinct leaves"),
+    ):
+        next(sampler)
+    with pytest.raises(ValueError, match=r"depth 0 is outside 1\.\.=1024"):
+        replay.prefetch(4, depth=0)
+    with pytest.raises(ValueError, match="prefetch fills arrays of its own"):
+        replay.prefetch(4, out={})
+    sampler = replay.prefetch(4)
+    replay.close()
+    with pytest.raises(parl.errors.ReplayClosedError):
+        for _ in range(4):
+            next(sampler)
+    sampler.close()
+
+
+def test_reused_arrays_are_few_and_free_of_what_comes_next():
+    replay = filled()
+    with replay.prefetch(16, depth=2, reuse=True) as sampler:
+        seen = set()
+        for _ in range(20):
+            batch = next(sampler)
+            seen.add(batch.obs.ctypes.data)
+            copy = batch.obs.copy()
+            time.sleep(0.001)
+            np.testing.assert_array_equal(batch.obs, copy)
+        assert len(seen) == 3
+
+
+def test_free_running_samplers_never_wait_for_each_other():
+    replay = filled()
+    errors: list[BaseException] = []
+
+    def learner() -> None:
+        try:
+            with replay.prefetch(16, lockstep=False) as sampler:
+                for _ in range(200):
+                    replay.update_priorities(next(sampler).tickets, np.ones(16))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=learner) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for step in range(100):
+        add(replay, step)
+    for thread in threads:
+        thread.join(60)
+    assert not errors and not any(thread.is_alive() for thread in threads)
+    replay.verify()
+
+
+def test_a_forgotten_sampler_ends_its_thread():
+    replay = filled()
+    before = threading.active_count()
+    sampler = replay.prefetch(16)
+    next(sampler)
+    thread = sampler._thread
+    del sampler
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive() and threading.active_count() == before
+    add(replay, 0)  # Waits for nobody.
+
+
+def test_torch_batches_are_filled_in_place():
+    torch = pytest.importorskip("torch")
+    replay = filled()
+    with replay.prefetch(16, reuse=True, as_torch=True) as sampler:
+        tensors = {next(sampler).obs.data_ptr() for _ in range(9)}
+        assert len(tensors) == 3 and isinstance(next(sampler).obs, torch.Tensor)
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError):
+            replay.empty_batch(4, pin_memory=True)
+    else:
+        assert replay.sample(4, out=replay.empty_batch(4, pin_memory=True), as_torch=True).obs.is_pinned()

@@ -1,0 +1,214 @@
+"""Sequences against a model that cuts whole episodes into pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import parl
+
+FIELDS = {
+    "obs": ((2,), "float32"),
+    "state": ((3,), "float32"),
+    "action": ((), "int64"),
+    "reward": ((), "float32"),
+    "terminated": ((), "bool"),
+    "truncated": ((), "bool"),
+}
+STEP = st.tuples(st.integers(0, 2), st.sampled_from(["go on"] * 6 + ["terminated", "truncated"]))
+
+
+def episodes_of(steps, autoreset):
+    """Each episode: the numbers of its steps, how it ended, the number of its final row if it has one."""
+    open_: dict[int, list[int]] = {}
+    waiting: dict[int, dict] = {}
+    done: list[dict] = []
+    for number, (env, end) in enumerate(steps):
+        if env in waiting:
+            waiting.pop(env)["final"] = number
+            continue
+        rows = open_.setdefault(env, [])
+        rows.append(number)
+        if end != "go on":
+            episode = {"rows": open_.pop(env), "end": end, "final": None}
+            done.append(episode)
+            if autoreset == "next_step":
+                waiting[env] = episode
+            elif end == "truncated":
+                episode["final"] = -number - 1  # given beside the row
+    return done + [{"rows": rows, "end": None, "final": None} for rows in open_.values()]
+
+
+def sequences_of(episode, length, overlap, burn_in):
+    """The steps of each sequence that can be drawn, and the number of the observation after them."""
+    rows, found = episode["rows"], []
+    for start in range(0, len(rows), length - overlap):
+        steps = rows[start : start + length]
+        if start + length < len(rows):
+            found.append((steps, rows[start + length]))
+            continue
+        if episode["end"] is None:
+            continue  # It goes on: the observation after the last step is not there.
+        if episode["end"] == "truncated" and episode["final"] is None:
+            continue
+        covered = start > 0 and len(rows) <= start - (length - overlap) + length
+        if not covered and len(steps) > burn_in:
+            found.append((steps, episode["final"]))
+    return found
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    steps=st.lists(STEP, max_size=90),
+    length=st.integers(1, 6),
+    share=st.integers(0, 5),
+    burn_in=st.integers(0, 5),
+    autoreset=st.sampled_from(["next_step", "same_step"]),
+    frame_stack=st.sampled_from([1, 3]),
+    per_call=st.integers(1, 4),
+)
+def test_against_whole_episodes(steps, length, share, burn_in, autoreset, frame_stack, per_call):
+    overlap, burn_in = min(share, length - 1), min(burn_in, length - 1)
+    replay = parl.SequenceReplay(
+        200, FIELDS, length=length, overlap=overlap, burn_in=burn_in, gamma=0.5, alpha=1.0, num_envs=3,
+        autoreset=autoreset, frame_stack=frame_stack,
+    )  # fmt: skip
+    tickets: dict[int, int] = {}
+    for first in range(0, len(steps), per_call):
+        rows = steps[first : first + per_call]
+        numbers = np.arange(first, first + len(rows))
+        final = [
+            np.full(2, -n - 1.0) if end == "truncated" else None
+            for n, (_, end) in zip(numbers, rows, strict=True)
+        ]
+        added = replay.add(
+            obs=np.repeat(numbers[:, None], 2, 1),
+            state=np.repeat(numbers[:, None], 3, 1) + 0.5,
+            action=numbers,
+            reward=numbers / 2,
+            terminated=[end == "terminated" for _, end in rows],
+            truncated=[end == "truncated" for _, end in rows],
+            env_id=[env for env, _ in rows],
+            **({"final_obs": final} if autoreset == "same_step" else {}),
+        )
+        tickets |= dict(zip(added.tolist(), numbers.tolist(), strict=True))
+    expected, frames = {}, {}
+    for episode in episodes_of(steps, autoreset):
+        for run, after in sequences_of(episode, length, overlap, burn_in):
+            expected[run[0]] = (run, after, episode["end"] if run[-1] == episode["rows"][-1] else None)
+            frames[run[0]] = episode["rows"]
+    assert replay.sampleable == len(expected)
+    if not expected:
+        return
+    batch = replay.sample(len(expected), mode="systematic")
+    drawn = [tickets[int(ticket)] for ticket in batch.tickets]
+    assert sorted(drawn) == sorted(expected)
+    assert batch.obs.shape[:2] == (length + 1, len(expected)) and batch.reward.shape == (
+        length,
+        len(expected),
+    )
+    for j, start in enumerate(drawn):
+        run, after, end = expected[start]
+        n = len(run)
+        assert batch.mask[:, j].tolist() == [True] * n + [False] * (length - n)
+        assert batch.action[:n, j].tolist() == run and not batch.action[n:, j].any()
+        np.testing.assert_array_equal(batch.reward[:n, j], np.array(run, np.float32) / 2)
+        np.testing.assert_array_equal(batch.state[j], start + 0.5)
+        last = 0.0 if end == "terminated" else 0.5
+        assert batch.discount[:, j].tolist() == [0.5] * (n - 1) + [last] + [0.0] * (length - n)
+        assert batch.terminated[:n, j].tolist() == [False] * (n - 1) + [end == "terminated"]
+        assert batch.truncated[:n, j].tolist() == [False] * (n - 1) + [end == "truncated"]
+        shown = [*run, after] if after is not None else run
+        earlier = frames[start][: frames[start].index(start)]
+        for t, number in enumerate(shown):
+            if frame_stack == 1:
+                assert batch.obs[t, j, 0] == number
+            else:
+                seen = [*earlier, *shown[: t + 1]][-3:]
+                assert batch.obs[t, j, :, 0].tolist() == [0.0] * (3 - len(seen)) + seen
+        assert not batch.obs[n + 1 :, j].any()
+
+
+def grown(**options) -> parl.SequenceReplay:
+    replay = parl.SequenceReplay(100, FIELDS, num_envs=1, autoreset="disabled", **options)
+    for i in range(12):
+        row = {"obs": np.full((1, 2), i), "state": np.zeros((1, 3)), "action": [i], "reward": [0]}
+        replay.add(**row, terminated=[i == 11], truncated=[False])
+    return replay
+
+
+def test_priorities_mix_the_largest_and_the_mean():
+    replay = grown(length=4, overlap=2, burn_in=1, eta=0.75, alpha=1.0, epsilon=0.0)
+    errors = np.array([[9.0, 9.0], [1.0, -4.0], [2.0, 5.0], [3.0, 8.0]])
+    mask = np.array([[1, 1], [1, 1], [1, 1], [1, 0]], bool)
+    expected = [0.75 * 3 + 0.25 * 2, 0.75 * 5 + 0.25 * 4.5]
+    np.testing.assert_allclose(replay.sequence_priorities(errors, mask), expected)
+    np.testing.assert_allclose(replay.sequence_priorities(errors[1:], mask), expected)
+    np.testing.assert_allclose(replay.sequence_priorities(errors)[1], 0.75 * 8 + 0.25 * 17 / 3)
+    batch = replay.sample(2, mode="without_replacement")
+    before = replay.total_priority
+    assert replay.update_priorities(batch.tickets, errors, mask) == 0
+    assert replay.total_priority == pytest.approx(before - 2 + sum(expected))
+    assert replay.update_priorities(batch.tickets, [1.0, 1.0]) == 0
+    assert replay.total_priority == pytest.approx(before)
+    with pytest.raises(ValueError, match=r"td_errors has shape \(2, 2\), expected \(4, B\) or \(3, B\)"):
+        replay.sequence_priorities(errors[:2])
+    with pytest.raises(ValueError, match=r"mask has shape \(3, 2\), expected \(4, 2\)"):
+        replay.sequence_priorities(errors, mask[1:])
+    torch = pytest.importorskip("torch")
+    assert replay.update_priorities(batch.tickets, torch.tensor(errors, requires_grad=True), mask) == 0
+
+
+def test_settings_survive_files_and_kinds_are_not_mixed_up(tmp_path):
+    replay = grown(length=4, overlap=1, burn_in=2, eta=0.6)
+    replay.save(tmp_path / "replay.bin")
+    loaded = parl.SequenceReplay.load(tmp_path / "replay.bin")
+    assert (loaded.length, loaded.overlap, loaded.burn_in, loaded.eta) == (4, 1, 2, 0.6)
+    for name, array in replay.sample(16).items():
+        np.testing.assert_array_equal(array, loaded.sample(16)[name] if name == "mask" else array)
+    with pytest.raises(ValueError, match="is no PrioritizedReplay; use SequenceReplay"):
+        parl.PrioritizedReplay.load(tmp_path / "replay.bin")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"length": 0}, r"length 0 is outside 1\.\.=1024"),
+        ({"length": 4, "overlap": 4}, r"overlap 4 is outside 0\.\.4 \(the length\)"),
+        ({"length": 4, "burn_in": 4}, r"burn_in 4 is outside 0\.\.4 \(the length\)"),
+        ({"length": 4, "eta": 1.5}, r"eta 1.5 is outside 0\.\.=1"),
+    ],
+)
+def test_errors(options, text):
+    with pytest.raises(ValueError, match=text):
+        parl.SequenceReplay(100, FIELDS, **options)
+
+
+def test_sequences_are_of_steps():
+    with pytest.raises(ValueError, match='"terminated" is missing, and a sequence needs it'):
+        parl.SequenceReplay(100, {"x": ((), "f4")}, length=4)
+    with pytest.raises(ValueError, match=r"capacity 4 is outside 5\.\."):
+        parl.SequenceReplay(4, FIELDS, length=4)
+
+
+def test_threads_may_gather_large_sequences():
+    """Enough bytes that the copying is shared out; every number is known."""
+    spec = {**FIELDS, "obs": ((64, 64), "uint8")}
+    replay = parl.SequenceReplay(400, spec, length=20, num_envs=2, autoreset="disabled", frame_stack=2)
+    for i in range(150):
+        replay.add(
+            obs=np.full((2, 64, 64), i, np.uint8),
+            state=np.zeros((2, 3)),
+            action=[i, i],
+            reward=[0, 0],
+            terminated=[False] * 2,
+            truncated=[False] * 2,
+        )
+    batch = replay.sample(64)
+    clock = batch.action[0] + np.arange(21)[:, None]
+    np.testing.assert_array_equal(
+        batch.obs[:, :, 1], np.broadcast_to(clock[..., None, None], (21, 64, 64, 64))
+    )
+    np.testing.assert_array_equal(batch.obs[:, :, 0, 5, 5], np.maximum(clock - 1, 0))

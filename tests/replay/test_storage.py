@@ -1,0 +1,344 @@
+"""Files that are the memory, other capacities, rows held compressed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import fields
+
+import parl
+
+SPEC = {**fields(), "obs": ((20, 20), "uint8")}
+
+
+def step(replay, number: int, num_envs: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(number)
+    return replay.add(
+        obs=np.broadcast_to(np.uint8(number % 250 + 1), (num_envs, 20, 20)),
+        action=number * num_envs + np.arange(num_envs),
+        reward=rng.random(num_envs, np.float32),
+        terminated=rng.random(num_envs) < 0.1,
+        truncated=rng.random(num_envs) < 0.1,
+    )
+
+
+def everything(replay) -> dict[int, tuple]:
+    """What each row that can be drawn holds, by its action, which is its number."""
+    if replay.sampleable == 0:
+        return {}
+    batch = replay.sample(replay.sampleable, mode="systematic")
+    names = [name for name in batch if name not in ("indices", "tickets", "weights")]
+    rows = zip(*(batch[name].reshape(replay.sampleable, -1).tolist() for name in names), strict=True)
+    return dict(zip(batch.action.tolist(), rows, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    old=st.sampled_from([9, 40, 100, 333]),
+    new=st.sampled_from([9, 39, 40, 128, 1000]),
+    steps=st.integers(0, 130),
+    n_step=st.integers(1, 3),
+    frame_stack=st.sampled_from([1, 3]),
+    compression=st.sampled_from(["none", "lz4"]),
+)
+def test_another_capacity_keeps_the_newest_rows_and_goes_on(
+    tmp_path_factory, old, new, steps, n_step, frame_stack, compression
+):
+    path = tmp_path_factory.mktemp("replay") / "replay.bin"
+    options = {"n_step": n_step, "num_envs": 4, "frame_stack": frame_stack, "compression": compression}
+    first = parl.UniformReplay(old, SPEC, **options)
+    # What a replay of that capacity would hold, if it had seen only the rows that were in the file.
+    model = parl.UniformReplay(new, SPEC, **options)
+    tickets = [step(first, number) for number in range(steps)]
+    for number in range(steps):
+        step(model, number)
+    first.save(path)
+    loaded = parl.UniformReplay.load(path, capacity=new)
+    loaded.verify()
+    assert loaded.capacity == new and len(loaded) == min(4 * steps, old, new)
+    if not (loaded.sampleable and first.sampleable and model.sampleable):
+        assert loaded.sampleable == min(first.sampleable, model.sampleable)
+    else:
+        ours, small, large = everything(loaded), everything(first), everything(model)
+        assert ours == {k: v for k, v in small.items() if k in large}
+        assert loaded.sampleable == len(ours)
+    if new != old and tickets:
+        prioritized = parl.PrioritizedReplay.load(path, capacity=new)
+        before = np.concatenate(tickets)
+        before = before[before & 0xFFFFFFFF < new]  # Slots beyond the ring are refused outright.
+        stale = prioritized.update_priorities(before, np.ones(len(before)))
+        assert stale == len(before), "tickets from before name no row"
+    # Windows that were open go on over the border, stacks too.
+    for number in range(steps, steps + 400):
+        step(loaded, number)
+        step(model, number)
+    loaded.verify()
+    assert everything(loaded) == everything(model)
+
+
+def test_priorities_come_along(tmp_path):
+    replay = parl.PrioritizedReplay(100, {"x": ((), "int64")}, alpha=1.0, epsilon=0.0)
+    replay.add(x=np.arange(100), priorities=np.arange(100) / 2 + 1)
+    replay.save(tmp_path / "replay.bin")
+    loaded = parl.PrioritizedReplay.load(tmp_path / "replay.bin", capacity=10)
+    assert loaded.total_priority == sum(x / 2 + 1 for x in range(90, 100))
+    loaded.add(x=[100])
+    assert loaded.total_priority == sum(x / 2 + 1 for x in range(91, 100)) + 50.5
+    with pytest.raises(ValueError, match=r"capacity 0 is outside 1\.\."):
+        parl.PrioritizedReplay.load(tmp_path / "replay.bin", capacity=0)
+
+
+def test_a_mapped_file_is_there_again(tmp_path):
+    path = tmp_path / "replay.map"
+    options = {"n_step": 2, "num_envs": 4, "frame_stack": 2, "seed": 5}
+    twin = parl.PrioritizedReplay(60, SPEC, **options)
+    for part in range(4):
+        with parl.PrioritizedReplay(60, SPEC, path=path, **options) as replay:
+            assert os.stat(path).st_mode & 0o777 == 0o600 and replay.path == str(path)
+            for number in range(13 * part, 13 * part + 13):
+                np.testing.assert_array_equal(step(replay, number), step(twin, number))
+                ours, theirs = replay.sample(8), twin.sample(8)
+                for name in ours:
+                    np.testing.assert_array_equal(ours[name], theirs[name], name)
+                priorities = np.random.default_rng(number).random(8)
+                replay.update_priorities(ours.tickets, priorities)
+                twin.update_priorities(ours.tickets, priorities)
+            replay.flush()
+    with parl.PrioritizedReplay.open(path) as replay:
+        assert everything(replay) == everything(twin) and replay.total_priority == twin.total_priority
+        second = pickle.loads(pickle.dumps(replay))
+        assert everything(second) == everything(twin)
+        step(second, 100)
+        step(twin, 100)
+        assert everything(replay) == everything(twin), "one memory"
+        second.close()
+    assert os.listdir(tmp_path) == ["replay.map"]
+
+
+WRITER = """
+    import sys
+    import numpy as np
+    import parl
+    sys.path.insert(0, sys.argv[2])
+    from test_storage import SPEC, step
+    replay = parl.PrioritizedReplay(200, SPEC, path=sys.argv[1], n_step=2, num_envs=4, alpha=1.0)
+    for number in range(int(sys.argv[3]), 10**9):
+        tickets = step(replay, number)
+        replay.update_priorities(tickets, np.full(4, 3.0))
+        if number % 10 == 9:
+            replay.flush()
+            print(number, flush=True)
+"""
+
+
+def test_a_killed_process_loses_nothing_that_was_flushed(tmp_path):
+    """Killed without warning, again and again, while it adds: every flushed row is there, and whole."""
+    path = tmp_path / "replay.map"
+    first = 0
+    for attempt in range(3):
+        command = [
+            sys.executable,
+            "-c",
+            textwrap.dedent(WRITER),
+            str(path),
+            os.path.dirname(__file__),
+            str(first),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        flushed = -1
+        for _ in range(3 + attempt):
+            flushed = int(process.stdout.readline())
+        time.sleep(0.003 * attempt)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with parl.PrioritizedReplay.open(path) as replay:
+            replay.verify()
+            batch = replay.sample(replay.sampleable, mode="without_replacement")
+            assert (batch.obs == batch.obs[:, :1, :1]).all(), "no torn row"
+            numbers = batch.action // 4
+            np.testing.assert_array_equal(batch.obs[:, 0, 0], numbers % 250 + 1)
+            # The dead process can have reserved, but not written, one step of 4 rows.
+            newest = int(numbers.max())
+            assert newest >= flushed - 2, "its last steps wait for the next ones"
+            held = 4 * (newest + 1) >= 200
+            rows = parl.UniformReplay(200, SPEC, n_step=2, num_envs=4)
+            for number in range(first, newest + 2):
+                step(rows, number)
+            there = set(batch.action.tolist())
+            expected = {a for a in everything(rows) if a // 4 <= flushed - 2 and a // 4 >= first}
+            lost = 8 if held else 0
+            missing = sorted(expected - there)
+            assert len(missing) <= lost and all(a < 4 * (newest - 40) for a in missing)
+            first = newest + 10
+            step(replay, first)
+            first += 1
+
+
+def test_mapped_files_that_are_something_else_are_refused(tmp_path):
+    path = tmp_path / "replay.map"
+    parl.UniformReplay(60, SPEC, path=path).close()
+    with pytest.raises(
+        parl.errors.SharedMemoryError, match='exists with other settings: "capacity 60" there'
+    ):
+        parl.UniformReplay(61, SPEC, path=path)
+    whole = path.read_bytes()
+    for name, damaged in {
+        "empty": b"",
+        "short": whole[:100],
+        "cut": whole[:-4096],
+        "foreign": b"x" * len(whole),
+        "settings": whole[:140] + b"?" + whole[141:],
+    }.items():
+        bad = tmp_path / name
+        bad.write_bytes(damaged)
+        with pytest.raises(parl.errors.ReplayFileError, match=f"{name} is not a replay"):
+            parl.UniformReplay.open(bad)
+        assert bad.read_bytes() == damaged, "left as it was"
+    saved = tmp_path / "saved"
+    parl.UniformReplay(60, SPEC).save(saved)
+    with pytest.raises(parl.errors.ReplayFileError):
+        parl.UniformReplay.open(saved)
+    with pytest.raises(parl.errors.ReplayFileError):
+        parl.UniformReplay.load(path)
+    with pytest.raises(FileNotFoundError):
+        parl.UniformReplay.open(tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        parl.UniformReplay(60, SPEC, path=tmp_path / "none" / "replay.map")
+    with pytest.raises(IsADirectoryError):
+        parl.UniformReplay.open(tmp_path)
+    with pytest.raises(ValueError, match="shared and path are given"):
+        parl.UniformReplay(60, SPEC, path=path, shared="x")
+    with pytest.raises(ValueError, match="flush of private or shared memory is outside replays in a file"):
+        parl.UniformReplay(60, SPEC).flush()
+
+
+def test_a_file_that_another_run_of_the_machine_left_dirty_is_refused(tmp_path):
+    path, torn = tmp_path / "replay.map", tmp_path / "torn.map"
+    replay = parl.UniformReplay(60, SPEC, num_envs=4, path=path)
+    step(replay, 0)
+
+    def as_after_a_restart() -> None:
+        shutil.copy(path, torn)
+        with open(torn, "r+b") as file:
+            file.seek(8 * 6)
+            file.write(b"\1" * 8)  # The word that names the run of the machine.
+
+    as_after_a_restart()
+    with pytest.raises(
+        parl.errors.ReplayFileError, match="the machine went down while rows were being written"
+    ):
+        parl.UniformReplay.open(torn)
+    replay.flush()
+    as_after_a_restart()
+    with parl.UniformReplay.open(torn) as again:
+        assert len(again) == 4
+    step(replay, 1)
+    as_after_a_restart()
+    with pytest.raises(parl.errors.ReplayFileError, match="the machine went down"):
+        parl.UniformReplay.open(torn)
+    replay.close()
+    as_after_a_restart()
+    parl.UniformReplay.open(torn).close()
+
+
+def frames(count: int) -> np.ndarray:
+    """Frames with a still background, a few moving boxes and one noisy corner, as games have them."""
+    rng = np.random.default_rng(0)
+    made = np.empty((count, 84, 84), np.uint8)
+    made[:] = (np.arange(84) // 12 * 20)[:, None]
+    for i, one in enumerate(made):
+        for speed in (1, 2, 3):
+            at = i * speed % 70
+            one[at : at + 9, 70 - at : 75 - at] = 40 * speed
+        one[:4, :4] = rng.integers(0, 255, (4, 4))
+    return made
+
+
+def test_compressed_rows_are_the_same_rows(tmp_path):
+    made = frames(1500)
+    replays = {}
+    for kind in ("none", "lz4"):
+        spec = {**fields(), "obs": ((84, 84), "uint8")}
+        replay = parl.PrioritizedReplay(700, spec, num_envs=1, frame_stack=4, compression=kind, seed=1)
+        replays[kind] = replay
+        for i, one in enumerate(made):
+            replay.add(obs=one[None], action=[i], reward=[0], terminated=[i % 90 == 89], truncated=[False])
+        replay.save(tmp_path / kind)
+    for replay in (replays["lz4"], parl.PrioritizedReplay.load(tmp_path / "lz4")):
+        plain = parl.PrioritizedReplay.load(tmp_path / "none")
+        for _ in range(20):
+            ours, theirs = replay.sample(32), plain.sample(32)
+            for name in theirs:
+                np.testing.assert_array_equal(ours[name], theirs[name], name)
+    assert replays["lz4"].nbytes < replays["none"].nbytes / 8
+    assert os.path.getsize(tmp_path / "lz4") < os.path.getsize(tmp_path / "none") / 8
+    held = replays["lz4"].nbytes
+    for i, one in enumerate(made):  # Round and round: what is overwritten is freed.
+        replays["lz4"].add(obs=one[None], action=[i], reward=[0], terminated=[False], truncated=[False])
+    assert replays["lz4"].nbytes < 1.05 * held
+
+
+def test_damage_in_compressed_files_is_found(tmp_path):
+    replay = parl.UniformReplay(20, {"x": ((300,), "uint8")}, compression="lz4")
+    replay.add(x=np.tile(np.arange(30, dtype=np.uint8), (20, 10)))
+    replay.save(tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] ^= 1 << int(rng.integers(8))
+        (tmp_path / "bad").write_bytes(damaged)
+        with pytest.raises(parl.errors.ReplayFileError):
+            parl.UniformReplay.load(tmp_path / "bad")
+
+
+def test_compression_is_for_private_memory(tmp_path, name):
+    for where in ({"shared": name}, {"path": tmp_path / "replay.map"}):
+        with pytest.raises(
+            ValueError, match=r"compression lz4 is outside none \(in shared memory and mapped files\)"
+        ):
+            parl.UniformReplay(20, {"x": ((300,), "uint8")}, compression="lz4", **where)
+    assert not os.listdir(tmp_path)
+
+
+def test_threads_read_and_overwrite_compressed_rows():
+    import threading
+
+    replay = parl.UniformReplay(64, {"x": ((2000,), "uint8")}, compression="lz4")
+    rows = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 2000, 1)
+    replay.add(x=rows[:64])
+    stop, errors = threading.Event(), []
+
+    def write() -> None:
+        i = 0
+        while not stop.is_set():
+            replay.add(x=rows[i % 250 : i % 250 + 5])
+            i += 1
+
+    def read() -> None:
+        while not stop.is_set():
+            x = replay.sample(16).x
+            if (x != x[:, :1]).any():
+                errors.append("torn")
+
+    threads = [threading.Thread(target=work) for work in (write, write, read, read)]
+    for thread in threads:
+        thread.start()
+    time.sleep(2)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert not errors and replay.counters["added"] > 1000
