@@ -143,9 +143,10 @@ impl Replay {
     /// one thread at a time, and wait for their turn. Before anybody else has it.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`] for shared memory, where a process may die in its turn.
+    /// [`ReplayError::Setting`] for shared memory and files, where a process may die in its turn.
     pub fn combining(mut self) -> Result<Self, ReplayError> {
-        if let Some(name) = self.region.name() {
+        let path = self.region.path().map(|path| path.to_string_lossy());
+        if let Some(name) = self.region.name().or(path.as_deref()) {
             let value = format!("combining in shared memory {name:?}");
             return Err(settings::setting("writer", value, "lock_free (a process may die in its turn)"));
         }
