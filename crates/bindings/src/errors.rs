@@ -28,7 +28,9 @@ pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
         SumTreeError::Index { .. } => PyIndexError::new_err(message),
         SumTreeError::OutOfMemory { .. } => PyMemoryError::new_err(message),
         SumTreeError::Empty | SumTreeError::TooFewLeaves { .. } => ours!(py, "NotSampleableError", message),
-        SumTreeError::Shared { .. } => ours!(py, "SharedMemoryError", message),
+        SumTreeError::Shared { .. } | SumTreeError::OtherLayout { .. } => {
+            ours!(py, "SharedMemoryError", message)
+        }
         SumTreeError::Inconsistent { .. } | SumTreeError::Histogram { .. } => {
             ours!(py, "InconsistentError", message)
         }
@@ -41,7 +43,6 @@ pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
         | SumTreeError::Length { .. }
         | SumTreeError::Rank { .. }
         | SumTreeError::OutsideRegion { .. }
-        | SumTreeError::OtherLayout { .. }
         | SumTreeError::Name { .. }
         | SumTreeError::Shares { .. }
         | SumTreeError::Path { .. }
