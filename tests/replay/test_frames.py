@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -269,3 +271,119 @@ def test_a_million_atari_transitions_fit_into_7_2_gigabytes():
     # The same with stacks stored whole would be eight times as much.
     few = parl.PrioritizedReplay(10_000, spec, num_envs=8, frame_stack=4)
     assert few.nbytes / 10_000 <= 1.05 * (84 * 84 + 8 + 4 + 1 + 1 + 20)
+
+
+def test_stacks_are_whole_while_writers_go_round_the_ring():
+    """Two writers overwrite a small ring all the time; each frame says its environment, episode and clock."""
+    num_envs, frame_stack = 2, 3
+    buffer = parl.UniformReplay(
+        40, frame_fields("int64"), num_envs=num_envs, frame_stack=frame_stack, autoreset="disabled"
+    )
+    stop, errors = threading.Event(), []
+
+    def guarded(work) -> None:
+        try:
+            while not stop.is_set():
+                work()
+        except BaseException as error:  # handed to the test
+            errors.append(error)
+            stop.set()
+
+    def actor(env: int):
+        clock = iter(range(1, 10**12))
+
+        def work() -> None:
+            now = next(clock)
+            buffer.add(
+                obs=np.full((1, *FRAME), 2 * now + env),
+                action=[env],
+                reward=[0.0],
+                terminated=[now % 7 == 0],
+                truncated=[False],
+                env_id=[env],
+            )
+
+        return work
+
+    def learner() -> None:
+        try:
+            batch = buffer.sample(16)
+        except parl.errors.NotSampleableError:
+            return
+        newest = batch.obs[:, -1, 0, 0]
+        assert (newest % 2 == batch.action).all()
+        clock = newest // 2
+        for stacks, at in (
+            (batch.obs, clock),
+            (batch.next_obs[~batch.terminated], clock[~batch.terminated] + 1),
+        ):
+            for k in range(frame_stack):
+                ago = frame_stack - 1 - k
+                first = (at - 1) // 7 * 7 + 1  # The clock at the start of the episode.
+                numbers = np.where(at - ago >= first, 2 * (at - ago) + newest[0] * 0, 0)
+                shown = stacks[:, k]
+                assert (shown == shown[:, :1, :1]).all(), "a torn frame"
+                np.testing.assert_array_equal(shown[:, 0, 0] // 2 * 2, numbers)
+
+    works = [*[actor(env) for env in range(num_envs)], learner, learner]
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    stop.wait(3)
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+    buffer.verify()
+    assert buffer.counters["added"] > 400 and buffer.counters["sampled"] > 400
+
+
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+def test_stacks_are_those_of_the_atari_environments(autoreset):
+    """What comes out is byte for byte what the environment showed, episodes and all."""
+    envs = parl.AtariVectorEnv(
+        "pong",
+        num_envs=3,
+        stack_num=4,
+        max_num_frames_per_episode=160,
+        autoreset_mode="NextStep" if autoreset == "next_step" else "SameStep",
+    )
+    replay = parl.UniformReplay(
+        1000, {**frame_fields(), "obs": ((84, 84), "uint8")}, num_envs=3, frame_stack=4, autoreset=autoreset,
+        compression="lz4",
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    obs, _ = envs.reset(seed=1)
+    shown: dict[int, tuple] = {}
+    tickets: dict[int, int] = {}
+    ended = np.zeros(3, bool)
+    for step in range(150):
+        action = rng.integers(0, envs.single_action_space.n, 3)
+        after, reward, terminated, truncated, info = envs.step(action)
+        extra = {}
+        last = after
+        if autoreset == "same_step":
+            last = after.copy()
+            if "final_obs" in info:
+                for env in np.flatnonzero(terminated | truncated):
+                    last[env] = info["final_obs"][env]
+            extra["final_obs"] = last
+        numbers = 3 * step + np.arange(3)
+        for env in np.flatnonzero(~ended):
+            shown[int(numbers[env])] = (obs[env].copy(), last[env].copy())
+        added = replay.add(
+            obs=obs, action=numbers, reward=reward, terminated=terminated, truncated=truncated, **extra
+        )
+        tickets |= dict(zip(added.tolist(), numbers.tolist(), strict=True))
+        ended = (terminated | truncated) & ~ended if autoreset == "next_step" else np.zeros(3, bool)
+        obs = after
+    envs.close()
+    batch = replay.sample(replay.sampleable, mode="systematic")
+    assert len(batch.obs) > 350 and batch.truncated.sum() >= 3
+    for j, number in enumerate(batch.action.tolist()):
+        before, after = shown[number]
+        np.testing.assert_array_equal(batch.obs[j], before)
+        np.testing.assert_array_equal(batch.next_obs[j], after)
+    assert replay.nbytes / 1000 < 1000, "a million transitions of Pong in less than a gigabyte"
