@@ -3,8 +3,8 @@
 //! `frame/plain`, `frame/threaded`: the machine alone, by the plain and the fast interpreter, without pixels;
 //! `frame/drawn`: with them. `act/GAME`: a console with its rules, nobody looking; `act/mixed`: 128 consoles of eight
 //! games in turn, so that the processor's jumps are no longer predicted, beside `act/alone`, the same games one after
-//! the other. ROMs come from `ALE_ROMS_DIR` (`make bench` names the installed ale-py's folder); without them this says
-//! so and times nothing. ale-py is compared in Python (`benches/python/atari_console.py`).
+//! the other. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py; without them this says so and
+//! times nothing. ale-py is compared in Python (`benches/python/atari_console.py`).
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use cule::console::Drawing;
 use cule::{Console, Options, console, rom};
-use parl_benches::{Frames, GAMES, Player};
+use parl_benches::{Frames, GAMES, Player, rom_folders};
 
 /// Frames of one measurement.
 const FRAMES: usize = 200;
@@ -20,7 +20,7 @@ const CONSOLES_PER_GAME: usize = 16;
 
 /// True when the ROMs are there; says so where they are not.
 fn has_roms() -> bool {
-    let missing = GAMES.iter().find_map(|game| rom::locate(game, &[]).err());
+    let missing = GAMES.iter().find_map(|game| rom::locate(game, rom_folders()).err());
     if let Some(error) = &missing {
         eprintln!("cule: NOTHING WAS TIMED, there are no ROMs: {error}");
     }
@@ -82,7 +82,7 @@ fn states(c: &mut Criterion) {
     group.bench_function("load", |b| b.iter(|| console.load(black_box(&state)).expect("its own state")));
     group.bench_function("clone", |b| b.iter(|| black_box(console.clone())));
     group.bench_function("reset", |b| b.iter(|| console.reset().expect("breakout has one mode to select")));
-    let rom = rom::load("breakout", &[], false).expect("the ROM was found");
+    let rom = rom::load("breakout", rom_folders(), false).expect("the ROM was found");
     let row = console::game_row("breakout").expect("a known game");
     let options = Options { drawing: Drawing::Guessed, ..Options::default() };
     group.bench_function("new", |b| b.iter(|| Console::new(&rom, row, options).expect("a known game")));

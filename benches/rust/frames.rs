@@ -4,7 +4,7 @@
 //! time per act: a benchmark in another language takes turns with it. `frames count GAME WHAT ACTS` plays them inside
 //! [`counted`], for callgrind. WHAT is `undrawn`, `drawn`, or `gray` (two acts in four are looked at, in gray); `save`
 //! and `load` take and set states instead of acting. `frames instructions GAME FRAMES` prints how many instructions of
-//! the 6507 a frame has. ROMs come from the folders that the environment names, `ALE_ROMS_DIR` for one.
+//! the 6507 a frame has. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py.
 
 use std::collections::HashMap;
 use std::hint::black_box;

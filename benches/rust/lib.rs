@@ -1,5 +1,9 @@
 //! What the benchmarks share: games that play themselves, with seeded inputs.
 
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
 use cule::console::{self, Drawing};
 use cule::machine::input::Input;
 use cule::machine::{self, Board, INSTRUCTIONS_PER_STEP, Machine, cpu};
@@ -12,6 +16,20 @@ pub const GAMES: [&str; 8] =
 
 /// An action is kept with this probability, in 256ths.
 const KEEP: u64 = 205;
+
+/// Where ROMs are besides the folders that the environment names: that of an ale-py installed for `PYTHON`, or for the
+/// `python3` of the path. It is located, never imported.
+pub fn rom_folders() -> &'static [PathBuf] {
+    static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FOLDERS.get_or_init(|| {
+        const LOCATE: &str = "import importlib.util as u, pathlib; \
+            print(pathlib.Path(u.find_spec('ale_py').origin).parent / 'roms')";
+        let named = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+        let Ok(output) = Command::new(named).args(["-c", LOCATE]).output() else { return vec![] };
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() && !text.is_empty() { vec![text.into()] } else { vec![] }
+    })
+}
 
 /// A game with somebody who plays it: the same actions in every run, and a new life from the start when it is over.
 pub struct Player {
@@ -29,7 +47,7 @@ impl Player {
     /// # Errors
     /// The ROM is in none of the folders that the environment names.
     pub fn new(game: &str, seed: u64, drawing: Drawing) -> Result<Self, CuleError> {
-        let rom = rom::load(game, &[], false)?;
+        let rom = rom::load(game, rom_folders(), false)?;
         let options = Options { drawing, ..Options::default() };
         let console = Console::new(&rom, console::game_row(game)?, options)?;
         let (actions, start) = (console.minimal_actions(), console.save(true));
@@ -78,7 +96,7 @@ impl Frames {
                 player.console.state().machine.input
             })
             .collect();
-        let rom = rom::load(game, &[], false)?;
+        let rom = rom::load(game, rom_folders(), false)?;
         let image = rom::image(&rom);
         let code = if plain { Code::plain(&image) } else { Code::new(&image, rom.scheme as u8) };
         Ok(Self { start, inputs, board: bytemuck::zeroed_box(), code })
