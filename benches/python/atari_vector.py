@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     args = parser.parse_args()
-    args.rounds = args.rounds or (3 if args.quick else 7)
+    args.rounds = args.rounds or (3 if args.quick else 5)
     args.seconds = args.seconds or (0.1 if args.quick else 0.3)
     libraries, games = args.libraries.split(","), args.games.split(",")
     sections = args.sections.split(",")

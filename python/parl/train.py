@@ -258,6 +258,7 @@ def train(
     probe = maker(1)
     spec = spec_of(probe)
     environment = getattr(probe.unwrapped, "settings", {})
+    environment.pop("num_envs", None)  # That is the probe's.
     probe.close()
     defaults = default_settings(name, spec)
     start = defaults[0] if config is None else config

@@ -20,6 +20,7 @@ from gymnasium.utils import env_checker
 from gymnasium.utils.env_checker import data_shares_objects
 
 import parl
+import parl.envs
 from parl.cli import main
 from parl.envs.presets import PRESETS
 from parl.errors import ConfigError
@@ -110,6 +111,12 @@ def test_many_environments_are_so_many_single_ones() -> None:
         one, reward, *_ = single.step(action)
         np.testing.assert_array_equal(many[1], one)
         assert rewards[1] == reward
+
+
+def test_one_environment_refuses_what_is_for_many() -> None:
+    for options in ({"render_mode": "rgb_grid"}, {"batch_size": 1}, {"autoreset_mode": "Disabled"}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            parl.envs.AtariEnv("pong", **options)
 
 
 def test_one_environment_travels() -> None:

@@ -443,6 +443,10 @@ def test_bad_actions_seeds_and_masks() -> None:
     ]:
         with pytest.raises(error, match="reset_mask"):
             envs.reset(options={"reset_mask": mask})
+    for mask in ([True, False, True], np.zeros(2), np.zeros((2, 1), bool)):
+        for call in (envs.get_state, lambda mask: envs.set_state(states, mask)):
+            with pytest.raises(ValueError, match="mask is"):
+                call(mask)  # type: ignore[arg-type]
     np.testing.assert_array_equal(envs.get_state(), states)
     continuous = parl.AtariVectorEnv("breakout", 1, continuous=True)
     continuous.reset(seed=0)

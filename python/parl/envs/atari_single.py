@@ -31,6 +31,8 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         for name in ("num_envs", "batch_size", "autoreset_mode", "lockstep", "output"):
             if name in options:
                 raise AtariError(f"{name} is for many environments: use parl.make_vec")
+        if render_mode == "rgb_grid":
+            raise AtariError('render_mode is "rgb_grid", expected "rgb_array", "human" or None')
         options.setdefault("num_threads", 1)
         self._envs = make_vec(
             game,
