@@ -116,7 +116,7 @@ class Console:
     def _use(self, native: _native.Console) -> None:
         self._native = native
         if type(self).act is Console.act:
-            # The native method itself: an act takes a few microseconds, and a call through Python a quarter of one.
+            # The native method itself: an act takes some microseconds, a call through Python one more.
             self.__dict__["act"] = native.act
 
     # ---------------------------------------------------------------- what it is
@@ -375,8 +375,8 @@ class Console:
         """A console that will do the same and shares nothing mutable; its picture is the same too.
 
         Args:
-            generator: with the generator of the sticky actions where it stands; otherwise the copy's is seeded
-                anew with a drawn :attr:`seed`, and the two part ways.
+            generator: with the generator of the sticky actions where it stands; otherwise the copy's is
+                seeded anew with a drawn :attr:`seed`, and the two part ways.
         """
         other = object.__new__(type(self))
         other._rom = self._rom
