@@ -93,7 +93,7 @@ bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row 
 	$(CARGO) build --quiet --release -p sumtree --example measure
 	$(BIN)/python benches/python/replay_bench.py $(if $(RECORD),--record)
 
-counts: $(SETUP)  ## instructions of the hot paths under callgrind: more than recorded by over 3 or 5 % fails
+counts: build  ## instructions of the hot paths under callgrind: more than recorded by over 3 or 5 % fails
 	ALE_ROMS_DIR=$(ROMS) CARGO="$(CARGO)" $(BIN)/python benches/counts.py
 
 bench-console: build  ## one console beside ale-py, each row against its bar; GAMES=all, RECORD=1 keeps the table
