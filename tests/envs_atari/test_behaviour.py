@@ -107,23 +107,35 @@ def test_halves() -> None:
     assert info["frame_number"].tolist() == [1, 1]
 
 
-def test_several_games_in_one_batch() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_several_games_in_one_batch(threads: int) -> None:
     games = ["pong", "air_raid", "pooyan"]
-    mixed = parl.AtariVectorEnv(games, 6, num_threads=2)
+    options: dict[str, Any] = {
+        "autoreset_mode": "SameStep",
+        "max_num_frames_per_episode": 60,
+        "ram_info": True,
+    }
+    mixed = parl.AtariVectorEnv(games, 6, num_threads=threads, **options)
     assert mixed.single_action_space.n == 18
     mixed.reset(seed=np.array([1, 2, 3, 1, 2, 3]))
-    alone = [parl.AtariVectorEnv(game, 1, full_action_space=True) for game in games]
+    alone = [parl.AtariVectorEnv(game, 1, full_action_space=True, **options) for game in games]
     for i, env in enumerate(alone):
         env.reset(seed=i + 1)
     rng = np.random.default_rng(0)
+    ends = 0
     for _ in range(40):
         action = int(rng.integers(18))
-        obs, reward, *_ = mixed.step(np.full(6, action))
+        obs, reward, *_, info = mixed.step(np.full(6, action))
         for i, env in enumerate(alone):
-            one, r, *_ = env.step(np.array([action]))
-            np.testing.assert_array_equal(obs[i], one[0])
-            np.testing.assert_array_equal(obs[i + 3], one[0])
-            assert reward[i] == r[0]
+            one, r, *_, one_info = env.step(np.array([action]))
+            for row in (i, i + 3):
+                np.testing.assert_array_equal(obs[row], one[0])
+                np.testing.assert_array_equal(info["ram"][row], one_info["ram"][0])
+                assert (reward[row], info["env_id"][row]) == (r[0], row)
+                if "final_obs" in one_info:
+                    np.testing.assert_array_equal(info["final_obs"][row], one_info["final_obs"][0])
+                    ends += 1
+    assert ends == 2 * 2 * 3
     with pytest.raises(ValueError, match="one size for all games"):
         parl.AtariVectorEnv(games, 3, img_height=None, img_width=None)
 
