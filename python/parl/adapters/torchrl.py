@@ -158,7 +158,6 @@ class PrioritizedSampler(_TorchRLSampler):
         slots = slots[slots >= 0]
         self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
 
-    @torch.no_grad()
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
         """Gives rows new priorities; of equal indices the last one wins.
 
@@ -173,7 +172,7 @@ class PrioritizedSampler(_TorchRLSampler):
             ValueError: a priority is not finite.
         """
         slots = self._flat(index, storage)
-        values = np.asarray(priority.detach().cpu() if isinstance(priority, torch.Tensor) else priority)
+        values = priority.numpy(force=True) if isinstance(priority, torch.Tensor) else np.asarray(priority)
         if values.size > 1:
             if values.size != slots.size:
                 raise RuntimeError(
@@ -194,7 +193,9 @@ class PrioritizedSampler(_TorchRLSampler):
             index = torch.stack([torch.as_tensor(part) for part in index], -1)
         if isinstance(index, range | slice):
             index = np.arange(self._max_capacity)[index] if isinstance(index, slice) else np.asarray(index)
-        found = np.asarray(index.cpu() if isinstance(index, torch.Tensor) else index, np.int64)
+        if isinstance(index, torch.Tensor):
+            index = index.numpy(force=True)
+        found = np.asarray(index, np.int64)
         if found.ndim == 0:
             return found.reshape(1)
         if found.ndim == 1:
@@ -295,7 +296,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         if type(self._sampler) is not PrioritizedSampler or self._service_shutdown:
             return None
         if self._rows is None or self._rows.table is not storage._storage:
-            self._rows = _Rows.of(storage._storage)
+            self._rows = _Rows(storage._storage)
         return self._rows if self._rows.plain else None
 
     def extend(self, tensordicts: Any, *, update_priority: bool | None = None) -> torch.Tensor:
@@ -309,22 +310,33 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
             (n,) int64, where the rows lie.
         """
         rows = self._plain_rows()
-        if rows is None or not rows.fits(tensordicts):
+        if rows is None or type(tensordicts) is not TensorDict or tensordicts.ndim != 1:
             return super().extend(tensordicts, update_priority=update_priority)
-        storage, writer, n = self._storage, self._writer, len(tensordicts)
+        storage, writer, n = self._storage, self._writer, tensordicts.batch_size[0]
+        size = rows.size
         with self._replay_lock, self._write_lock:
-            at, size = writer._cursor, storage.max_size
+            at = writer._cursor
             index = torch.arange(at, at + n)
             if at + n > size:
                 index %= size
-            rows.write(tensordicts, at, n, index)
-            writer._cursor = (at + n) % size
-            writer._write_count += n
-            storage._set_last_cursor(index)
-            storage._len = min(storage._len + n, size)
-            storage._bump_mutation_revision()
-            writer._bump_generation(index, tensordicts)
-            writer._mark_update_entities(index)
+            fits = 0 < n <= size and rows.write(tensordicts, at, n, index)
+            if fits:
+                writer._cursor = (at + n) % size
+                writer._write_count += n
+                storage._set_last_cursor(range(at, at + n) if at + n <= size else index)
+                held = storage._len
+                if held < size:
+                    storage._len = min(held + n, size)
+                storage._bump_mutation_revision()
+                writer._bump_generation(index, tensordicts)
+                entities = storage._attached_entities
+                if len(entities) == 1 and entities[0] is self:
+                    self._sampler.mark_update(index)
+                else:
+                    writer._mark_update_entities(index)
+        if not fits:
+            # Rows that were written up to where they stopped to fit are written again.
+            return super().extend(tensordicts, update_priority=update_priority)
         if update_priority is not False and (given := tensordicts.get(self.priority_key, None)) is not None:
             self.update_priority(index, given)
         return index
@@ -366,7 +378,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
             index, priority = data.get("index"), data.get(self.priority_key, None)
             if priority is not None and index.ndim == 1 and priority.numel() == index.numel():
                 with self._replay_lock, self._write_lock:
-                    self._sampler.update_priority(index, priority.reshape(index.shape))
+                    self._sampler.update_priority(index, priority)
                 return
         super().update_tensordict_priority(data)
 
@@ -377,79 +389,89 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
 
 
 class _Rows:
-    """The arrays under a storage's TensorDict, as numpy sees them."""
+    """The arrays under a storage's TensorDict, as numpy sees them, in one list."""
 
-    def __init__(self, table: Any, arrays: dict[str, Any], plain: bool) -> None:
-        self.table, self.arrays, self.plain = table, arrays, plain
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        self.plain = isinstance(table, TensorDict) and table.device in (None, torch.device("cpu"))
+        # Nested TensorDicts: parent and key; the outermost is number 0. Arrays: parent, key, array.
+        self.nodes: list[tuple[int, str]] = []
+        self.arrays: list[tuple[int, str, NDArray[Any]]] = []
+        self.fields = [0]
+        self.has_index = False
+        if self.plain:
+            self.size = len(table)
+            self._walk(table, 0)
 
-    @classmethod
-    def of(cls, table: Any) -> _Rows:
-        """The arrays of ``table``; not ``plain`` if one of them is no ordinary CPU tensor."""
-        arrays: dict[str, Any] = {}
-        plain = isinstance(table, TensorDict) and table.device in (None, torch.device("cpu"))
-        for key, value in table._tensordict.items() if plain else ():
-            if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.is_contiguous():
+    def _walk(self, table: Any, node: int) -> None:
+        for key, value in table._tensordict.items():
+            if isinstance(value, TensorDict):
+                self.nodes.append((node, key))
+                self.fields[node] += 1
+                self.fields.append(0)
+                self._walk(value, len(self.nodes))
+            elif node == 0 and key == "index":
+                self.has_index = isinstance(value, torch.Tensor)
+                self.index: NDArray[Any] = value.numpy()
+            else:
+                self.fields[node] += 1
                 try:
-                    arrays[key] = (value.dtype, value.shape[1:], value.numpy())
-                except TypeError:  # a dtype that numpy does not know
-                    plain = False
-            elif isinstance(value, TensorDict):
-                arrays[key] = inner = cls.of(value)
-                plain = plain and inner.plain
-            else:
-                plain = False
-        return cls(table, arrays, plain)
+                    self.plain = self.plain and isinstance(value, torch.Tensor) and value.is_contiguous()
+                    self.arrays.append((node, key, value.numpy()))
+                except (AttributeError, TypeError):  # no tensor, or of a dtype that numpy does not know
+                    self.plain = False
 
-    def fits(self, given: Any, outer: bool = True) -> bool:
-        """Whether ``given`` has just these fields, in these shapes and dtypes, on the CPU."""
-        if type(given) is not TensorDict or given.ndim != 1 or not 0 < len(given) <= len(self.table):
+    def write(self, given: Any, at: int, n: int, index: torch.Tensor) -> bool:
+        """Copies n rows to ``at``, and on from the start of the ring.
+
+        Returns:
+            False, perhaps after some of them, if they are not of these fields, shapes and dtypes on the CPU.
+        """
+        outer = given._tensordict
+        if len(outer) - ("index" in outer) != self.fields[0]:
             return False
-        fields = given._tensordict
-        # The outermost "index" is the buffer's, whether or not the rows have one.
-        ours = len(self.arrays) - (outer and "index" in self.arrays)
-        if len(fields) - (outer and "index" in fields) != ours:
-            return False
-        for key, value in fields.items():
-            if outer and key == "index":
-                continue
-            stored = self.arrays.get(key)
-            if isinstance(stored, _Rows):
-                if not stored.fits(value, outer=False):
+        tables = [outer]
+        try:
+            for number, (parent, key) in enumerate(self.nodes, 1):
+                inner = tables[parent][key]
+                if type(inner) is not TensorDict or len(inner._tensordict) != self.fields[number]:
                     return False
-            elif (
-                stored is None
-                or not isinstance(value, torch.Tensor)
-                or value.dtype != stored[0]
-                or value.shape[1:] != stored[1]
-                or value.requires_grad
-                or value.device.type != "cpu"
-            ):
-                return False
+                tables.append(inner._tensordict)
+            end = at + n
+            for node, key, ring in self.arrays:
+                rows = tables[node][key].numpy()
+                if rows.dtype != ring.dtype or rows.shape[1:] != ring.shape[1:]:
+                    return False
+                if end <= self.size:
+                    ring[at:end] = rows
+                else:
+                    ring[at:] = rows[: self.size - at]
+                    ring[: end - self.size] = rows[self.size - at :]
+        except (
+            AttributeError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+        ):  # no such key, no CPU tensor, with gradient
+            return False
+        if self.has_index:
+            self.index[index.numpy()] = index.numpy()
         return True
-
-    def write(self, given: Any, at: int, n: int, index: torch.Tensor | None = None) -> None:
-        """Copies n rows to ``at``, and on from the start of the ring; ``index`` is the field of this name."""
-        first = min(n, len(self.table) - at)
-        fields = given._tensordict
-        for key, stored in self.arrays.items():
-            value = fields[key] if index is None or key != "index" else index
-            if isinstance(stored, _Rows):
-                stored.write(value, at, n)
-            else:
-                rows, ring = value.numpy(), stored[2]
-                ring[at : at + first] = rows[:first]
-                if first < n:
-                    ring[: n - first] = rows[first:]
 
     def take(self, index: torch.Tensor, n: int) -> Any:
         """A TensorDict of copies of n rows."""
-        slots, taken = index.numpy(), {}
-        for key, stored in self.arrays.items():
-            if isinstance(stored, _Rows):
-                taken[key] = stored.take(index, n)
-            else:
-                taken[key] = torch.from_numpy(stored[2].take(slots, 0))
-        return _tensordict(taken, n, self.table.device)
+        slots, device = index.numpy(), self.table.device
+        tables: list[dict[str, Any]] = [{}]
+        for _ in self.nodes:
+            tables.append({})
+        for node, key, ring in self.arrays:
+            tables[node][key] = torch.from_numpy(ring.take(slots, 0))
+        for number in range(len(self.nodes), 0, -1):
+            parent, key = self.nodes[number - 1]
+            tables[parent][key] = _tensordict(tables[number], n, device)
+        if self.has_index:
+            tables[0]["index"] = index
+        return _tensordict(tables[0], n, device)
 
 
 def _tensordict(fields: dict[str, Any], n: int, device: Any) -> Any:
