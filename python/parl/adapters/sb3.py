@@ -121,6 +121,9 @@ class UniformReplayBuffer(ReplayBuffer):
         else:
             self._keys = None
             self._columns = [("obs", shapes, observation_space.dtype)]
+        # The same of one step of all environments.
+        self._steps = [(name, (n_envs, *shape), dtype) for name, shape, dtype in self._columns]
+        self._nowhere = np.zeros(n_envs, np.bool_)
         self._action_dtype = np.dtype(cast("Any", self._maybe_cast_dtype(action_space.dtype)))
         # Steps follow from one row to the next, so a gap between two rows has to be seen.
         self._chained = optimize_memory_usage or n_steps > 1
@@ -174,22 +177,22 @@ class UniformReplayBuffer(ReplayBuffer):
         n = self.n_envs
         before, after = self._arrays(obs), self._arrays(next_obs)
         ended = np.asarray(done, np.bool_)
+        terminated, truncated = ended, self._nowhere
         if self.handle_timeout_termination and ended.any():
             cut = [bool(info.get("TimeLimit.truncated", False)) for info in infos]
             truncated = ended & np.asarray(cut, np.bool_)
-        else:
-            truncated = np.zeros(n, np.bool_)
+            terminated = ended & ~truncated
         columns: dict[str, Any] = {
-            "action": np.asarray(action).reshape(n, self.action_dim).astype(self._action_dtype, copy=False),
+            "action": np.asarray(action, self._action_dtype).reshape(n, self.action_dim),
             "reward": np.asarray(reward, np.float32),
-            "terminated": ended & ~truncated,
+            "terminated": terminated,
             "truncated": truncated,
         }
         for (name, _, _), now, then in zip(self._columns, before, after, strict=True):
             columns[name] = now
             if not self.optimize_memory_usage:
                 columns["next_" + name] = then
-            elif truncated.any():
+            elif truncated is not self._nowhere and truncated.any():
                 columns["final_" + name] = [
                     row if cut else None for row, cut in zip(then, truncated, strict=True)
                 ]
@@ -203,8 +206,8 @@ class UniformReplayBuffer(ReplayBuffer):
     def _arrays(self, obs: Any) -> list[NDArray[Any]]:
         parts = [obs] if self._keys is None else [obs[key] for key in self._keys]
         return [
-            np.asarray(part).reshape(self.n_envs, *shape).astype(dtype, copy=False)
-            for part, (_, shape, dtype) in zip(parts, self._columns, strict=True)
+            np.asarray(part, dtype).reshape(shape)
+            for part, (_, shape, dtype) in zip(parts, self._steps, strict=True)
         ]
 
     def _see_gaps(
@@ -247,27 +250,27 @@ class UniformReplayBuffer(ReplayBuffer):
             NotSampleableError: no transition is complete yet.
         """
         batch = self.replay.sample(batch_size, beta=self._beta())
-        found = [self._observations(batch, prefix, env) for prefix in ("", "next_")]
         rewards = batch["reward"].reshape(-1, 1)
         return PrioritizedSamples(
-            observations=found[0],
-            actions=self._tensor(batch["action"]),
-            next_observations=found[1],
-            dones=self._tensor(batch["terminated"].astype(np.float32).reshape(-1, 1)),
-            rewards=self._tensor(cast("Any", self._normalize_reward(rewards, env))),
-            discounts=None if self.n_steps == 1 else self._tensor(batch["discount"].reshape(-1, 1)),
-            weights=self._tensor(batch["weights"].reshape(-1, 1)),
-            tickets=batch["tickets"],
+            self._observations(batch, "", env),
+            self._tensor(batch["action"]),
+            self._observations(batch, "next_", env),
+            self._tensor(batch["terminated"].astype(np.float32).reshape(-1, 1)),
+            self._tensor(rewards if env is None else cast("Any", self._normalize_reward(rewards, env))),
+            None if self.n_steps == 1 else self._tensor(batch["discount"].reshape(-1, 1)),
+            self._tensor(batch["weights"].reshape(-1, 1)),
+            batch["tickets"],
         )
 
     def _beta(self) -> float:
         return 0.0
 
     def _observations(self, batch: Batch, prefix: str, env: VecNormalize | None) -> Any:
-        arrays = [batch[prefix + name] for name, _, _ in self._columns]
         if self._keys is None:
-            return self._tensor(cast("Any", self._normalize_obs(arrays[0], env)))
-        found = cast("Any", self._normalize_obs(dict(zip(self._keys, arrays, strict=True)), env))
+            array = batch[prefix + "obs"]
+            return self._tensor(array if env is None else cast("Any", self._normalize_obs(array, env)))
+        names = zip(self._keys, self._columns, strict=True)
+        found: Any = self._normalize_obs({key: batch[prefix + name] for key, (name, _, _) in names}, env)
         return {key: self._tensor(value) for key, value in found.items()}
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
