@@ -109,6 +109,27 @@ def test_storing_once_takes_half_the_memory():
     assert sizes[1] < 0.55 * sizes[0]
 
 
+def test_large_batches_use_memory_again_that_nobody_holds():
+    space, actions = spaces.Box(0, 255, (4, 84, 84), np.uint8), spaces.Discrete(4)
+    buffer = PrioritizedReplayBuffer(50, space, actions, device="cpu")
+    for i in range(50):
+        obs = np.full((1, 4, 84, 84), i, np.uint8)
+        buffer.add(obs, obs + 1, np.array([i % 4]), np.array([float(i)]), np.zeros(1, bool), [{}])
+    held, copies, places = [], [], set()
+    for turn in range(12):
+        samples = buffer.sample(32)
+        places.add(samples.observations.data_ptr())
+        assert torch.equal(samples.observations[:, 0, 0, 0].float(), samples.rewards[:, 0])
+        assert torch.equal(samples.next_observations[:, 3, 83, 83].float(), samples.rewards[:, 0] + 1)
+        if turn % 4 == 0:
+            # One field is enough to keep a batch.
+            held.append(samples.next_observations[5:7] if turn else samples.rewards)
+            copies.append(held[-1].clone())
+    assert len(places) < 8
+    for tensor, copy in zip(held, copies, strict=True):
+        assert torch.equal(tensor, copy)
+
+
 def test_the_uniform_buffer_holds_what_sb3s_own_holds():
     rng = np.random.default_rng(0)
     space, actions = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float64)

@@ -17,7 +17,9 @@ over the critics.
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
 from __future__ import annotations
 
+import math
 import os
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -53,6 +55,9 @@ __all__ = [
 
 # Draws after which a buffer that was never told a priority says so.
 _PATIENCE = 1000
+
+# Bytes of observations from which on new memory for each batch costs more than looking for old.
+_LARGE = 2**17
 
 
 class PrioritizedSamples(NamedTuple):
@@ -123,6 +128,10 @@ class UniformReplayBuffer(ReplayBuffer):
             self._columns = [("obs", shapes, observation_space.dtype)]
         # The same of one step of all environments.
         self._steps = [(name, (n_envs, *shape), dtype) for name, shape, dtype in self._columns]
+        self._row_bytes = sum(
+            math.prod(shape) * np.dtype(dtype).itemsize for _, shape, dtype in self._columns
+        )
+        self._spares: list[Batch] = []
         self._nowhere = np.zeros(n_envs, np.bool_)
         self._action_dtype = np.dtype(cast("Any", self._maybe_cast_dtype(action_space.dtype)))
         # Steps follow from one row to the next, so a gap between two rows has to be seen.
@@ -249,7 +258,7 @@ class UniformReplayBuffer(ReplayBuffer):
         Raises:
             NotSampleableError: no transition is complete yet.
         """
-        batch = self.replay.sample(batch_size, beta=self._beta())
+        batch = self._draw(batch_size)
         rewards = batch["reward"].reshape(-1, 1)
         return PrioritizedSamples(
             self._observations(batch, "", env),
@@ -264,6 +273,22 @@ class UniformReplayBuffer(ReplayBuffer):
 
     def _beta(self) -> float:
         return 0.0
+
+    def _draw(self, batch_size: int) -> Batch:
+        """A batch, in the arrays of an earlier one that nobody holds any more if they are large."""
+        beta = self._beta()
+        if batch_size * self._row_bytes < _LARGE:
+            return self.replay.sample(batch_size, beta=beta)
+        for spare in self._spares:
+            # Held by the batch, by the name here and by the call; by tensors and views if there are any.
+            if len(spare["tickets"]) == batch_size and all(
+                sys.getrefcount(array) <= 3 for array in spare.values()
+            ):
+                return self.replay.sample(batch_size, beta=beta, out=spare)
+        batch = self.replay.sample(batch_size, beta=beta)
+        # A loop holds its batch until it has the next one, so two alternate.
+        self._spares = [batch, *self._spares[:2]]
+        return batch
 
     def _observations(self, batch: Batch, prefix: str, env: VecNormalize | None) -> Any:
         if self._keys is None:
@@ -280,6 +305,7 @@ class UniformReplayBuffer(ReplayBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
+        state["_spares"] = []
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "replay"
             self.replay.save(path)
