@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import os
@@ -103,35 +104,37 @@ def test_closing_while_others_wait_for_results() -> None:
 # ---------------------------------------------------------------------- threads
 
 
-def _cores_of_threads() -> list[str]:
-    found = []
+def _cores_of_threads() -> dict[str, str]:
+    """Thread -> the cores it may use, of those that step environments."""
+    found = {}
     for task in Path("/proc/self/task").iterdir():
-        if "parl-env" in (task / "comm").read_text():
-            lines = (task / "status").read_text().splitlines()
-            found += [line.split()[1] for line in lines if line.startswith("Cpus_allowed_list")]
-    return sorted(found)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
+            if "parl-env" in (task / "comm").read_text():
+                lines = (task / "status").read_text().splitlines()
+                found[task.name] = next(x.split()[1] for x in lines if x.startswith("Cpus_allowed_list"))
+    return found
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not show where threads run")
 def test_threads_stay_on_their_cores() -> None:
     cores = sorted(os.sched_getaffinity(0))
-    before = _cores_of_threads()
     mine = os.sched_getaffinity(threading.get_native_id())
-    envs = parl.AtariVectorEnv("pong", 8, num_threads=4, thread_affinity_offset=1)
-    envs.reset(seed=0)
-    expected = [str(cores[(1 + i) % len(cores)]) for i in (1, 2, 3)]
-    assert _cores_of_threads() == sorted(before + expected)
-    envs.close()
-    halves = parl.AtariVectorEnv("pong", 8, num_threads=3, batch_size=4, thread_affinity_offset=0)
-    halves.reset(seed=0)
-    assert halves.num_threads == 3
-    expected = [str(cores[i % len(cores)]) for i in range(3)]
-    for _ in range(100):  # The threads of the batch before need a moment to end.
-        if _cores_of_threads() == sorted(before + expected):
-            break
-        time.sleep(0.05)
-    assert _cores_of_threads() == sorted(before + expected)
-    halves.close()
+    for options, numbers in (
+        ({"num_threads": 4}, (1, 2, 3)),
+        ({"num_threads": 3, "batch_size": 4}, (0, 1, 2)),
+    ):
+        before = _cores_of_threads()
+        envs = parl.AtariVectorEnv("pong", 8, thread_affinity_offset=1, **options)
+        envs.reset(seed=0)
+        assert envs.num_threads == options["num_threads"]
+        expected = sorted(str(cores[(1 + i) % len(cores)]) for i in numbers)
+        for _ in range(200):  # A busy machine starts threads late.
+            new = sorted(places for thread, places in _cores_of_threads().items() if thread not in before)
+            if new == expected:
+                break
+            time.sleep(0.05)
+        assert new == expected
+        envs.close()
     # Whoever calls is left alone.
     assert os.sched_getaffinity(threading.get_native_id()) == mine
 
