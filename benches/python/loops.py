@@ -627,7 +627,7 @@ def record(lines: list[str]) -> None:
             f"# {time.strftime('%d %B %Y').lstrip('0')}: training loops, their own buffers and parl's",
             "",
             f"`python benches/python/loops.py {' '.join(sys.argv[1:])}` at {commit}.",
-            f"{cpu}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; all on one thread.",
+            f"{cpu}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; networks on one thread.",
             f"CPython {platform.python_version()}, {', '.join(f'{n} {version(n)}' for n in names)}.",
         ]
     )

@@ -14,6 +14,7 @@ from parl._native import SumTree, __version__
 from parl.errors import ParlError
 
 if TYPE_CHECKING:
+    from parl import adapters as adapters
     from parl import atari as atari
     from parl.replay import Batch as Batch
     from parl.replay import Hindsight as Hindsight
@@ -36,6 +37,7 @@ _LAZY = {
     "train": "parl.train",
     "resume": "parl.train",
     "evaluate": "parl.train",
+    "adapters": "parl.adapters",
     "atari": "parl.atari",
     "errors": "parl.errors",
     "replay": "parl.replay",
