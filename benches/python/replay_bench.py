@@ -438,6 +438,8 @@ def table(rows: list[Row]) -> list[str]:
 def gather_lines(arguments: argparse.Namespace) -> list[str]:
     """The table of ``replay_gather.py``: 84x84x4 stacks against memcpy."""
     script = ROOT / "benches/python/replay_gather.py"
+    if not script.exists():
+        return ["Gathers were not measured: replay_gather.py is not there."]
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         return [f"replay_gather.py failed: {done.stderr.strip()[-300:]}"]

@@ -1,4 +1,4 @@
-//! Scalar, AVX2 and AVX-512 walks return the same leaves, weights and totals from the same seed.
+//! Scalar, array, NEON, AVX2 and AVX-512 walks return the same leaves, weights and totals from the same seed.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
 

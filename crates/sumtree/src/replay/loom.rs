@@ -347,3 +347,31 @@ fn the_gate_keeps_changes_out() {
         assert_eq!(model.slots.weights.get(row.slot), 9);
     });
 }
+
+/// A row that is closed before its time stays closed, whatever priority comes for it in the same moment; the ring goes
+/// on over it.
+#[test]
+fn an_evicted_row_is_not_revived() {
+    explore(2, || {
+        let model = Model::new(2);
+        let row = model.add(3);
+        let updater = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                model.update(row, 9);
+            })
+        };
+        {
+            let member = model.slots.enter().unwrap().change();
+            let pin = member.pin();
+            assert!(pin.evict(row.slot));
+            assert!(!pin.evict(row.slot));
+        }
+        updater.join().unwrap();
+        assert_eq!(model.slots.weights.get(row.slot), 0);
+        assert_eq!(model.slots.ready_count(), 0);
+        assert_eq!(model.update(row, 5), Update::Stale);
+        model.add(1);
+        model.sample(false);
+    });
+}
