@@ -122,6 +122,27 @@ impl Targets {
         }
     }
 
+    /// The next targets, as many as `out` holds.
+    fn fill(&mut self, rng: &mut Rng, out: &mut [u64]) {
+        let strata = match (&self.strata, self.shared) {
+            (Some(strata), None) => strata,
+            _ => return out.iter_mut().for_each(|target| *target = self.next(rng)),
+        };
+        let after = self.step.checked_mul(out.len() as u64).and_then(|far| self.next.checked_add(far));
+        // All points are below the start of the stratum after the last one.
+        let end = after.and_then(|after| after.checked_add(1)?.checked_mul(self.total));
+        if end.is_none_or(|end| end >= 1 << 63) {
+            return out.iter_mut().for_each(|target| *target = self.next(rng));
+        }
+        // As `next`, without its checks.
+        let (mut start, stride) = (self.next * self.total, self.step * self.total);
+        for target in out.iter_mut() {
+            *target = strata.divide(start + rng.below(self.total));
+            start += stride;
+        }
+        self.next += self.step * out.len() as u64;
+    }
+
     /// Mass of one stratum: how far a restarted draw may move.
     fn window(&self) -> u64 {
         self.strata.map_or(self.total, |s| self.total / s.by).max(1)
@@ -168,7 +189,7 @@ impl SumTree {
                 let window = source.window();
                 for (indices, weights) in indices.chunks_mut(CHUNK).zip(weights.chunks_mut(CHUNK)) {
                     let targets = &mut targets[..indices.len()];
-                    targets.iter_mut().for_each(|target| *target = source.next(rng));
+                    source.fill(rng, targets);
                     self.walk_all(top, targets, window, chunk, weights)?;
                     indices.iter_mut().zip(&chunk.entry).for_each(|(index, leaf)| *index = u64::from(*leaf));
                 }
@@ -518,6 +539,28 @@ mod tests {
                 drawn.iter().for_each(|u| hits[*u as usize] += 1);
             }
             assert!(hits.iter().all(|h| *h == batch), "{batch} {total} {hits:?}");
+        }
+    }
+
+    /// Targets made many at a time are those made one by one, for totals that need the long division too.
+    #[test]
+    fn filled_targets_are_the_same() {
+        for total in [1, 7, 1000, (1 << 40) + 3, 1 << 57, (1 << 62) + 5] {
+            for mode in [
+                Draws::Independent,
+                Draws::Stratified,
+                Draws::Systematic,
+                Draws::Split { rank: 1, learners: 3 },
+            ] {
+                let (mut a, mut b) = (Rng::new(total), Rng::new(total));
+                let mut one = Targets::new(mode, 100, total, &mut a);
+                let mut many = Targets::new(mode, 100, total, &mut b);
+                let expected: Vec<u64> = (0..100).map(|_| one.next(&mut a)).collect();
+                let mut filled = vec![0; 100];
+                filled.chunks_mut(33).for_each(|part| many.fill(&mut b, part));
+                assert_eq!(filled, expected, "{mode:?} {total}");
+                assert_eq!((a.state(), one.next), (b.state(), many.next));
+            }
         }
     }
 

@@ -78,6 +78,14 @@ fn running8(mut x: __m512i) -> __m512i {
     _mm512_add_epi64(x, _mm512_alignr_epi64::<4>(x, zero))
 }
 
+/// Entry `at` (modulo 16) of two registers side by side: cheaper than through memory.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pick(low: __m512i, high: __m512i, at: usize) -> u64 {
+    let chosen = _mm512_permutex2var_epi64(low, _mm512_set1_epi64(at as i64), high);
+    _mm_cvtsi128_si64(_mm512_castsi512_si128(chosen)) as u64
+}
+
 /// Exclusive running sums of up to 32 children, for looking up the one that was chosen.
 #[repr(align(64))]
 struct Sums {
@@ -94,6 +102,24 @@ unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, 
         return unsafe { scalar::count::<crate::sync::AtomicU64, GROUP>(start.cast(), residual) };
     }
     let sought = _mm512_set1_epi64(residual as i64);
+    if GROUP <= 16 {
+        // SAFETY: the caller's promise.
+        let first = unsafe { load_sums(start) };
+        let through = running8(first);
+        let (passed, before) = (_mm512_cmple_epu64_mask(through, sought), _mm512_sub_epi64(through, first));
+        if GROUP == 8 {
+            let lane = passed.count_ones() as usize;
+            return (lane, residual - pick(before, before, lane));
+        }
+        // SAFETY: the caller's promise.
+        let second = unsafe { load_sums(start.add(8)) };
+        // The second half's own running sums do not wait for the first half's.
+        let carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), through);
+        let beyond = _mm512_add_epi64(running8(second), carry);
+        let both = u32::from(passed) | u32::from(_mm512_cmple_epu64_mask(beyond, sought)) << 8;
+        let lane = both.count_ones() as usize;
+        return (lane, residual - pick(before, _mm512_sub_epi64(beyond, second), lane));
+    }
     let mut before = std::mem::MaybeUninit::<Sums>::uninit();
     let sums = before.as_mut_ptr().cast::<u64>();
     let mut carry = _mm512_setzero_si512();
@@ -129,14 +155,25 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
         // SAFETY: the caller's promise.
         let seen = unsafe { load_half_line_widened(start) };
         let through = running8(seen);
-        // SAFETY: `Sums` has room.
-        unsafe { _mm512_store_si512(sums.cast(), _mm512_sub_epi64(through, seen)) };
-        passed = _mm512_cmple_epu64_mask(through, sought).count_ones();
-        let lane = passed as usize;
-        // SAFETY: the first 8 entries were stored above.
-        return (lane, residual - unsafe { sums.add(lane & 7).read() });
+        let before = _mm512_sub_epi64(through, seen);
+        let lane = _mm512_cmple_epu64_mask(through, sought).count_ones() as usize;
+        return (lane, residual - pick(before, before, lane));
     }
     // A line of 16 u32 is 8 pairs: the lower halves of its u64 are the even children, the upper halves the odd ones.
+    if GROUP == 16 {
+        // SAFETY: the caller's promise.
+        let line = unsafe { load_line(start) };
+        let odd = _mm512_srli_epi64::<32>(line);
+        let even = _mm512_and_si512(line, _mm512_set1_epi64(0xffff_ffff));
+        let through_odd = running8(_mm512_add_epi64(even, odd));
+        let through_even = _mm512_sub_epi64(through_odd, odd);
+        let both = u32::from(_mm512_cmple_epu64_mask(through_even, sought))
+            | u32::from(_mm512_cmple_epu64_mask(through_odd, sought)) << 8;
+        let lane = both.count_ones() as usize;
+        // Before an even child; before an odd one.
+        let place = (lane & 15) / 2 + 8 * (lane & 1);
+        return (lane, residual - pick(_mm512_sub_epi64(through_even, even), through_even, place));
+    }
     let mut carry = _mm512_setzero_si512();
     for row in 0..GROUP / 16 {
         // SAFETY: the caller's promise.
@@ -176,6 +213,18 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
     // A node of leaves sums below 2^32, so a residual beyond u32 is beyond the node too.
     let clipped = residual.min(u64::from(u32::MAX)) as u32;
     let sought = _mm512_set1_epi32(clipped as i32);
+    if GROUP == 16 {
+        // SAFETY: the caller's promise.
+        let seen = unsafe { load_line(start) };
+        let through = running16(seen);
+        let lane = _mm512_cmple_epu32_mask(through, sought).count_ones() as usize;
+        // The index is taken modulo 16; a lane of 16 is beyond the node, and its values are not used.
+        let at = _mm512_set1_epi32(lane as i32);
+        let start_of =
+            _mm512_cvtsi512_si32(_mm512_permutexvar_epi32(at, _mm512_sub_epi32(through, seen))) as u32;
+        let weight = _mm512_cvtsi512_si32(_mm512_permutexvar_epi32(at, seen)) as u32;
+        return (lane, u64::from(clipped.wrapping_sub(start_of)), weight);
+    }
     let mut before = std::mem::MaybeUninit::<[Sums; 2]>::uninit();
     let sums = before.as_mut_ptr().cast::<u32>();
     let mut carry = _mm512_setzero_si512();
