@@ -49,7 +49,7 @@ test-py: build
 test-slow: build  ## the tests that take minutes
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600
 
-# Takes an hour or two on two cores; stopped and started again it goes on. GAMES="--games pong,breakout --until 18:00"
+# Takes half an hour on two free cores; stopped and started again it goes on. GAMES="--games pong,breakout --until 18:00"
 test-games: build  ## every game, mode and difficulty beside ale-py, 10^7 frames; into benches/records
 	$(BIN)/python tests/atari/games.py --record benches/records/$(shell date -u +%F)-games.md $(GAMES)
 
