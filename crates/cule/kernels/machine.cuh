@@ -7545,9 +7545,11 @@ PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal) {
     }
 }
 
-// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that.
+// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that. A strobe
+// before anything could be drawn is never too late, also where row 0 belongs to an earlier time (a console reset
+// within a frame).
 PARL_FN void end_blank(machine::tia::Tia& t, int32_t clock) {
-    if (rs::add<int32_t>(t.base, clock) > t.last_hmove) {
+    if ((rs::add<int32_t>(t.base, clock) > t.last_hmove) || (t.last_hmove <= t.gate)) {
         t.blank_pending = 0;
     }
 }

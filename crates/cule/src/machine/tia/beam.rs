@@ -93,9 +93,11 @@ fn skip_to(t: &mut Tia, from: i32, goal: i32) {
     }
 }
 
-/// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that.
+/// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that. A strobe
+/// before anything could be drawn is never too late, also where row 0 belongs to an earlier time (a console reset
+/// within a frame).
 fn end_blank(t: &mut Tia, clock: i32) {
-    if t.base + clock > t.last_hmove {
+    if t.base + clock > t.last_hmove || t.last_hmove <= t.gate {
         t.blank_pending = 0;
     }
 }
