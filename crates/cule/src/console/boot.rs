@@ -14,7 +14,7 @@ use crate::random;
 const BOOT_FRAMES: u32 = 60;
 const RESET_FRAMES: u32 = 4;
 /// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
-const SELECTION_FRAMES: u32 = 50_000;
+const SELECTION_FRAMES: u32 = 10_000;
 /// Mean frames of a try of Adventure's.
 const ADVENTURE_FRAMES: u32 = 130;
 /// Lines above which a frame of the first 60 counts as PAL.
