@@ -331,6 +331,9 @@ def banks(seed: int) -> bytes:
     image = bytearray(r.randrange(256) for _ in range(size))
     if kind == "DPC":
         window = 4096
+    if kind == "MB":
+        # In so many random bytes there would be the signatures of 3E and 3F.
+        image = image.translate(bytes(range(0x3E)) + bytes(2) + bytes(range(0x40, 256)))
     entry = 0xF000 + start
     text = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A])
     loop = entry + len(text)
@@ -356,7 +359,7 @@ def banks(seed: int) -> bytes:
             text += bytes([0xA9, r.randrange(16), 0x85, r.choice([0x3E, 0x3F])])
         else:
             to = r.choice(r.choice(places))
-            top = to >> 8 | r.choice([0, 0x20, 0xE0] if to >= 0x1000 else [0, 0x20])
+            top = to >> 8 | r.choice([0, 0x40, 0xE0] if to >= 0x1000 else [0, 0x40])
             if kind == "FE":
                 top = to >> 8
             opcode = r.choice(TOUCHES)
