@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import os
@@ -9,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -476,9 +478,18 @@ def test_closing() -> None:
             call()
 
 
-def _parl_threads() -> int:
-    names = (path / "comm" for path in Path("/proc/self/task").iterdir())
-    return sum("parl-env" in name.read_text() for name in names)
+def _parl_threads() -> set[str]:
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
+            if "parl-env" in (task / "comm").read_text():
+                found.add(task.name)
+    return found
+
+
+def _soon(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true; a busy machine starts and ends threads late."""
+    return any(condition() or threading.Event().wait(0.05) for _ in range(400))
 
 
 def test_dropped_environments_free_their_threads() -> None:
@@ -488,14 +499,10 @@ def test_dropped_environments_free_their_threads() -> None:
     halves = parl.AtariVectorEnv("pong", 8, num_threads=4, batch_size=2)
     envs.reset(seed=0)
     halves.reset(seed=0)
-    assert _parl_threads() == before + 3 + 4
+    assert _soon(lambda: len(_parl_threads() - before) == 3 + 4)
     del envs, halves
     gc.collect()
-    for _ in range(100):
-        if _parl_threads() == before:
-            break
-        threading.Event().wait(0.05)
-    assert _parl_threads() == before
+    assert _soon(lambda: not _parl_threads() - before)
 
 
 def test_close_while_others_step() -> None:
