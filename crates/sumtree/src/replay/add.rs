@@ -158,7 +158,7 @@ impl Replay {
                     let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
                     let step = Step { row, end: ends[i], last };
                     let ready = |row| self.make_ready(&pin, row);
-                    self.tails.append(&pin, envs[i], self.window, step, ready);
+                    self.tails.append(&pin, envs[i], &self.window, step, ready);
                 }
                 _ => self.make_ready(&pin, row),
             }

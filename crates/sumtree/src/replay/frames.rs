@@ -35,10 +35,14 @@ pub(super) enum Before {
 
 impl History {
     /// Sets what comes before `row`, which this thread writes.
+    #[inline(always)]
     pub fn set(&self, row: Row, before: Option<Row>) {
-        if self.back.is_empty() {
-            return;
+        if !self.back.is_empty() {
+            self.set_distance(row, before);
         }
+    }
+
+    fn set_distance(&self, row: Row, before: Option<Row>) {
         let distance = match before {
             None => FIRST,
             Some(before) => {
@@ -77,6 +81,7 @@ impl History {
     }
 
     /// [`History::is_whole`] of a row that is just being added.
+    #[inline(always)]
     pub fn is_whole_at<W: Weights>(&self, pin: &Pin<'_, W>, row: Row, rows: usize) -> bool {
         rows == 1 || {
             let marked = pin.marked();

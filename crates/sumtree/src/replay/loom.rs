@@ -96,7 +96,7 @@ impl Model {
         let pin = reservation.pin();
         reservation.publish(0, weight);
         let step = Step { row, end: End::None, last: None };
-        self.tails.append(&pin, 0, WINDOW, step, |row| {
+        self.tails.append(&pin, 0, &WINDOW, step, |row| {
             pin.make_ready(row, 1);
         });
     }
@@ -174,7 +174,7 @@ fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn earlier_frames_are_whole_or_known_to_be_lost() {
     explore(2, || {
-        let model = Model::with_history(1, 1); // 4 slots
+        let model = Model::with_history(2, 1); // 5 slots
         (0..4).for_each(|_| model.append(1));
         let writer = {
             let model = model.clone();

@@ -62,14 +62,19 @@ impl Window {
     }
 
     /// The number of rows of an episode after one more. Beyond [`AGE_MAX`] whole periods are left out.
+    #[inline(always)]
     fn counted(&self, rows: u64) -> u64 {
+        if rows < AGE_MAX {
+            return rows + 1;
+        }
         let period = self.sequence.map_or(1, |sequence| sequence.period as u64);
-        if rows < AGE_MAX { rows + 1 } else { rows + 1 - period * (AGE_MAX / period / 2) }
+        rows + 1 - period * (AGE_MAX / period / 2)
     }
 
     /// Whether the row `age` rows after the first of its episode is worth drawing with `left` steps, itself included.
+    #[inline(always)]
     fn starts(&self, age: u64, left: usize) -> bool {
-        let Some(sequence) = self.sequence else { return true };
+        let Some(sequence) = &self.sequence else { return true };
         // The steps of a shorter one at the end of an episode are in the sequence before it, or all burnt in.
         let length = self.rows - usize::from(self.needs_final);
         let overlap = if age == 0 { 0 } else { length - sequence.period };
@@ -179,7 +184,7 @@ impl Tails {
         &self,
         pin: &Pin<'_, W>,
         env: u32,
-        window: Window,
+        window: &Window,
         step: Step,
         mut ready: impl FnMut(Row),
     ) {
@@ -239,7 +244,7 @@ impl Tails {
 /// Words of one tail under its lock; all accesses are Relaxed because the lock orders them.
 struct Tail<'a> {
     words: &'a [AtomicU64],
-    window: Window,
+    window: &'a Window,
 }
 
 impl Tail<'_> {
@@ -269,7 +274,9 @@ impl Tail<'_> {
     /// Takes the row after the newest; only those that are `whole` wait to become sampleable.
     fn push(&self, row: Row, whole: bool) {
         let (waiting, first, ended) = self.state();
-        let ended = self.window.counted(ended >> 2) << 2 | ended & 3;
+        // Only sequences ask how many rows the episode has.
+        let counts = self.window.sequence.is_some();
+        let ended = if counts { self.window.counted(ended >> 2) << 2 | ended & 3 } else { ended };
         debug_assert!(waiting < self.window.rows);
         self.words[LAST].store(row.ticket(), Ordering::Relaxed);
         if !whole {
@@ -282,11 +289,11 @@ impl Tail<'_> {
     /// Hands out the oldest waiting rows until `left` remain.
     fn complete(&self, left: usize, ready: &mut impl FnMut(Row)) {
         let (mut waiting, mut first, ended) = self.state();
-        let steps = ended >> 2;
+        let (steps, all) = (ended >> 2, self.window.sequence.is_none());
         // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
         let beyond = usize::from(self.window.needs_final && left > 0);
         while waiting > left {
-            if self.window.starts(steps - waiting as u64, waiting - beyond) {
+            if all || self.window.starts(steps - waiting as u64, waiting - beyond) {
                 ready(Row::of_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
             }
             waiting -= 1;
