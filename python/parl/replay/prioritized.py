@@ -223,6 +223,7 @@ class PrioritizedReplay:
         self._outputs = [
             (name, dtype_of(dtype), tuple(shape), steps) for name, dtype, shape, steps in core.outputs()
         ]
+        self._output_names = tuple(name for name, *_ in self._outputs)
         self._names = frozenset(by_name)
         self._is_nested = any(SEPARATOR in name for name in self._names)
         self._has_discounts = core.has_discounts
@@ -453,7 +454,7 @@ class PrioritizedReplay:
             newest=newest,
             newest_rows=size if newest_rows is None else natural("newest_rows", newest_rows),
         )
-        batch = Batch(zip((name for name, *_ in self._outputs), fields, strict=True))
+        batch = Batch(zip(self._output_names, fields, strict=True))
         if self._has_discounts:
             batch["discount"] = discount
         batch["indices"], batch["weights"] = indices, weights
