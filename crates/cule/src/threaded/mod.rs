@@ -19,11 +19,19 @@
 mod code;
 #[rustfmt::skip]
 pub mod handlers;
+mod pixels;
+mod raster;
 mod stores;
 
 pub use code::{Code, Settings};
 
+use std::mem::MaybeUninit;
+
+use raster::Raster;
+use stores::Followed;
+
 use crate::machine::INSTRUCTIONS_PER_STEP;
+use crate::machine::instructions::{INSTRUCTIONS, Mode};
 use crate::machine::operations::Cpu;
 use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot, tia};
 
@@ -60,6 +68,13 @@ pub struct Context {
     pub limit: u32,
     /// Cycle at which line 0 began.
     pub origin_cycles: u32,
+    /// Writes to the TIA that wait for somebody to look, and how many.
+    events: *mut u64,
+    waiting: usize,
+    followed: Followed,
+    raster: Raster,
+    /// The chip has changed since `hand_over`: what the plain beam keeps on the board is out of date.
+    moved_on: bool,
 }
 
 /// The function of a record.
@@ -73,7 +88,7 @@ unsafe fn handler(record: u64) -> Handler {
 }
 
 impl Context {
-    fn new(m: &Machine, board: &mut Board, code: &Code) -> Self {
+    fn new(m: &Machine, board: &mut Board, code: &Code, events: *mut u64) -> Self {
         let mut k = Self {
             m: *m,
             shadow: [UNKNOWN; 64],
@@ -88,6 +103,11 @@ impl Context {
             plain_span: u32::from(m.cart.plain_high - m.cart.plain_low),
             limit: (m.tia.limit + 2) as u32 / 3,
             origin_cycles: (m.tia.origin / 3) as u32,
+            events,
+            waiting: 0,
+            followed: Followed::default(),
+            raster: Raster::new(&m.tia, m.draw != 0),
+            moved_on: false,
         };
         stores::fill_shadow(&mut k);
         k
@@ -154,10 +174,97 @@ impl Context {
         (p & 0x80) << 8 | (p >> 1 & 1 ^ 1) | (p & 1) << 8
     }
 
+    /// Works off the events that wait.
+    #[inline(always)]
+    fn work_off(&mut self) {
+        // SAFETY: `waiting` events were written; the board outlives the run (`run` borrows it).
+        let (events, board) =
+            unsafe { (std::slice::from_raw_parts(self.events, self.waiting), &mut *self.board) };
+        self.raster.work_off(&mut self.m.tia, &mut board.picture, events);
+        self.waiting = 0;
+        self.moved_on = true;
+    }
+
+    /// Brings the chip to `clock`.
+    #[inline(never)]
+    fn look(&mut self, clock: i32) {
+        if self.waiting != 0 {
+            self.work_off();
+        }
+        // SAFETY: the board outlives the run (`run` borrows it).
+        let board = unsafe { &mut *self.board };
+        self.raster.catch_up(&mut self.m.tia, &mut board.picture, clock);
+        self.moved_on = true;
+    }
+
+    /// Brings the chip up to a read of a register that depends on the beam.
+    #[inline(always)]
+    fn look_at(&mut self, address: u32, cycles: u32) {
+        if address & 15 < 8 {
+            self.look(tia::clock_of(cycles));
+        }
+    }
+
+    /// Makes chip and board as the plain machine expects them.
+    #[inline(never)]
+    fn hand_over(&mut self) {
+        if self.waiting != 0 {
+            self.work_off();
+        }
+        if self.moved_on {
+            self.moved_on = false;
+            self.m.tia.dirty = tia::ALL_OBJECTS;
+            self.m.tia.settled = 0;
+            tia::write::unsettle(&mut self.m.tia);
+            // SAFETY: the board outlives the run (`run` borrows it).
+            tia::objects::refresh_cells(&self.m.tia, unsafe { &mut *self.board });
+        }
+    }
+
+    /// True when the instruction at PC may read or write the TIA.
+    fn meets_tia(&self) -> bool {
+        let cpu = &self.m.cpu;
+        let pc = u32::from(cpu.pc);
+        let in_ram = pc & 0x1280 == 0x0080 && pc & 0xFF <= 0xFC;
+        let in_rom = (pc & 0x1FFF).wrapping_sub(self.plain_low) < self.plain_span.saturating_sub(2);
+        if !in_ram && !in_rom {
+            return true;
+        }
+        let byte = |offset: u32| {
+            if in_ram {
+                u32::from(self.m.riot.ram[((pc + offset) & 0x7F) as usize])
+            } else {
+                let at = pc + offset;
+                let segment = self.m.cart.segment[(at >> 10 & 3 | at >> 11 & 4) as usize];
+                // SAFETY: the image outlives the run (`run` borrows the code).
+                let image = unsafe { &*self.image };
+                image.get(usize::from(segment) * 1024 + (at & 0x3FF) as usize).map_or(0, |&b| u32::from(b))
+            }
+        };
+        let instruction = &INSTRUCTIONS[byte(0) as usize];
+        let is_tia = |address: u32| address & 0x1080 == 0;
+        let word = byte(1) | byte(2) << 8;
+        match instruction.mode {
+            Mode::Imm | Mode::Acc | Mode::Rel => false,
+            Mode::Zp => byte(1) & 0x80 == 0,
+            Mode::Abs if instruction.name != "JSR" => is_tia(word),
+            Mode::Absx | Mode::Absy => {
+                let index = if instruction.mode == Mode::Absx { cpu.x } else { cpu.y };
+                let at = word + u32::from(index);
+                is_tia(at) || is_tia(word & 0xFF00 | at & 0xFF)
+            }
+            Mode::Imp if matches!(instruction.cycles, 2) => false,
+            // The stack, pointers, and what is left.
+            Mode::Imp | Mode::Abs => !(0x84..0xFC).contains(&cpu.s),
+            _ => true,
+        }
+    }
+
     /// Reads a TIA register; the last byte of the instruction is on the bus.
     #[inline(never)]
     unsafe fn read_tia(&mut self, address: u32, absolute: bool, cycles: u32) -> u32 {
         self.m.bus = if absolute { address >> 8 } else { address };
+        self.look_at(address, cycles);
         // SAFETY: the board outlives the run (`run` borrows it).
         tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
     }
@@ -167,6 +274,7 @@ impl Context {
     fn load_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
         if address & 0x1080 == 0 {
             self.m.bus = bus;
+            self.look_at(address, cycles);
             // SAFETY: the board outlives the run (`run` borrows it).
             return tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles);
         }
@@ -281,14 +389,21 @@ impl Context {
 
     /// One instruction of the plain interpreter, on the machine's registers.
     unsafe fn execute(&mut self) {
+        let meets = self.meets_tia();
+        if meets {
+            self.hand_over();
+        }
         let mut cpu: Cpu = self.m.cpu;
         cpu.left = cpu.left.wrapping_sub(1);
         // SAFETY: board and image outlive the run (`run` borrows them).
         let (board, image) = unsafe { (&mut *self.board, &*self.image) };
         let opcode = cpu::execute(&mut self.m, &mut cpu, board, image);
         self.m.cpu = cpu;
-        if instructions::writes(opcode as usize) {
-            stores::fill_shadow(self);
+        if meets && self.m.eager == 0 {
+            self.raster.forget(&self.m.tia);
+            if instructions::writes(opcode as usize) {
+                stores::fill_shadow(self);
+            }
         }
     }
 }
@@ -331,10 +446,12 @@ pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
         cpu::run(m, board, code.image(), budget);
         return;
     }
-    let mut k = Context::new(m, board, code);
+    let mut events = [MaybeUninit::<u64>::uninit(); raster::EVENTS];
+    let mut k = Context::new(m, board, code, events.as_mut_ptr().cast());
     k.m.cpu.left = if m.cpu.jammed != 0 { 0 } else { budget };
     // SAFETY: `k` was made for this code; board and code are borrowed until the end of this function.
     unsafe { if code.is_segmented() { drive::<true>(&mut k) } else { drive::<false>(&mut k) } }
+    k.hand_over();
     *m = k.m;
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::machine::{Board, Machine};
 
 /// Clock of a row after which the HMOVE blank is over.
-const BLANK_END: i32 = HBLANK_CLOCKS + 8;
+pub const BLANK_END: i32 = HBLANK_CLOCKS + 8;
 /// How far the star field moves missile 0 to the left, by phase.
 const STAR_STEPS: [u8; 4] = [18, 33, 0, 17];
 
@@ -71,12 +71,12 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
 }
 
 /// True when entering a row changes nothing.
-fn is_steady(t: &Tia) -> bool {
+pub fn is_steady(t: &Tia) -> bool {
     t.skip[0] == 0 && t.skip[1] == 0 && t.star_field == 0 && t.mirror == t.ctrlpf & 1
 }
 
 /// Moves the beam where nothing can happen except the end of an HMOVE blank.
-fn skip_to(t: &mut Tia, from: i32, goal: i32) {
+pub fn skip_to(t: &mut Tia, from: i32, goal: i32) {
     if t.blank_pending != 0 {
         // The first row whose blank is still to come, and the last one whose blank is over at the goal.
         let first: i32 = if from < BLANK_END { t.row_start } else { t.row_start + CLOCKS_PER_LINE };
@@ -96,10 +96,23 @@ fn skip_to(t: &mut Tia, from: i32, goal: i32) {
 /// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that. A strobe
 /// before anything could be drawn is never too late, also where row 0 belongs to an earlier time (a console reset
 /// within a frame).
-fn end_blank(t: &mut Tia, clock: i32) {
+pub fn end_blank(t: &mut Tia, clock: i32) {
     if t.base + clock > t.last_hmove || t.last_hmove <= t.gate {
         t.blank_pending = 0;
     }
+}
+
+/// The star field goes on to its next row.
+pub fn move_star(t: &mut Tia) {
+    let phase: u8 = (t.star_phase + 1) & 3;
+    t.star_phase = phase;
+    let left: i32 = STAR_STEPS[phase as usize] as i32;
+    t.position[M0] = ((t.position[M0] as i32 + VISIBLE_CLOCKS - left) % VISIBLE_CLOCKS) as u8;
+    t.missile0_form = match phase {
+        1 => FORM_WIDE,
+        2 => FORM_OFF,
+        _ => FORM_NORMAL,
+    };
 }
 
 /// What changes from one row to the next.
@@ -117,15 +130,7 @@ fn enter_row(m: &mut Machine, board: &mut Board) {
         }
     }
     if m.tia.star_field != 0 {
-        let phase: u8 = (m.tia.star_phase + 1) & 3;
-        m.tia.star_phase = phase;
-        let left: i32 = STAR_STEPS[phase as usize] as i32;
-        m.tia.position[M0] = ((m.tia.position[M0] as i32 + VISIBLE_CLOCKS - left) % VISIBLE_CLOCKS) as u8;
-        m.tia.missile0_form = match phase {
-            1 => FORM_WIDE,
-            2 => FORM_OFF,
-            _ => FORM_NORMAL,
-        };
+        move_star(&mut m.tia);
         moved(m, board, M0);
     }
 }

@@ -6,11 +6,11 @@ use super::{ALL_OBJECTS, GUARD_ALL, PF, Tia, bit, hidden, objects};
 use crate::machine::{Board, Machine};
 
 /// The two objects behind each latch; latch 12 stands for nothing.
-const FIRST: [u8; 16] = [2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 4, 2, 0];
-const SECOND: [u8; 16] = [0, 1, 1, 0, 4, 5, 4, 5, 4, 5, 4, 5, 0, 5, 3, 1];
-const NO_LATCH: u16 = 1 << 12;
+pub const FIRST: [u8; 16] = [2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 4, 2, 0];
+pub const SECOND: [u8; 16] = [0, 1, 1, 0, 4, 5, 4, 5, 4, 5, 4, 5, 0, 5, 3, 1];
+pub const NO_LATCH: u16 = 1 << 12;
 /// The latches in which an object takes part.
-const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
+pub const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
 
 /// Latches that a set of objects could still switch on.
 fn open(t: &Tia, set: u8) -> u16 {
@@ -125,7 +125,7 @@ fn unlatched(t: &Tia, board: &Board, near: u8) -> u8 {
 }
 
 /// Objects with which `object` has not collided yet.
-fn partners_of(collisions: u16, object: usize) -> u8 {
+pub fn partners_of(collisions: u16, object: usize) -> u8 {
     let c: u32 = !collisions as u32;
     let found: u32 = match object {
         0 => c >> 15 << 1 & 2 | c << 2 & 4 | c & 8 | c & 0x10 | c & 0x20,

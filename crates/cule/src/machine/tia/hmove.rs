@@ -11,10 +11,10 @@ const EARLY: [i8; 17] = [6, 5, 5, 4, 3, 2, 2, 1, 0, -1, -1, -2, -3, -4, -4, -5, 
 /// Motion that comes too late, strobes at cycles 54-74.
 const LATE: [i8; 21] = [15, 14, 13, 12, 12, 11, 10, 9, 9, 8, 7, 6, 6, 5, 4, 3, 3, 2, 1, 0, 0];
 /// Clocks from HMOVE to the HMM0 write that starts the star field.
-const STAR_FIELD_CLOCKS: i32 = 63;
+pub const STAR_FIELD_CLOCKS: i32 = 63;
 
 /// Pixels to the right that a nibble moves an object, strobe at `cycle` of the line.
-fn motion(nibble: u8, cycle: i32) -> i32 {
+pub fn motion(nibble: u8, cycle: i32) -> i32 {
     let left: i32 = if nibble > 7 { nibble as i32 - 16 } else { nibble as i32 };
     if cycle >= 4 && cycle <= 20 {
         let most: i32 = EARLY[(cycle - 4) as usize] as i32;
@@ -30,11 +30,16 @@ fn motion(nibble: u8, cycle: i32) -> i32 {
     -left
 }
 
+/// True when a strobe at `cycle` of the line blanks the next pixels 0-7.
+pub fn blanks(t: &Tia, cycle: i32) -> bool {
+    t.layout.hmove_blanks != 0 && (cycle <= 20 || cycle == 75)
+}
+
 /// HMOVE.
 pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
     let cycle: i32 = line_clock(&m.tia, clock) / 3;
     let t: &Tia = &m.tia;
-    let blanks: bool = t.layout.hmove_blanks != 0 && (cycle <= 20 || cycle == 75);
+    let blanks: bool = blanks(t, cycle);
     let special: bool =
         t.star_field != 0 || t.missile0_form != FORM_NORMAL || t.skip[0] != 0 || t.skip[1] != 0;
     // A blank that waits belongs to the strobe before: the beam must have passed it, unless this one is to wait too.

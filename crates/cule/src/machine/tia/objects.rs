@@ -16,7 +16,7 @@ pub const COPIES: [[u8; 3]; 8] =
     [[0, 0, 0], [0, 16, 0], [0, 32, 0], [0, 16, 32], [0, 64, 0], [0, 0, 0], [0, 32, 64], [0, 0, 0]];
 
 /// Every bit four times: playfield bits to pixels.
-fn stretch(bits: u32) -> u32 {
+pub fn stretch(bits: u32) -> u32 {
     let mut x: u32 = bits & 0xFF;
     x = (x | x << 12) & 0x000F_000F;
     x = (x | x << 6) & 0x0303_0303;
@@ -25,7 +25,7 @@ fn stretch(bits: u32) -> u32 {
 }
 
 /// Keeps every second bit: 32 pixels of width 4 become 16 of width 2.
-fn halve(wide: u32) -> u32 {
+pub fn halve(wide: u32) -> u32 {
     let mut x: u32 = wide & 0x5555_5555;
     x = (x | x >> 1) & 0x3333_3333;
     x = (x | x >> 2) & 0x0F0F_0F0F;

@@ -10,17 +10,17 @@ use super::{
 use crate::machine::{Board, Machine};
 
 /// CTRLPF: the halves of the playfield take the players' colours; the playfield stands before the players.
-const SCORE: u8 = 2;
-const PRIORITY: u8 = 4;
+pub const SCORE: u8 = 2;
+pub const PRIORITY: u8 = 4;
 /// Places of the colours in `Tia::color`.
-const FIELD: usize = 2;
-const BACK: usize = 3;
+pub const FIELD: usize = 2;
+pub const BACK: usize = 3;
 /// Clock of a row after which the HMOVE blank is over.
 const BLANK_END: i32 = HBLANK_CLOCKS + 8;
 /// Pixels left of the middle.
 const LEFT: Mask = [0xFFFF_FFFF, 0xFFFF_FFFF, 0x0000_FFFF, 0, 0];
 /// One in every byte.
-const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
+pub const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 
 /// Eight bits to eight bytes of 0 or $FF.
 #[rustfmt::skip]
@@ -80,7 +80,7 @@ const SPREAD: [u64; 256] = [
 ];
 
 /// Eight bits to eight bytes of 0 or $FF.
-fn spread(bits: u32) -> u64 {
+pub fn spread(bits: u32) -> u64 {
     SPREAD[(bits & 0xFF) as usize]
 }
 
@@ -138,12 +138,12 @@ pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
 }
 
 /// True when the playfield alone is on and takes the score colours in spite of its priority.
-fn lonely_score(t: &Tia) -> bool {
+pub fn lonely_score(t: &Tia) -> bool {
     t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY && t.enabled == bit(PF)
 }
 
 /// Where a row begins in its buffer.
-fn line_start(row: i32) -> usize {
+pub fn line_start(row: i32) -> usize {
     row as usize % MAX_ROWS * WIDTH
 }
 

@@ -8,14 +8,27 @@ use super::{BL, FORM_NORMAL, HBLANK_CLOCKS, M0, P0, Tia, VISIBLE_CLOCKS, beam, l
 use crate::machine::{Board, Machine};
 
 /// Clocks that the old image of a player goes on when its strobe hits a copy being shown.
-const DISPLAY_TAIL: i32 = 11;
+pub const DISPLAY_TAIL: i32 = 11;
 
-/// RESP0, RESP1.
-pub fn strobe_player(m: &mut Machine, board: &mut Board, clock: i32, player: usize) {
-    let h: i32 = line_clock(&m.tia, clock);
+/// What a RESPx strobe finds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strobe {
+    /// Where the player goes.
+    pub new: i32,
+    /// It stands there already.
+    pub same: bool,
+    /// A copy of it is being shown.
+    pub display: bool,
+    /// A copy of it is about to be shown.
+    pub delay: bool,
+}
+
+/// What a RESPx strobe at clock `h` of a line finds.
+pub fn player_strobe(t: &Tia, h: i32, player: usize) -> Strobe {
     let new: i32 = if h < HBLANK_CLOCKS { 3 } else { (h - 63) % VISIBLE_CLOCKS };
-    let distance: i32 = (new - m.tia.position[player] as i32 + VISIBLE_CLOCKS) % VISIBLE_CLOCKS;
-    let mode: usize = (m.tia.nusiz[player] & 7) as usize;
+    let distance: i32 = (new - t.position[player] as i32 + VISIBLE_CLOCKS) % VISIBLE_CLOCKS;
+    let mode: usize = (t.nusiz[player] & 7) as usize;
     let mut width: i32 = 8;
     if mode == 5 {
         width = 16;
@@ -37,16 +50,23 @@ pub fn strobe_player(m: &mut Machine, board: &mut Board, clock: i32, player: usi
             }
         }
     }
+    Strobe { new, same: distance == 0, display, delay }
+}
+
+/// RESP0, RESP1.
+pub fn strobe_player(m: &mut Machine, board: &mut Board, clock: i32, player: usize) {
+    let h: i32 = line_clock(&m.tia, clock);
+    let found: Strobe = player_strobe(&m.tia, h, player);
     beam::catch_up(m, board, clock);
-    if distance == 0 && delay && !display && m.tia.skip[player] == 0 {
+    if found.same && found.delay && !found.display && m.tia.skip[player] == 0 {
         return;
     }
-    if display {
+    if found.display {
         beam::catch_up(m, board, clock.wrapping_add(DISPLAY_TAIL));
     }
-    m.tia.position[player] = new as u8;
+    m.tia.position[player] = found.new as u8;
     m.tia.skip[player] = 1;
-    if delay && !display {
+    if found.delay && !found.display {
         m.tia.skip[player] = 0;
     }
     moved(m, board, P0 + player);
@@ -69,14 +89,12 @@ fn place(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i3
 }
 
 /// True when missile 0 does not look as its registers say.
-fn is_star(t: &Tia, missile: usize) -> bool {
+pub fn is_star(t: &Tia, missile: usize) -> bool {
     missile == 0 && (t.star_field != 0 || t.missile0_form != FORM_NORMAL)
 }
 
-/// RESM0, RESM1.
-pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: usize) {
-    let h: i32 = line_clock(&m.tia, clock);
-    let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
+/// Where a RESMx strobe at clock `h` of a line puts the missile.
+pub fn missile_strobe(missile: usize, h: i32, since_hmove: i32) -> i32 {
     let mut new: i32 = plain(h);
     if missile == 0 && since_hmove == 60 && h == 69 {
         new = 8;
@@ -84,6 +102,14 @@ pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: u
     if missile == 1 && since_hmove == 9 && h == 18 {
         new = 3;
     }
+    new
+}
+
+/// RESM0, RESM1.
+pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: usize) {
+    let h: i32 = line_clock(&m.tia, clock);
+    let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
+    let new: i32 = missile_strobe(missile, h, since_hmove);
     let target: i32 = clock.wrapping_add(8);
     if is_star(&m.tia, missile) {
         beam::catch_up(m, board, target);
@@ -95,10 +121,8 @@ pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: u
     }
 }
 
-/// RESBL.
-pub fn strobe_ball(m: &mut Machine, board: &mut Board, clock: i32) {
-    let h: i32 = line_clock(&m.tia, clock);
-    let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
+/// Where a RESBL strobe at clock `h` of a line puts the ball.
+pub fn ball_strobe(h: i32, since_hmove: i32) -> i32 {
     let mut new: i32 = plain(h);
     if since_hmove == 54 && (h == 60 || h == 69) {
         new = 10;
@@ -112,7 +136,28 @@ pub fn strobe_ball(m: &mut Machine, board: &mut Board, clock: i32) {
     if since_hmove == 18 && h == 27 {
         new = 5;
     }
+    new
+}
+
+/// RESBL.
+pub fn strobe_ball(m: &mut Machine, board: &mut Board, clock: i32) {
+    let h: i32 = line_clock(&m.tia, clock);
+    let since_hmove: i32 = clock.wrapping_sub(m.tia.last_hmove);
+    let new: i32 = ball_strobe(h, since_hmove);
     place(m, board, clock, BL, new);
+}
+
+/// Where a missile stands when its lock to its player is released.
+pub fn released(t: &Tia, missile: usize) -> u8 {
+    let mode: u8 = t.nusiz[missile] & 7;
+    let mut middle: i32 = 4;
+    if mode == 5 {
+        middle = 8;
+    }
+    if mode == 7 {
+        middle = 16;
+    }
+    ((t.position[P0 + missile] as i32 + middle) % VISIBLE_CLOCKS) as u8
 }
 
 /// RESMP0, RESMP1: while set the missile is hidden; on release it sits in the middle of its player.
@@ -127,16 +172,7 @@ pub fn write_lock(m: &mut Machine, board: &mut Board, clock: i32, missile: usize
     beam::catch_up(m, board, clock);
     m.tia.resmp[missile] = on;
     if on == 0 {
-        let mode: u8 = m.tia.nusiz[missile] & 7;
-        let mut middle: i32 = 4;
-        if mode == 5 {
-            middle = 8;
-        }
-        if mode == 7 {
-            middle = 16;
-        }
-        m.tia.position[M0 + missile] =
-            ((m.tia.position[P0 + missile] as i32 + middle) % VISIBLE_CLOCKS) as u8;
+        m.tia.position[M0 + missile] = released(&m.tia, missile);
         if missile == 0 {
             m.tia.missile0_form = FORM_NORMAL;
         }

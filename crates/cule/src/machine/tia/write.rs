@@ -9,9 +9,9 @@ use super::{
 use crate::machine::{Board, Machine};
 
 /// Delay of playfield writes in clocks, by cycle mod 4.
-const PLAYFIELD_DELAY: [i32; 4] = [4, 5, 2, 3];
+pub const PLAYFIELD_DELAY: [i32; 4] = [4, 5, 2, 3];
 /// Clock of a line up to which CTRLPF changes the reflection of the same line.
-const MIRROR_CLOCKS: i32 = 147;
+pub const MIRROR_CLOCKS: i32 = 147;
 
 /// Notes that objects look different but cover the same cells.
 pub fn reshaped(t: &mut Tia, objects: u8) {

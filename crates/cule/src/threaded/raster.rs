@@ -1,0 +1,907 @@
+//! The TIA of the fast interpreter: writes are kept as events, and worked off when somebody looks or the frame ends.
+//!
+//! Between two events nothing changes, so whole rows are finished at once: masks of 160 bits for the objects that
+//! changed, collisions by AND for the objects that can still collide, pixels by blending where they are wanted. The
+//! result is that of `machine::tia` (its registers, times and exceptions are used here), which stays the reference:
+//! `tests/threaded.rs` compares the two.
+
+use super::pixels::{self, Level};
+use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
+use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
+use crate::machine::tia::objects::playfield_cells;
+use crate::machine::tia::paint::{BACK, FIELD, PRIORITY, SCORE, line_start, lonely_score};
+use crate::machine::tia::position::{
+    self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe, player_strobe,
+};
+use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
+use crate::machine::tia::{
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, M1, P0, P1, PF,
+    PICTURE_BYTES, Tia, WIDTH, bit, hidden, line_clock,
+};
+use crate::machine::tia::{hmove, objects};
+
+/// 160 pixels, one bit each; bit i of word w is pixel 64 w + i. The last word is empty.
+pub type Wide = [u64; 4];
+
+type Pictures = [[u8; PICTURE_BYTES]; 2];
+
+/// Events that can wait.
+pub const EVENTS: usize = 1024;
+
+/// The register that forgets collisions.
+const CXCLR: u64 = 0x2C;
+/// Bits of the last word of a row.
+const LAST_WORD: u64 = 0xFFFF_FFFF;
+/// Pixels left of the middle.
+const LEFT: [u64; 3] = [!0, 0xFFFF, 0];
+/// For each set of objects the latches between two of them.
+const LATCHES_AMONG: [u16; 64] = latches_among();
+
+const fn latches_among() -> [u16; 64] {
+    let mut table = [0; 64];
+    let mut set = 0;
+    while set < 64 {
+        let mut latches = !NO_LATCH;
+        let mut object = 0;
+        while object < 6 {
+            if set >> object & 1 == 0 {
+                latches &= !LATCHES_OF[object];
+            }
+            object += 1;
+        }
+        table[set] = latches;
+        set += 1;
+    }
+    table
+}
+
+/// A write as an event.
+#[inline(always)]
+pub fn event(clock: u32, register: u32, value: u32) -> u64 {
+    u64::from(clock) << 32 | u64::from(register << 8 | value)
+}
+
+/// What the beam needs besides the chip's state.
+pub struct Raster {
+    /// Where the objects are, whether they show or not.
+    masks: [Wide; 6],
+    /// Masks to be made anew.
+    dirty: u8,
+    /// All collisions that the present state can cause have been latched.
+    settled: bool,
+    /// Nobody will know of the collisions.
+    unseen: bool,
+    /// Objects that can collide and have not, and with which latches; for `key`.
+    live: u8,
+    possible: u16,
+    key: u32,
+    /// The cells that movable objects can cover, and those of the playfield.
+    cells: [u64; 5],
+    field_cells: u64,
+    /// Cells to be made anew.
+    moved: u8,
+    /// Objects that have shown since the run began.
+    ever: u8,
+    /// For each object those with which it can still collide; for `partners_key`.
+    partners: [u8; 6],
+    partners_key: u32,
+    /// Movable objects that share a cell with a partner.
+    near: u8,
+    /// Cells of the playfield's partners.
+    field_partners: u64,
+    draw: bool,
+    level: Level,
+}
+
+impl Raster {
+    pub fn new(t: &Tia, draw: bool) -> Self {
+        Self {
+            masks: [[0; 4]; 6],
+            dirty: ALL_OBJECTS,
+            settled: false,
+            unseen: false,
+            live: 0,
+            possible: 0,
+            key: u32::MAX,
+            cells: [0; 5],
+            field_cells: field_cells(t),
+            moved: ALL_OBJECTS,
+            ever: t.enabled,
+            partners: [0; 6],
+            partners_key: u32::MAX,
+            near: 0,
+            field_partners: 0,
+            draw,
+            level: pixels::level(),
+        }
+    }
+
+    /// Starts over from a chip that was changed from elsewhere.
+    pub fn forget(&mut self, t: &Tia) {
+        self.dirty = ALL_OBJECTS;
+        self.settled = false;
+        self.field_cells = field_cells(t);
+        self.moved = ALL_OBJECTS;
+        self.ever |= t.enabled;
+    }
+
+    /// Works off events, in their order.
+    #[inline(never)]
+    pub fn work_off(&mut self, t: &mut Tia, picture: &mut Pictures, events: &[u64]) {
+        // Collisions before the last CXCLR are lost: whoever looks at them comes here first.
+        let cleared = events.iter().rposition(|event| event >> 8 & 0x3F == CXCLR).unwrap_or(0);
+        for (i, &event) in events.iter().enumerate() {
+            self.unseen = i < cleared;
+            let clock = (event >> 32) as i32;
+            self.apply(t, picture, clock, event as u32 >> 8 & 0x3F, event as u8);
+        }
+    }
+
+    #[inline(always)]
+    fn apply(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
+        match register {
+            0x01 => {
+                if (t.vblank ^ value) & 2 != 0 {
+                    self.catch_up(t, picture, clock.wrapping_add(1));
+                    self.settled = false;
+                }
+                t.vblank = value;
+            }
+            0x04 | 0x05 => self.size(t, picture, clock, (register - 0x04) as usize, value),
+            0x06..=0x09 => {
+                let index = (register - 0x06) as usize;
+                let loss = if t.layout.pal != 0 { t.last_lines as u8 & 1 } else { 0 };
+                let color = value & 0xFE | loss;
+                if self.draw && color != t.color[index] && shows_color(t, index) {
+                    self.catch_up(t, picture, clock);
+                }
+                t.color[index] = color;
+            }
+            0x0A => self.control(t, picture, clock, value),
+            0x0B | 0x0C => {
+                let player = (register - 0x0B) as usize;
+                let on = value >> 3 & 1;
+                if on != t.reflect[player] {
+                    if t.enabled & bit(player) != 0 {
+                        self.touch(t, picture, clock.wrapping_add(1), player);
+                    }
+                    t.reflect[player] = on;
+                    self.dirty |= bit(player);
+                }
+            }
+            0x0D..=0x0F => {
+                let old = t.playfield;
+                let new = next_playfield(old, register - 0x0D, u32::from(value));
+                if new != old {
+                    self.ever |= bit(PF);
+                    let near = self.is_near_field(t, old ^ new);
+                    if near || self.draw {
+                        let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3 & 3) as usize];
+                        self.catch_up(t, picture, clock.wrapping_add(delay));
+                    }
+                    t.playfield = new;
+                    t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
+                    self.field_changed(t);
+                    self.settled &= !near;
+                }
+            }
+            0x10 | 0x11 => self.strobe_player(t, picture, clock, (register - 0x10) as usize),
+            0x12 | 0x13 => {
+                let missile = (register - 0x12) as usize;
+                let since = clock.wrapping_sub(t.last_hmove);
+                let new = missile_strobe(missile, line_clock(t, clock), since) as u8;
+                if is_star(t, missile) {
+                    self.catch_up(t, picture, clock.wrapping_add(8));
+                    t.missile0_form = FORM_NORMAL;
+                    t.position[M0] = new;
+                    self.shift(M0);
+                } else {
+                    self.place(t, picture, clock.wrapping_add(8), M0 + missile, new);
+                }
+            }
+            0x14 => {
+                let since = clock.wrapping_sub(t.last_hmove);
+                let new = ball_strobe(line_clock(t, clock), since) as u8;
+                self.place(t, picture, clock, BL, new);
+            }
+            0x1B | 0x1C => self.graphics(t, picture, clock, (register - 0x1B) as usize, value),
+            0x1D | 0x1E => {
+                let missile = (register - 0x1D) as usize;
+                let on = value >> 1 & 1;
+                if on != t.enam[missile] {
+                    if t.resmp[missile] == 0 {
+                        self.ever |= bit(M0 + missile);
+                        self.touch(t, picture, clock, M0 + missile);
+                    }
+                    t.enam[missile] = on;
+                    self.show_missile(t, missile);
+                }
+            }
+            0x1F => {
+                let on = value >> 1 & 1;
+                if t.vdelbl == 0 && t.enabl != on {
+                    self.ever |= bit(BL);
+                    self.touch(t, picture, clock, BL);
+                }
+                t.enabl = on;
+                self.show_ball(t);
+            }
+            0x20..=0x24 => {
+                let object = (register - 0x20) as usize;
+                let nibble = value >> 4;
+                let starts = object == M0
+                    && clock == t.last_hmove.wrapping_add(hmove::STAR_FIELD_CLOCKS)
+                    && t.motion[M0] == 7
+                    && nibble == 6;
+                if starts {
+                    self.catch_up(t, picture, clock);
+                    t.star_field = 1;
+                    t.star_phase = 0;
+                    self.shift(M0);
+                }
+                t.motion[object] = nibble;
+            }
+            0x25 | 0x26 => {
+                let player = (register - 0x25) as usize;
+                let on = value & 1;
+                let seen = if on != 0 { t.grp_old[player] } else { t.grp[player] };
+                if seen != t.graphics[player] {
+                    self.ever |= bit(player);
+                    self.touch(t, picture, clock, player);
+                }
+                t.vdelp[player] = on;
+                self.show_player(t, player);
+            }
+            0x27 => {
+                let on = value & 1;
+                let seen = if on != 0 { t.enabl_old } else { t.enabl };
+                if (seen != 0) != (t.enabled & bit(BL) != 0) {
+                    self.ever |= bit(BL);
+                    self.touch(t, picture, clock, BL);
+                }
+                t.vdelbl = on;
+                self.show_ball(t);
+            }
+            0x28 | 0x29 => {
+                let missile = (register - 0x28) as usize;
+                let on = value >> 1 & 1;
+                if on != t.resmp[missile] {
+                    self.catch_up(t, picture, clock);
+                    t.resmp[missile] = on;
+                    if on == 0 {
+                        t.position[M0 + missile] = position::released(t, missile);
+                        if missile == 0 {
+                            t.missile0_form = FORM_NORMAL;
+                        }
+                    }
+                    self.ever |= bit(M0 + missile);
+                    self.shift(M0 + missile);
+                    self.show_missile(t, missile);
+                }
+            }
+            0x2A => self.strobe_hmove(t, picture, clock),
+            0x2B => t.motion = [0; 5],
+            0x2C => {
+                self.catch_up(t, picture, clock);
+                t.collisions = 0;
+                self.settled = false;
+            }
+            _ => {}
+        }
+    }
+
+    // ------------------------------------------------------------ who can meet whom
+
+    /// Lets the beam run up to `target` before `object` changes its looks, if that can be seen.
+    #[inline(always)]
+    fn touch(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
+        let near = self.is_near(t, object);
+        if near || self.draw {
+            self.catch_up(t, picture, target);
+        }
+        // What is settled now may not be after the change; nothing is evaluated in between.
+        self.settled &= !near;
+    }
+
+    /// True when a change of `object` within its cells could change a collision.
+    #[inline(always)]
+    fn is_near(&mut self, t: &Tia, object: usize) -> bool {
+        if self.unseen || hidden(t) {
+            return false;
+        }
+        self.refresh_near(t);
+        let field = 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
+        self.near >> object & 1 != 0 || self.cells[object] & self.field_cells & field != 0
+    }
+
+    /// True when `object` on `cells` could cause a collision.
+    fn would_meet(&mut self, t: &Tia, object: usize, cells: u64) -> bool {
+        if self.unseen || hidden(t) {
+            return false;
+        }
+        self.refresh_near(t);
+        let partners = self.partners[object];
+        let mut others = self.field_cells & 0u64.wrapping_sub(u64::from(partners >> PF & 1));
+        for other in 0..5 {
+            others |= self.cells[other] & 0u64.wrapping_sub(u64::from(partners >> other & 1));
+        }
+        others & cells != 0
+    }
+
+    /// True when a change of these bits of the playfield could change a collision.
+    #[inline(always)]
+    fn is_near_field(&mut self, t: &Tia, bits: u32) -> bool {
+        if self.unseen || hidden(t) {
+            return false;
+        }
+        self.refresh_near(t);
+        if self.field_partners == 0 {
+            return false;
+        }
+        t.mirror != t.ctrlpf & 1 || playfield_cells(bits, t.mirror) & self.field_partners != 0
+    }
+
+    #[inline(always)]
+    fn refresh_near(&mut self, t: &Tia) {
+        let key = u32::from(self.ever) << 16 | u32::from(t.collisions);
+        if key != self.partners_key || self.moved & self.ever != 0 {
+            self.renew_near(t, key);
+        }
+    }
+
+    #[inline(never)]
+    fn renew_near(&mut self, t: &Tia, key: u32) {
+        if key != self.partners_key {
+            self.partners_key = key;
+            for object in 0..6 {
+                let others = partners_of(t.collisions, object) & self.ever;
+                self.partners[object] = others & 0u8.wrapping_sub(self.ever >> object & 1);
+            }
+        }
+        let moved = self.moved & self.ever;
+        self.moved &= !moved;
+        self.near = 0;
+        self.field_partners = 0;
+        for object in 0..5 {
+            if moved >> object & 1 != 0 {
+                self.cells[object] = objects::cells(t, object);
+            }
+            let cells = self.cells[object];
+            self.field_partners |= cells & 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
+            for other in 0..object {
+                let meet = cells & self.cells[other] != 0 && self.partners[object] >> other & 1 != 0;
+                self.near |= (bit(object) | bit(other)) & 0u8.wrapping_sub(u8::from(meet));
+            }
+        }
+    }
+
+    /// Notes that a movable object has moved or changed its size.
+    #[inline(always)]
+    fn shift(&mut self, object: usize) {
+        self.dirty |= bit(object);
+        self.moved |= bit(object);
+        self.settled = false;
+    }
+
+    /// Notes that the playfield looks different.
+    #[inline(always)]
+    fn field_changed(&mut self, t: &Tia) {
+        self.dirty |= bit(PF);
+        self.field_cells = field_cells(t);
+    }
+
+    /// Moves `object` at `target`, if that changes anything.
+    fn place(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
+        if new == t.position[object] {
+            return;
+        }
+        let near = t.enabled & bit(object) != 0
+            && (self.is_near(t, object) || {
+                let cells = objects::cells_at(t, object, new);
+                self.would_meet(t, object, cells)
+            });
+        if near || self.draw && t.enabled & bit(object) != 0 {
+            self.catch_up(t, picture, target);
+        }
+        t.position[object] = new;
+        self.dirty |= bit(object);
+        self.moved |= bit(object);
+        self.settled &= !near;
+    }
+
+    // ------------------------------------------------------------ registers
+
+    fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
+        let found = player_strobe(t, line_clock(t, clock), player);
+        self.catch_up(t, picture, clock);
+        let starts = found.delay && !found.display;
+        if found.same && starts && t.skip[player] == 0 {
+            return;
+        }
+        if found.display {
+            self.catch_up(t, picture, clock.wrapping_add(DISPLAY_TAIL));
+        }
+        t.position[player] = found.new as u8;
+        t.skip[player] = u8::from(!starts);
+        self.shift(player);
+    }
+
+    fn size(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+        let special = t.skip[player] != 0 || is_star(t, player);
+        let sized = (t.nusiz[player] ^ value) & 0x37 != 0;
+        let both = bit(P0 + player) | bit(M0 + player);
+        if special || sized && t.enabled & both != 0 {
+            self.catch_up(t, picture, clock.wrapping_add(8));
+        }
+        t.nusiz[player] = value;
+        if special || sized {
+            t.skip[player] = 0;
+            if player == 0 {
+                t.missile0_form = FORM_NORMAL;
+            }
+            self.shift(P0 + player);
+            self.shift(M0 + player);
+        }
+    }
+
+    fn control(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, value: u8) {
+        let mirror = value & 1;
+        let changes = t.ctrlpf ^ value;
+        let turned = mirror != t.mirror || changes & 1 != 0;
+        let sized = changes & 0x30 != 0;
+        let seen = changes != 0 && (self.draw || sized && t.enabled & bit(BL) != 0);
+        if turned || seen {
+            self.catch_up(t, picture, clock);
+        }
+        t.ctrlpf = value;
+        if sized {
+            self.shift(BL);
+        }
+        if turned {
+            if line_clock(t, clock) < MIRROR_CLOCKS {
+                t.mirror = mirror;
+            }
+            self.field_changed(t);
+            self.settled = false;
+        }
+    }
+
+    #[inline(always)]
+    fn graphics(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+        let other = 1 - player;
+        if t.vdelp[0] | t.vdelp[1] | t.vdelbl == 0 {
+            if t.grp[player] != value {
+                self.ever |= bit(player);
+                self.touch(t, picture, clock.wrapping_add(1), player);
+                t.grp[player] = value;
+                t.graphics[player] = value;
+                t.enabled = t.enabled & !bit(player) | u8::from(value != 0) << player;
+                self.dirty |= bit(player);
+            }
+            t.grp_old[other] = t.grp[other];
+            if player == 1 {
+                t.enabl_old = t.enabl;
+            }
+            return;
+        }
+        let own = t.vdelp[player] == 0 && t.grp[player] != value;
+        let delayed = t.vdelp[other] != 0 && t.grp_old[other] != t.grp[other];
+        let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
+        for (changes, object) in [(own, player), (delayed, other), (ball, BL)] {
+            if changes {
+                self.ever |= bit(object);
+                self.touch(t, picture, clock.wrapping_add(1), object);
+            }
+        }
+        t.grp[player] = value;
+        t.grp_old[other] = t.grp[other];
+        self.show_player(t, player);
+        self.show_player(t, other);
+        if player == 1 {
+            t.enabl_old = t.enabl;
+            self.show_ball(t);
+        }
+    }
+
+    fn strobe_hmove(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32) {
+        let cycle = line_clock(t, clock) / 3;
+        let blanks = hmove::blanks(t, cycle);
+        let special = t.star_field | t.missile0_form | t.skip[0] | t.skip[1];
+        if self.draw || special != 0 || t.blank_pending != 0 && !blanks {
+            self.catch_up(t, picture, clock);
+        }
+        // Between these cycles nothing moves that does not want to.
+        if t.motion != [0; 5] || !(cycle <= 12 || cycle == 75) {
+            for object in 0..5 {
+                let right = hmove::motion(t.motion[object], cycle);
+                if right != 0 {
+                    let to = i32::from(t.position[object]) + right;
+                    let width = WIDTH as i32;
+                    let new = if to < 0 { to + width } else { to % width } as u8;
+                    self.place(t, picture, clock, object, new);
+                }
+            }
+        }
+        t.last_hmove = clock;
+        if blanks {
+            t.blank_pending = 1;
+        }
+        if special != 0 {
+            t.star_field = 0;
+            for player in 0..2 {
+                if t.skip[player] != 0 {
+                    t.skip[player] = 0;
+                    self.shift(P0 + player);
+                }
+            }
+            if t.missile0_form != FORM_NORMAL {
+                t.missile0_form = FORM_NORMAL;
+            }
+            self.shift(M0);
+        }
+    }
+
+    /// Works out which graphics a player shows.
+    fn show_player(&mut self, t: &mut Tia, player: usize) {
+        let seen = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
+        if seen != t.graphics[player] {
+            t.graphics[player] = seen;
+            t.enabled = t.enabled & !bit(P0 + player) | u8::from(seen != 0) << (P0 + player);
+            self.dirty |= bit(P0 + player);
+        }
+    }
+
+    fn show_ball(&mut self, t: &mut Tia) {
+        let on = if t.vdelbl != 0 { t.enabl_old } else { t.enabl };
+        t.enabled = t.enabled & !bit(BL) | on << BL;
+    }
+
+    fn show_missile(&mut self, t: &mut Tia, missile: usize) {
+        let on = t.enam[missile] & (t.resmp[missile] ^ 1);
+        t.enabled = t.enabled & !bit(M0 + missile) | on << (M0 + missile);
+    }
+
+    // ------------------------------------------------------------ the beam
+
+    /// Brings the beam to clock `target`; as `beam::catch_up`.
+    #[inline(always)]
+    pub fn catch_up(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32) {
+        if target <= t.gate {
+            return;
+        }
+        let goal = target.min(t.window_end) - t.base;
+        if t.beam >= goal {
+            return;
+        }
+        if goal <= t.row_start + HBLANK_CLOCKS {
+            // The horizontal blank of a row already entered.
+            t.beam = goal;
+            return;
+        }
+        self.advance(t, picture, goal);
+    }
+
+    #[inline(never)]
+    fn advance(&mut self, t: &mut Tia, picture: &mut Pictures, goal: i32) {
+        let mut from = t.beam - t.row_start;
+        // Whole rows in a row look alike.
+        let mut alike = false;
+        while t.beam < goal {
+            if from == CLOCKS_PER_LINE {
+                t.row_start += CLOCKS_PER_LINE;
+                from = 0;
+                if !is_steady(t) {
+                    self.enter_row(t);
+                    alike = false;
+                }
+            }
+            if !self.draw && self.settled && is_steady(t) {
+                skip_to(t, from, goal);
+                return;
+            }
+            let to = (goal - t.row_start).min(CLOCKS_PER_LINE);
+            if to > HBLANK_CLOCKS {
+                let (a, b) = ((from - HBLANK_CLOCKS).max(0), to - HBLANK_CLOCKS);
+                if !self.settled {
+                    self.collide(t, a, b);
+                }
+                if self.draw {
+                    let whole = from == 0 && to == CLOCKS_PER_LINE && t.blank_pending == 0;
+                    self.draw_span(t, picture, a, b, alike && whole);
+                    alike = whole;
+                }
+            }
+            if t.blank_pending != 0 && from < BLANK_END && to >= BLANK_END {
+                let end = t.row_start + BLANK_END;
+                end_blank(t, end);
+            }
+            t.beam = t.row_start + to;
+            from = to;
+        }
+    }
+
+    /// What changes from one row to the next.
+    #[cold]
+    fn enter_row(&mut self, t: &mut Tia) {
+        let mirror = t.ctrlpf & 1;
+        if mirror != t.mirror {
+            t.mirror = mirror;
+            self.field_changed(t);
+            self.settled = false;
+        }
+        for player in 0..2 {
+            if t.skip[player] != 0 {
+                t.skip[player] = 0;
+                self.shift(P0 + player);
+            }
+        }
+        if t.star_field != 0 {
+            move_star(t);
+            self.shift(M0);
+        }
+    }
+
+    /// Collisions in pixels `from..to` of the present row.
+    fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
+        if hidden(t) || self.unseen {
+            self.settled = true;
+            return;
+        }
+        let key = u32::from(t.enabled) << 16 | u32::from(t.collisions);
+        if key != self.key {
+            self.key = key;
+            self.possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
+            self.live = (0..6)
+                .fold(0, |live, object| live | u8::from(self.possible & LATCHES_OF[object] != 0) << object);
+        }
+        if self.live == 0 {
+            self.settled = true;
+            return;
+        }
+        self.refresh(t, self.live);
+        let mut one: Wide = [0; 4];
+        let mut two: Wide = [0; 4];
+        for object in 0..6 {
+            let on = 0u64.wrapping_sub(u64::from(self.live >> object & 1));
+            for w in 0..4 {
+                let pixels = self.masks[object][w] & on;
+                two[w] |= one[w] & pixels;
+                one[w] |= pixels;
+            }
+        }
+        if two[0] | two[1] | two[2] == 0 {
+            self.settled = true;
+            return;
+        }
+        self.latch(t, &two, from, to);
+    }
+
+    /// Latches what overlaps in pixels `from..to`; `two` holds the pixels of more than one live object.
+    #[inline(never)]
+    fn latch(&mut self, t: &mut Tia, two: &Wide, from: i32, to: i32) {
+        let span = span(from, to);
+        let mut left = self.possible;
+        let mut ahead = false;
+        let mut latched = 0;
+        while left != 0 {
+            let latch = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (a, b) =
+                (&self.masks[usize::from(FIRST[latch]) % 6], &self.masks[usize::from(SECOND[latch]) % 6]);
+            let meet: [u64; 3] = std::array::from_fn(|w| a[w] & b[w] & two[w]);
+            if meet[0] | meet[1] | meet[2] != 0 {
+                if meet[0] & span[0] | meet[1] & span[1] | meet[2] & span[2] != 0 {
+                    latched |= 1 << latch;
+                } else {
+                    ahead = true;
+                }
+            }
+        }
+        t.collisions |= latched;
+        self.settled = !ahead;
+    }
+
+    // ------------------------------------------------------------ pixels
+
+    fn draw_span(&mut self, t: &mut Tia, picture: &mut Pictures, from: i32, to: i32, as_above: bool) {
+        let at = line_start(t.row_start / CLOCKS_PER_LINE);
+        let buffer = &mut picture[usize::from(t.buffer & 1)];
+        if as_above && at >= WIDTH {
+            let (above, below) = buffer.split_at_mut(at);
+            if let (Some(above), Some(row)) = (above.last_chunk::<WIDTH>(), below.first_chunk_mut::<WIDTH>())
+            {
+                *row = *above;
+            }
+            return;
+        }
+        let Some(row) = buffer[at..].first_chunk_mut::<WIDTH>() else { return };
+        if hidden(t) {
+            row[from as usize..to as usize].fill(0);
+        } else {
+            self.refresh(t, ALL_OBJECTS);
+            let layers = self.layers(t);
+            let colors = [t.color[P0], t.color[P1], t.color[FIELD], t.color[BACK]];
+            pixels::blend(self.level, row, from as usize, to as usize, &layers, colors);
+        }
+        let blank = BLANK_END - HBLANK_CLOCKS;
+        if t.blank_pending != 0 && from < blank {
+            row[from as usize..blank.min(to) as usize].fill(0);
+        }
+    }
+
+    /// Which pixels take the colours of player 0, player 1 and the playfield.
+    #[inline(always)]
+    fn layers(&self, t: &Tia) -> [[u64; 3]; 3] {
+        let shown = |object: usize, w: usize| {
+            self.masks[object][w] & 0u64.wrapping_sub(u64::from(t.enabled >> object & 1))
+        };
+        let zeros: [u64; 3] = std::array::from_fn(|w| shown(P0, w) | shown(M0, w));
+        let ones: [u64; 3] = std::array::from_fn(|w| shown(P1, w) | shown(M1, w));
+        let playfield: [u64; 3] = std::array::from_fn(|w| shown(PF, w));
+        let ball: [u64; 3] = std::array::from_fn(|w| shown(BL, w));
+        let mut layers = [[0; 3]; 3];
+        if lonely_score(t) {
+            for w in 0..3 {
+                layers[0][w] = playfield[w] & LEFT[w];
+                layers[1][w] = playfield[w] & !LEFT[w];
+            }
+        } else if t.ctrlpf & PRIORITY != 0 {
+            for w in 0..3 {
+                let field = playfield[w] | ball[w];
+                layers[0][w] = zeros[w] & !field;
+                layers[1][w] = ones[w] & !zeros[w] & !field;
+                layers[2][w] = field;
+            }
+        } else if t.ctrlpf & SCORE != 0 {
+            for w in 0..3 {
+                let first = zeros[w] | playfield[w] & LEFT[w];
+                let second = (ones[w] | playfield[w] & !LEFT[w]) & !first;
+                layers[0][w] = first;
+                layers[1][w] = second;
+                layers[2][w] = ball[w] & !first & !second;
+            }
+        } else {
+            for w in 0..3 {
+                layers[0][w] = zeros[w];
+                layers[1][w] = ones[w] & !zeros[w];
+                layers[2][w] = (playfield[w] | ball[w]) & !(zeros[w] | ones[w]);
+            }
+        }
+        layers
+    }
+
+    // ------------------------------------------------------------ masks
+
+    /// Makes those masks of `objects` anew that have changed.
+    #[inline(always)]
+    fn refresh(&mut self, t: &Tia, objects: u8) {
+        let dirty = self.dirty & objects;
+        if dirty == 0 {
+            return;
+        }
+        self.dirty &= !objects;
+        for player in 0..2 {
+            if dirty & bit(P0 + player) != 0 {
+                self.masks[P0 + player] = player_mask(t, player);
+            }
+        }
+        if dirty & bit(PF) != 0 {
+            self.masks[PF] = playfield_mask(t);
+        }
+        if dirty & (bit(M0) | bit(M1) | bit(BL)) != 0 {
+            for missile in 0..2 {
+                if dirty & bit(M0 + missile) != 0 {
+                    self.masks[M0 + missile] = missile_mask(t, missile);
+                }
+            }
+            if dirty & bit(BL) != 0 {
+                self.masks[BL] = ball_mask(t);
+            }
+        }
+    }
+}
+
+/// Cells of the playfield, of both its forms while the next row will turn it.
+fn field_cells(t: &Tia) -> u64 {
+    let cells = playfield_cells(t.playfield, t.mirror);
+    let mirror = t.ctrlpf & 1;
+    if mirror == t.mirror { cells } else { cells | playfield_cells(t.playfield, mirror) }
+}
+
+/// A change of this colour can be seen.
+fn shows_color(t: &Tia, index: usize) -> bool {
+    let objects = match index {
+        BACK => return true,
+        FIELD => bit(PF) | bit(BL),
+        player => {
+            let field = if t.ctrlpf & SCORE != 0 { bit(PF) } else { 0 };
+            bit(P0 + player) | bit(M0 + player) | field
+        }
+    };
+    t.enabled & objects != 0
+}
+
+/// Pixels `from..to`.
+fn span(from: i32, to: i32) -> [u64; 3] {
+    std::array::from_fn(|w| {
+        let base = 64 * w as i32;
+        let low = (from - base).clamp(0, 64) as u32;
+        let high = (to - base).clamp(0, 64) as u32;
+        let below = |end: u32| if end == 64 { !0 } else { (1u64 << end) - 1 };
+        below(high) & !below(low)
+    })
+}
+
+/// Adds up to 32 pixels at `position`, which may be up to 160 too large.
+#[inline(always)]
+fn place(mask: &mut Wide, pattern: u32, position: u32) {
+    let at = if position >= WIDTH as u32 { position - WIDTH as u32 } else { position };
+    let pattern = u64::from(pattern);
+    let (word, shift) = ((at >> 6) as usize & 3, at & 63);
+    mask[word] |= pattern << shift;
+    mask[(word + 1) & 3] |= (pattern >> 1) >> (63 - shift);
+}
+
+/// What has left a row on the right comes in on the left.
+#[inline(always)]
+fn wrap(mut mask: Wide) -> Wide {
+    mask[0] |= mask[2] >> 32;
+    mask[2] &= LAST_WORD;
+    mask[3] = 0;
+    mask
+}
+
+/// One to three copies.
+#[inline(always)]
+fn copies(pattern: u32, position: u32, mode: usize, first: bool) -> Wide {
+    let mut mask: Wide = [0; 4];
+    let [_, second, third] = objects::COPIES[mode & 7];
+    if first {
+        place(&mut mask, pattern, position);
+    }
+    if second != 0 {
+        place(&mut mask, pattern, position + u32::from(second));
+        if third != 0 {
+            place(&mut mask, pattern, position + u32::from(third));
+        }
+    }
+    wrap(mask)
+}
+
+fn player_mask(t: &Tia, player: usize) -> Wide {
+    let graphics = t.graphics[player];
+    let mode = t.nusiz[player] & 7;
+    let position = u32::from(t.position[P0 + player]);
+    let first = t.skip[player] == 0;
+    let pixels = u32::from(if t.reflect[player] != 0 { graphics } else { graphics.reverse_bits() });
+    if mode == 5 || mode == 7 {
+        let wide = objects::stretch(pixels);
+        let pattern = if mode == 7 { wide } else { objects::halve(wide) };
+        return copies(pattern, position + 1, 0, first);
+    }
+    copies(pixels, position, usize::from(mode), first)
+}
+
+fn missile_mask(t: &Tia, missile: usize) -> Wide {
+    let mut size = t.nusiz[missile] >> 4 & 3;
+    if missile == 0 && t.missile0_form != FORM_NORMAL {
+        if t.missile0_form == FORM_OFF {
+            return [0; 4];
+        }
+        if t.missile0_form == FORM_WIDE {
+            size |= 1;
+        }
+    }
+    let position = u32::from(t.position[M0 + missile]);
+    copies((1 << (1 << size)) - 1, position, usize::from(t.nusiz[missile]), true)
+}
+
+fn ball_mask(t: &Tia) -> Wide {
+    copies((1 << (1 << (t.ctrlpf >> 4 & 3))) - 1, u32::from(t.position[BL]), 0, true)
+}
+
+fn playfield_mask(t: &Tia) -> Wide {
+    let words = objects::playfield(t);
+    let pair = |w: usize| u64::from(words[w]) | u64::from(words[w + 1]) << 32;
+    [pair(0), pair(2), u64::from(words[4]), 0]
+}
