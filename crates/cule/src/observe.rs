@@ -12,6 +12,7 @@
 
 pub mod palette;
 pub mod reduce;
+pub mod translate;
 
 /// Pixels in a row of a native picture.
 pub const WIDTH: usize = 160;
@@ -155,6 +156,7 @@ pub fn rows_84(d: usize) -> (usize, [u16; 3]) {
 /// A row of an 84 x 84 picture from three source rows, in 200ths. `sums` gets the exact sums plus 100, for `d` below 84.
 ///
 /// `even` and `odd` are work space: pixels 2 i at `even[i]`, pixels 2 i + 1 at `odd[i + 1]`.
+#[inline(always)]
 pub fn shrink_84(
     first: &[u8; WIDTH],
     second: &[u8; WIDTH],
@@ -195,6 +197,7 @@ pub fn shrink_84(
 }
 
 /// Sums plus 100 to pixels. True when a sum lies exactly between two pixels: the caller then asks `area_pixel`.
+#[inline(always)]
 pub fn round_84(sums: &[u16; ROW_84], out: &mut [u8; ROW_84]) -> bool {
     let mut ties: u16 = 0;
     for d in 0..ROW_84 {

@@ -2,7 +2,8 @@
 
 use crate::CuleError;
 use crate::observe::reduce::{Plane, Reducer, Work};
-use crate::observe::{self, WIDTH, palette};
+use crate::observe::translate::{translate, translate_brighter};
+use crate::observe::{WIDTH, palette};
 
 /// What an observation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,9 +151,9 @@ impl Screen {
             let target = &mut canvas.pooled[row.clone()];
             match before {
                 Some(before) if before[row.clone()] != last[row.clone()] => {
-                    observe::pooled_row(&last[row.clone()], &before[row], table, target);
+                    translate_brighter(&last[row.clone()], &before[row], table, target);
                 }
-                _ => observe::gray_row(&last[row], table, target),
+                _ => translate(&last[row], table, target),
             }
         }
     }

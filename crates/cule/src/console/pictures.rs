@@ -8,6 +8,7 @@ use super::Console;
 use crate::CuleError;
 use crate::machine::{Machine, cart, tia};
 use crate::observe::palette;
+use crate::observe::translate::translate;
 use crate::threaded;
 
 /// Steps that a buffer may be behind before it is drawn: frames can be short for long.
@@ -144,18 +145,7 @@ impl Console {
     pub fn screen_gray(&self, out: &mut [u8]) -> Result<(), CuleError> {
         let screen = self.screen();
         has_length("the gray picture", out, screen.len())?;
-        let gray = &palette::GRAY[self.is_pal() as usize];
-        // Most runs of eight pixels have one colour.
-        for (pixels, indices) in out.chunks_exact_mut(8).zip(screen.chunks_exact(8)) {
-            let together: u64 = bytemuck::pod_read_unaligned(indices);
-            if together == u64::from(indices[0]) * 0x0101_0101_0101_0101 {
-                pixels.fill(gray[usize::from(indices[0])]);
-            } else {
-                for (pixel, &index) in pixels.iter_mut().zip(indices) {
-                    *pixel = gray[usize::from(index)];
-                }
-            }
-        }
+        translate(screen, &palette::GRAY[self.is_pal() as usize], out);
         Ok(())
     }
 

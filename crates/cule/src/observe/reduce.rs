@@ -1,5 +1,10 @@
 //! The tables of one reduction and the order of its passes. Host only; the arithmetic is in `observe`.
 
+#![allow(
+    unsafe_code,
+    reason = "the same arithmetic compiled for wider vectors, behind a look at the processor"
+)]
+
 use super::{
     Blend, Cell, ROW_84, WIDTH, add_row, area_pixel, area_row, blend_row, blend_rows, block_average,
     is_tie_84, quarter, round_84, round_row, rows_84, shrink_84,
@@ -178,8 +183,26 @@ fn blocks(plane: Plane<'_>, across: usize, down: usize, columns: usize, out: &mu
     }
 }
 
-/// 210 rows to 84 x 84: exact sums in 200ths; only a sum that lies between two pixels depends on the rounding of `f32`.
+/// 210 rows to 84 x 84, with the widest vectors that the processor has.
 fn small(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has been seen.
+        unsafe { small_avx2(plane, x, y, out) };
+        return;
+    }
+    small_any(plane, x, y, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn small_avx2(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
+    small_any(plane, x, y, out);
+}
+
+/// Exact sums in 200ths; only a sum that lies between two pixels depends on the rounding of `f32`.
+#[inline(always)]
+fn small_any(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
     const COLUMNS: usize = 84;
     let mut even: [u16; 104] = [0; 104];
     let mut odd: [u16; 104] = [0; 104];

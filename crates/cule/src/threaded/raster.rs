@@ -5,23 +5,20 @@
 //! result is that of `machine::tia` (its registers, times and exceptions are used here), which stays the reference:
 //! `tests/threaded.rs` compares the two.
 
-use super::pixels::{self, Level};
+use super::pixels::{self, Level, Scene, Wide};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
 use crate::machine::tia::objects::playfield_cells;
-use crate::machine::tia::paint::{BACK, FIELD, PRIORITY, SCORE, line_start, lonely_score};
+use crate::machine::tia::paint::{BACK, FIELD, SCORE, line_start, lonely_score};
 use crate::machine::tia::position::{
     self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe, player_strobe,
 };
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
 use crate::machine::tia::{
-    ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, M1, P0, P1, PF,
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, M1, P0, PF,
     PICTURE_BYTES, Tia, WIDTH, bit, hidden, line_clock,
 };
 use crate::machine::tia::{hmove, objects};
-
-/// 160 pixels, one bit each; bit i of word w is pixel 64 w + i. The last word is empty.
-pub type Wide = [u64; 4];
 
 type Pictures = [[u8; PICTURE_BYTES]; 2];
 
@@ -32,8 +29,6 @@ pub const EVENTS: usize = 1024;
 const CXCLR: u64 = 0x2C;
 /// Bits of the last word of a row.
 const LAST_WORD: u64 = 0xFFFF_FFFF;
-/// Pixels left of the middle.
-const LEFT: [u64; 3] = [!0, 0xFFFF, 0];
 /// For each set of objects the latches between two of them.
 const LATCHES_AMONG: [u16; 64] = latches_among();
 
@@ -719,55 +714,19 @@ impl Raster {
             row[from as usize..to as usize].fill(0);
         } else {
             self.refresh(t, ALL_OBJECTS);
-            let layers = self.layers(t);
-            let colors = [t.color[P0], t.color[P1], t.color[FIELD], t.color[BACK]];
-            pixels::blend(self.level, row, from as usize, to as usize, &layers, colors);
+            let scene = Scene {
+                masks: &self.masks,
+                enabled: t.enabled,
+                ctrlpf: t.ctrlpf,
+                lonely: lonely_score(t),
+                colors: t.color,
+            };
+            pixels::draw(self.level, row, from as usize, to as usize, &scene);
         }
         let blank = BLANK_END - HBLANK_CLOCKS;
         if t.blank_pending != 0 && from < blank {
             row[from as usize..blank.min(to) as usize].fill(0);
         }
-    }
-
-    /// Which pixels take the colours of player 0, player 1 and the playfield.
-    #[inline(always)]
-    fn layers(&self, t: &Tia) -> [[u64; 3]; 3] {
-        let shown = |object: usize, w: usize| {
-            self.masks[object][w] & 0u64.wrapping_sub(u64::from(t.enabled >> object & 1))
-        };
-        let zeros: [u64; 3] = std::array::from_fn(|w| shown(P0, w) | shown(M0, w));
-        let ones: [u64; 3] = std::array::from_fn(|w| shown(P1, w) | shown(M1, w));
-        let playfield: [u64; 3] = std::array::from_fn(|w| shown(PF, w));
-        let ball: [u64; 3] = std::array::from_fn(|w| shown(BL, w));
-        let mut layers = [[0; 3]; 3];
-        if lonely_score(t) {
-            for w in 0..3 {
-                layers[0][w] = playfield[w] & LEFT[w];
-                layers[1][w] = playfield[w] & !LEFT[w];
-            }
-        } else if t.ctrlpf & PRIORITY != 0 {
-            for w in 0..3 {
-                let field = playfield[w] | ball[w];
-                layers[0][w] = zeros[w] & !field;
-                layers[1][w] = ones[w] & !zeros[w] & !field;
-                layers[2][w] = field;
-            }
-        } else if t.ctrlpf & SCORE != 0 {
-            for w in 0..3 {
-                let first = zeros[w] | playfield[w] & LEFT[w];
-                let second = (ones[w] | playfield[w] & !LEFT[w]) & !first;
-                layers[0][w] = first;
-                layers[1][w] = second;
-                layers[2][w] = ball[w] & !first & !second;
-            }
-        } else {
-            for w in 0..3 {
-                layers[0][w] = zeros[w];
-                layers[1][w] = ones[w] & !zeros[w];
-                layers[2][w] = (playfield[w] | ball[w]) & !(zeros[w] | ones[w]);
-            }
-        }
-        layers
     }
 
     // ------------------------------------------------------------ masks
@@ -900,8 +859,32 @@ fn ball_mask(t: &Tia) -> Wide {
     copies((1 << (1 << (t.ctrlpf >> 4 & 3))) - 1, u32::from(t.position[BL]), 0, true)
 }
 
+/// Playfield bits as four pixels each.
+const STRETCHED: [u32; 256] = stretched();
+
+const fn stretched() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let mut i = 0;
+        while i < 8 {
+            table[bits] |= (bits as u32 >> i & 1) * 15 << (4 * i);
+            i += 1;
+        }
+        bits += 1;
+    }
+    table
+}
+
 fn playfield_mask(t: &Tia) -> Wide {
-    let words = objects::playfield(t);
-    let pair = |w: usize| u64::from(words[w]) | u64::from(words[w + 1]) << 32;
-    [pair(0), pair(2), u64::from(words[4]), 0]
+    let left = t.playfield;
+    let right = if t.mirror != 0 { left.reverse_bits() >> 12 } else { left };
+    let wide = |bits: u32| u64::from(STRETCHED[(bits & 0xFF) as usize]);
+    let middle = wide(right >> 8);
+    [
+        wide(left) | wide(left >> 8) << 32,
+        wide(left >> 16 & 0xF) | wide(right) << 16 | middle << 48,
+        middle >> 16 | wide(right >> 16 & 0xF) << 16,
+        0,
+    ]
 }
