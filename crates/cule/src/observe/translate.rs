@@ -23,9 +23,7 @@ pub fn translate(indices: &[u8], table: &[u8; 256], out: &mut [u8]) {
     // Most runs of eight pixels have one colour.
     let (mut targets, mut sources) = (out.chunks_exact_mut(8), indices.chunks_exact(8));
     for (pixels, indices) in targets.by_ref().zip(sources.by_ref()) {
-        if u64::from_le_bytes(std::array::from_fn(|i| indices[i]))
-            == u64::from(indices[0]) * 0x0101_0101_0101_0101
-        {
+        if bytemuck::pod_read_unaligned::<u64>(indices) == u64::from(indices[0]) * 0x0101_0101_0101_0101 {
             pixels.fill(table[usize::from(indices[0])]);
         } else {
             translate_plain(indices, table, pixels);
