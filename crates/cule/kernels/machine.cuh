@@ -272,6 +272,19 @@ static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, masks) == 9
 static_assert(PARL_OFFSET(Board, any_cells) == 96176 && PARL_OFFSET(Board, ram) == 96184);
 }
 
+namespace cule::machine::tia::position {
+
+// What a RESPx strobe finds.
+struct Strobe {
+    int32_t new_;
+    bool same;
+    bool display;
+    bool delay;
+};
+static_assert(sizeof(Strobe) == 8 && alignof(Strobe) == 4);
+static_assert(PARL_OFFSET(Strobe, new_) == 0 && PARL_OFFSET(Strobe, same) == 4 && PARL_OFFSET(Strobe, display) == 5 && PARL_OFFSET(Strobe, delay) == 6);
+}
+
 namespace cule::observe {
 
 // One target cell along an axis: `count` source cells from `first` on, their weights from `at` on in the table.
@@ -1455,6 +1468,7 @@ PARL_FN void advance(machine::Machine& m, machine::Board& board, int32_t goal);
 PARL_FN bool is_steady(const machine::tia::Tia& t);
 PARL_FN void skip_to(machine::tia::Tia& t, int32_t from, int32_t goal);
 PARL_FN void end_blank(machine::tia::Tia& t, int32_t clock);
+PARL_FN void move_star(machine::tia::Tia& t);
 PARL_FN void enter_row(machine::Machine& m, machine::Board& board);
 PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
 }
@@ -1474,6 +1488,7 @@ PARL_FN uint16_t overlaps(const machine::Board& board, uint16_t possible, uint32
 
 namespace cule::machine::tia::hmove {
 PARL_FN int32_t motion(uint8_t nibble, int32_t cycle);
+PARL_FN bool blanks(const machine::tia::Tia& t, int32_t cycle);
 PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock);
 PARL_FN void write_motion(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t object, uint32_t value);
 }
@@ -1512,12 +1527,16 @@ PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines
 }
 
 namespace cule::machine::tia::position {
+PARL_FN machine::tia::position::Strobe player_strobe(const machine::tia::Tia& t, int32_t h, uint32_t player);
 PARL_FN void strobe_player(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player);
 PARL_FN int32_t plain(int32_t h);
 PARL_FN void place(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, int32_t new_);
 PARL_FN bool is_star(const machine::tia::Tia& t, uint32_t missile);
+PARL_FN int32_t missile_strobe(uint32_t missile, int32_t h, int32_t since_hmove);
 PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile);
+PARL_FN int32_t ball_strobe(int32_t h, int32_t since_hmove);
 PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clock);
+PARL_FN uint8_t released(const machine::tia::Tia& t, uint32_t missile);
 PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value);
 }
 
@@ -1562,8 +1581,8 @@ PARL_FN uint8_t area_pixel(Slice<const uint8_t> source, Slice<const uint32_t> ro
 PARL_FN uint8_t quarter(uint32_t sum);
 PARL_FN uint8_t block_average(uint32_t sum, float scale);
 PARL_FN Tuple2<uint32_t, Array<uint16_t, 3>> rows_84(uint32_t d);
-PARL_FN void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums);
-PARL_FN bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out);
+PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums);
+PARL_INLINE bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out);
 PARL_FN bool is_tie_84(uint16_t sum);
 PARL_FN void blend_row(Slice<const uint8_t> source, Slice<const observe::Blend> blends, Slice<int32_t> out);
 PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, Array<int32_t, 2> weight, Slice<uint8_t> out);
@@ -7554,6 +7573,28 @@ PARL_FN void end_blank(machine::tia::Tia& t, int32_t clock) {
     }
 }
 
+// The star field goes on to its next row.
+PARL_FN void move_star(machine::tia::Tia& t) {
+    const uint8_t phase = static_cast<uint8_t>(t.star_phase + 1) & 3;
+    t.star_phase = phase;
+    const int32_t left = static_cast<int32_t>(machine::tia::beam::STAR_STEPS[static_cast<uint32_t>(phase)]);
+    t.position[machine::tia::M0] = static_cast<uint8_t>(rs::sub<int32_t>(rs::add<int32_t>(static_cast<int32_t>(t.position[machine::tia::M0]), machine::tia::VISIBLE_CLOCKS), left) % machine::tia::VISIBLE_CLOCKS);
+    switch (phase) {
+        case 1: {
+            t.missile0_form = machine::tia::FORM_WIDE;
+            break;
+        }
+        case 2: {
+            t.missile0_form = machine::tia::FORM_OFF;
+            break;
+        }
+        default: {
+            t.missile0_form = machine::tia::FORM_NORMAL;
+            break;
+        }
+    }
+}
+
 // What changes from one row to the next.
 PARL_FN void enter_row(machine::Machine& m, machine::Board& board) {
     const uint8_t mirror = m.tia.ctrlpf & 1;
@@ -7569,24 +7610,7 @@ PARL_FN void enter_row(machine::Machine& m, machine::Board& board) {
         }
     }
     if (m.tia.star_field != 0) {
-        const uint8_t phase = static_cast<uint8_t>(m.tia.star_phase + 1) & 3;
-        m.tia.star_phase = phase;
-        const int32_t left = static_cast<int32_t>(machine::tia::beam::STAR_STEPS[static_cast<uint32_t>(phase)]);
-        m.tia.position[machine::tia::M0] = static_cast<uint8_t>(rs::sub<int32_t>(rs::add<int32_t>(static_cast<int32_t>(m.tia.position[machine::tia::M0]), machine::tia::VISIBLE_CLOCKS), left) % machine::tia::VISIBLE_CLOCKS);
-        switch (phase) {
-            case 1: {
-                m.tia.missile0_form = machine::tia::FORM_WIDE;
-                break;
-            }
-            case 2: {
-                m.tia.missile0_form = machine::tia::FORM_OFF;
-                break;
-            }
-            default: {
-                m.tia.missile0_form = machine::tia::FORM_NORMAL;
-                break;
-            }
-        }
+        machine::tia::beam::move_star(m.tia);
         machine::tia::write::moved(m, board, machine::tia::M0);
     }
 }
@@ -7876,11 +7900,16 @@ PARL_FN int32_t motion(uint8_t nibble, int32_t cycle) {
     return rs::neg<int32_t>(left);
 }
 
+// True when a strobe at `cycle` of the line blanks the next pixels 0-7.
+PARL_FN bool blanks(const machine::tia::Tia& t, int32_t cycle) {
+    return (t.layout.hmove_blanks != 0) && ((cycle <= 20) || (cycle == 75));
+}
+
 // HMOVE.
 PARL_FN void strobe(machine::Machine& m, machine::Board& board, int32_t clock) {
     const int32_t cycle = machine::tia::line_clock(m.tia, clock) / 3;
     const machine::tia::Tia& t = m.tia;
-    const bool blanks = (t.layout.hmove_blanks != 0) && ((cycle <= 20) || (cycle == 75));
+    const bool blanks = machine::tia::hmove::blanks(t, cycle);
     const bool special = (((t.star_field != 0) || (t.missile0_form != machine::tia::FORM_NORMAL)) || (t.skip[0u] != 0)) || (t.skip[1u] != 0);
     if ((((m.draw != 0) || (m.eager != 0)) || special) || ((t.blank_pending != 0) && !blanks)) {
         machine::tia::beam::catch_up(m, board, clock);
@@ -8337,12 +8366,11 @@ PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines
 
 namespace cule::machine::tia::position {
 
-// RESP0, RESP1.
-PARL_FN void strobe_player(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player) {
-    const int32_t h = machine::tia::line_clock(m.tia, clock);
+// What a RESPx strobe at clock `h` of a line finds.
+PARL_FN machine::tia::position::Strobe player_strobe(const machine::tia::Tia& t, int32_t h, uint32_t player) {
     const int32_t new_ = (h < machine::tia::HBLANK_CLOCKS) ? 3 : (rs::sub<int32_t>(h, 63) % machine::tia::VISIBLE_CLOCKS);
-    const int32_t distance = rs::add<int32_t>(rs::sub<int32_t>(new_, static_cast<int32_t>(m.tia.position[player])), machine::tia::VISIBLE_CLOCKS) % machine::tia::VISIBLE_CLOCKS;
-    const uint32_t mode = static_cast<uint32_t>(m.tia.nusiz[player] & 7);
+    const int32_t distance = rs::add<int32_t>(rs::sub<int32_t>(new_, static_cast<int32_t>(t.position[player])), machine::tia::VISIBLE_CLOCKS) % machine::tia::VISIBLE_CLOCKS;
+    const uint32_t mode = static_cast<uint32_t>(t.nusiz[player] & 7);
     int32_t width = 8;
     if (mode == 5u) {
         width = 16;
@@ -8364,16 +8392,23 @@ PARL_FN void strobe_player(machine::Machine& m, machine::Board& board, int32_t c
             }
         }
     }
+    return machine::tia::position::Strobe{new_, distance == 0, display, delay};
+}
+
+// RESP0, RESP1.
+PARL_FN void strobe_player(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player) {
+    const int32_t h = machine::tia::line_clock(m.tia, clock);
+    const machine::tia::position::Strobe found = machine::tia::position::player_strobe(m.tia, h, player);
     machine::tia::beam::catch_up(m, board, clock);
-    if ((((distance == 0) && delay) && !display) && (m.tia.skip[player] == 0)) {
+    if (((found.same && found.delay) && !found.display) && (m.tia.skip[player] == 0)) {
         return;
     }
-    if (display) {
+    if (found.display) {
         machine::tia::beam::catch_up(m, board, rs::wrapping_add<int32_t>(clock, machine::tia::position::DISPLAY_TAIL));
     }
-    m.tia.position[player] = static_cast<uint8_t>(new_);
+    m.tia.position[player] = static_cast<uint8_t>(found.new_);
     m.tia.skip[player] = 1;
-    if (delay && !display) {
+    if (found.delay && !found.display) {
         m.tia.skip[player] = 0;
     }
     machine::tia::write::moved(m, board, machine::tia::P0 + player);
@@ -8400,10 +8435,8 @@ PARL_FN bool is_star(const machine::tia::Tia& t, uint32_t missile) {
     return (missile == 0u) && ((t.star_field != 0) || (t.missile0_form != machine::tia::FORM_NORMAL));
 }
 
-// RESM0, RESM1.
-PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile) {
-    const int32_t h = machine::tia::line_clock(m.tia, clock);
-    const int32_t since_hmove = rs::wrapping_sub<int32_t>(clock, m.tia.last_hmove);
+// Where a RESMx strobe at clock `h` of a line puts the missile.
+PARL_FN int32_t missile_strobe(uint32_t missile, int32_t h, int32_t since_hmove) {
     int32_t new_ = machine::tia::position::plain(h);
     if (((missile == 0u) && (since_hmove == 60)) && (h == 69)) {
         new_ = 8;
@@ -8411,6 +8444,14 @@ PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t 
     if (((missile == 1u) && (since_hmove == 9)) && (h == 18)) {
         new_ = 3;
     }
+    return new_;
+}
+
+// RESM0, RESM1.
+PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile) {
+    const int32_t h = machine::tia::line_clock(m.tia, clock);
+    const int32_t since_hmove = rs::wrapping_sub<int32_t>(clock, m.tia.last_hmove);
+    const int32_t new_ = machine::tia::position::missile_strobe(missile, h, since_hmove);
     const int32_t target = rs::wrapping_add<int32_t>(clock, 8);
     if (machine::tia::position::is_star(m.tia, missile)) {
         machine::tia::beam::catch_up(m, board, target);
@@ -8422,10 +8463,8 @@ PARL_FN void strobe_missile(machine::Machine& m, machine::Board& board, int32_t 
     }
 }
 
-// RESBL.
-PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clock) {
-    const int32_t h = machine::tia::line_clock(m.tia, clock);
-    const int32_t since_hmove = rs::wrapping_sub<int32_t>(clock, m.tia.last_hmove);
+// Where a RESBL strobe at clock `h` of a line puts the ball.
+PARL_FN int32_t ball_strobe(int32_t h, int32_t since_hmove) {
     int32_t new_ = machine::tia::position::plain(h);
     if ((since_hmove == 54) && ((h == 60) || (h == 69))) {
         new_ = 10;
@@ -8439,7 +8478,28 @@ PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clo
     if ((since_hmove == 18) && (h == 27)) {
         new_ = 5;
     }
+    return new_;
+}
+
+// RESBL.
+PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clock) {
+    const int32_t h = machine::tia::line_clock(m.tia, clock);
+    const int32_t since_hmove = rs::wrapping_sub<int32_t>(clock, m.tia.last_hmove);
+    const int32_t new_ = machine::tia::position::ball_strobe(h, since_hmove);
     machine::tia::position::place(m, board, clock, machine::tia::BL, new_);
+}
+
+// Where a missile stands when its lock to its player is released.
+PARL_FN uint8_t released(const machine::tia::Tia& t, uint32_t missile) {
+    const uint8_t mode = t.nusiz[missile] & 7;
+    int32_t middle = 4;
+    if (mode == 5) {
+        middle = 8;
+    }
+    if (mode == 7) {
+        middle = 16;
+    }
+    return static_cast<uint8_t>(rs::add<int32_t>(static_cast<int32_t>(t.position[machine::tia::P0 + missile]), middle) % machine::tia::VISIBLE_CLOCKS);
 }
 
 // RESMP0, RESMP1: while set the missile is hidden; on release it sits in the middle of its player.
@@ -8454,15 +8514,7 @@ PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t cloc
     machine::tia::beam::catch_up(m, board, clock);
     m.tia.resmp[missile] = on;
     if (on == 0) {
-        const uint8_t mode = m.tia.nusiz[missile] & 7;
-        int32_t middle = 4;
-        if (mode == 5) {
-            middle = 8;
-        }
-        if (mode == 7) {
-            middle = 16;
-        }
-        m.tia.position[machine::tia::M0 + missile] = static_cast<uint8_t>(rs::add<int32_t>(static_cast<int32_t>(m.tia.position[machine::tia::P0 + missile]), middle) % machine::tia::VISIBLE_CLOCKS);
+        m.tia.position[machine::tia::M0 + missile] = machine::tia::position::released(m.tia, missile);
         if (missile == 0u) {
             m.tia.missile0_form = machine::tia::FORM_NORMAL;
         }
@@ -9028,7 +9080,7 @@ PARL_FN Tuple2<uint32_t, Array<uint16_t, 3>> rows_84(uint32_t d) {
 }
 
 // A row of an 84 x 84 picture from three source rows, in 200ths. `sums` gets the exact sums plus 100, for `d` below 84.
-PARL_FN void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums) {
+PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums) {
     Array<uint16_t, 160> columns = Array<uint16_t, 160>{};
     for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
         columns[x] = static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(static_cast<uint16_t>(first[x]), weights[0u]) + rs::mul<uint16_t>(static_cast<uint16_t>(second[x]), weights[1u])) + rs::mul<uint16_t>(static_cast<uint16_t>(third[x]), weights[2u]));
@@ -9052,7 +9104,7 @@ PARL_FN void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 16
 }
 
 // Sums plus 100 to pixels. True when a sum lies exactly between two pixels: the caller then asks `area_pixel`.
-PARL_FN bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out) {
+PARL_INLINE bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out) {
     uint16_t ties = 0;
     for (uint32_t d = 0u; d < observe::ROW_84; ++d) {
         const uint16_t quotient = static_cast<uint16_t>((static_cast<uint32_t>(sums[d] >> 3) * 20972u) >> 16) >> 3;

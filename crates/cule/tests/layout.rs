@@ -216,6 +216,16 @@ fn machine_tia_tia() {
 }
 
 #[test]
+fn machine_tia_position_strobe() {
+    type T = cule::machine::tia::position::Strobe;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
+    assert_eq!(offset_of!(T, new), 0);
+    assert_eq!(offset_of!(T, same), 4);
+    assert_eq!(offset_of!(T, display), 5);
+    assert_eq!(offset_of!(T, delay), 6);
+}
+
+#[test]
 fn observe_cell() {
     type T = cule::observe::Cell;
     assert_eq!((size_of::<T>(), align_of::<T>()), (12, 4));
