@@ -81,10 +81,18 @@ def test_the_same_rows(kinds, settings, shape, as_dict):
     if as_dict and settings.get("save_only_last_obs"):
         as_dict = False
     buffers = [make(cls, **settings) for cls in kinds]
-    for steps in (5, 17):
+    if kinds is KINDS[1]:
+        assert buffers[1].unfinished_index().tolist() == []
+    for steps in (5, 17, 4):
         returned = [fill(buffer, steps, as_dict, shape) for buffer in buffers]
         np.testing.assert_array_equal(*[np.concatenate(r, axis=None) for r in returned])
         assert len(buffers[0]) == len(buffers[1])
+        for ask in (
+            lambda b: b.unfinished_index(),
+            lambda b: b.next(np.arange(len(b))),
+            lambda b: b.last_index,
+        ):
+            np.testing.assert_array_equal(*[ask(buffer) for buffer in buffers])
         indices = np.random.default_rng(0).integers(0, len(buffers[0]), 40) if len(buffers[0]) == 24 else None
         for index in (indices, slice(None), slice(0, 3), np.array([1, 0]), 0):
             if index is not None:

@@ -214,6 +214,11 @@ class PrioritizedVectorReplayBuffer(_Prioritized, _TianshouVector):
         ReplayBufferManager.__init__(self, [ReplayBuffer(size, **kwargs) for _ in range(buffer_num)])
         self._prioritize(alpha, beta, weight_norm)
 
+    def unfinished_index(self) -> NDArray[np.int64]:
+        """Where the episodes under way have their newest rows; asked for with each batch."""
+        newest = self.last_index[self._lengths > 0]
+        return newest[~self.done[newest]] if len(newest) else newest
+
 
 def _take(value: Any, indices: NDArray[np.int64]) -> Any:
     if isinstance(value, np.ndarray):
