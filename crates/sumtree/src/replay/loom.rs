@@ -44,16 +44,16 @@ const WINDOW: Window =
 
 impl Model {
     fn new(capacity: usize) -> Arc<Self> {
-        Self::with_history(capacity, 0)
+        Self::with_history(capacity, None)
     }
 
-    /// Keeps the bytes of `history` rows beyond the capacity, and which row was before which.
-    fn with_history(capacity: usize, history: usize) -> Arc<Self> {
-        let ring = Ring::with_history(capacity, history);
+    /// Keeps which row was before which, and the bytes of `history` rows beyond the capacity.
+    fn with_history(capacity: usize, history: Option<usize>) -> Arc<Self> {
+        let ring = Ring::with_history(capacity, history.unwrap_or(0));
         let region = StdArc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
         let cells = |count| Cells::<AtomicU64>::in_region(&region, 0, count).unwrap();
         let halves = |count| Cells::<AtomicU32>::in_region(&region, 0, count).unwrap();
-        let back = halves(if history > 0 { ring.slots } else { 0 });
+        let back = halves(if history.is_some() { ring.slots } else { 0 });
         let history = StdArc::new(History { back, ring });
         Arc::new(Self {
             slots: Slots {
@@ -174,7 +174,7 @@ fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn earlier_frames_are_whole_or_known_to_be_lost() {
     explore(2, || {
-        let model = Model::with_history(2, 1); // 5 slots
+        let model = Model::with_history(2, Some(1)); // 5 slots
         (0..4).for_each(|_| model.append(1));
         let writer = {
             let model = model.clone();
@@ -184,6 +184,21 @@ fn earlier_frames_are_whole_or_known_to_be_lost() {
         writer.join().unwrap();
         // The rows beyond the capacity were kept for this.
         assert_eq!(model.sample_stacks(), 1);
+    });
+}
+
+/// The same in a ring that keeps no more rows than can be drawn, so that earlier ones go while they are read.
+#[test]
+fn earlier_frames_that_are_not_kept_are_lost_and_not_torn() {
+    explore(2, || {
+        let model = Model::with_history(2, Some(0)); // 4 slots
+        (0..4).for_each(|_| model.append(1));
+        let writer = {
+            let model = model.clone();
+            thread::spawn(move || (0..3).for_each(|_| model.append(1)))
+        };
+        model.sample_stacks();
+        writer.join().unwrap();
     });
 }
 
