@@ -147,7 +147,7 @@ def test_gymnasium_spaces_describe_fields():
     assert batch.obs.a.shape == (2, 3) and batch.obs.b.dtype == np.int64 and batch["shape"].shape == (2, 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_tree_of_fields(data):
     leaf = st.tuples(
@@ -180,7 +180,7 @@ def test_any_tree_of_fields(data):
     check(spec, given, batch, batch.indices)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(
