@@ -306,8 +306,9 @@ const WORDS: [(&str, &str); 22] = [
     ),
     (
         "timer",
-        "{ let passed: i32 = (cycles!().wrapping_sub(k.m.riot.set_at).wrapping_sub(1) as i32) >> (k.m.riot.shift & 15); \
-         let left: i32 = k.m.riot.timer as i32 - passed - 1; if left < 0 { slow!() } left as u32 }",
+        "{ let passed: u32 = cycles!().wrapping_sub(k.m.riot.set_at).wrapping_sub(1) >> (k.m.riot.shift & 15); \
+         let left: i32 = u32::from(k.m.riot.timer).wrapping_sub(passed).wrapping_sub(1) as i32; \
+         if left < 0 { slow!() } left as u32 }",
     ),
     ("rom", "k.rom::<S>($0)"),
     (
