@@ -6970,6 +6970,9 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
 PARL_FN uint32_t fetch(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
     const uint32_t at = static_cast<uint32_t>(cpu.pc);
     cpu.pc = rs::wrapping_add<uint16_t>(cpu.pc, 1);
+    if ((at & 0x1080u) == 0u) {
+        m.eager = 1;
+    }
     return machine::bus::read(m, cpu, board, rom, at);
 }
 

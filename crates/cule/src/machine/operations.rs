@@ -76,6 +76,10 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8]) {
 pub fn fetch(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u32 {
     let at: u32 = cpu.pc as u32;
     cpu.pc = cpu.pc.wrapping_add(1);
+    if at & 0x1080 == 0 {
+        // Code in the TIA's registers reads collisions right behind writes that reach ahead: nothing may wait.
+        m.eager = 1;
+    }
     read(m, cpu, board, rom, at)
 }
 

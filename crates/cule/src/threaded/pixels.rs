@@ -90,7 +90,7 @@ pub fn draw(level: Level, row: &mut [u8; WIDTH], from: usize, to: usize, scene: 
 
 fn draw_plain(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) {
     let back = u64::from(scene.colors[3]) * EVERY_BYTE;
-    let [zero, one, field] = [0, 1, 2].map(|i| back ^ u64::from(scene.colors[i]) * EVERY_BYTE);
+    let [zero, one, field] = [0, 1, 2].map(|i| back ^ (u64::from(scene.colors[i]) * EVERY_BYTE));
     for w in from / 64..to.div_ceil(64) {
         let layers = scene.layers(w);
         for group in (from / 8).max(8 * w)..to.div_ceil(8).min(8 * w + 8) {

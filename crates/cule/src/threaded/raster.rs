@@ -171,7 +171,7 @@ impl Raster {
                     self.ever |= bit(PF);
                     let near = self.is_near_field(t, old ^ new);
                     if near || self.draw {
-                        let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3 & 3) as usize];
+                        let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
                         self.catch_up(t, picture, clock.wrapping_add(delay));
                     }
                     t.playfield = new;
@@ -482,19 +482,31 @@ impl Raster {
         let own = t.vdelp[player] == 0 && t.grp[player] != value;
         let delayed = t.vdelp[other] != 0 && t.grp_old[other] != t.grp[other];
         let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
-        for (changes, object) in [(own, player), (delayed, other), (ball, BL)] {
-            if changes {
-                self.ever |= bit(object);
-                self.touch(t, picture, clock.wrapping_add(1), object);
-            }
+        if own {
+            self.ever |= bit(player);
+            self.touch(t, picture, clock.wrapping_add(1), player);
+        }
+        if delayed {
+            self.ever |= bit(other);
+            self.touch(t, picture, clock.wrapping_add(1), other);
+        }
+        if ball {
+            self.ever |= bit(BL);
+            self.touch(t, picture, clock.wrapping_add(1), BL);
         }
         t.grp[player] = value;
         t.grp_old[other] = t.grp[other];
-        self.show_player(t, player);
-        self.show_player(t, other);
+        if own {
+            self.show_player(t, player);
+        }
+        if delayed {
+            self.show_player(t, other);
+        }
         if player == 1 {
             t.enabl_old = t.enabl;
-            self.show_ball(t);
+            if ball {
+                self.show_ball(t);
+            }
         }
     }
 
@@ -868,7 +880,7 @@ const fn stretched() -> [u32; 256] {
     while bits < 256 {
         let mut i = 0;
         while i < 8 {
-            table[bits] |= (bits as u32 >> i & 1) * 15 << (4 * i);
+            table[bits] |= ((bits as u32 >> i & 1) * 15) << (4 * i);
             i += 1;
         }
         bits += 1;
