@@ -82,6 +82,8 @@ pub struct Raster {
     partners_key: u32,
     /// Movable objects that share a cell with a partner.
     near: u8,
+    /// `near` may name too many.
+    near_loose: bool,
     /// Cells of the playfield's partners.
     field_partners: u64,
     draw: bool,
@@ -105,6 +107,7 @@ impl Raster {
             partners: [0; 6],
             partners_key: u32::MAX,
             near: 0,
+            near_loose: false,
             field_partners: 0,
             draw,
             level: pixels::level(),
@@ -309,20 +312,6 @@ impl Raster {
         self.near >> object & 1 != 0 || self.cells[object] & self.field_cells & field != 0
     }
 
-    /// True when `object` on `cells` could cause a collision.
-    fn would_meet(&mut self, t: &Tia, object: usize, cells: u64) -> bool {
-        if self.unseen || hidden(t) {
-            return false;
-        }
-        self.refresh_near(t);
-        let partners = self.partners[object];
-        let mut others = self.field_cells & 0u64.wrapping_sub(u64::from(partners >> PF & 1));
-        for other in 0..5 {
-            others |= self.cells[other] & 0u64.wrapping_sub(u64::from(partners >> other & 1));
-        }
-        others & cells != 0
-    }
-
     /// True when a change of these bits of the playfield could change a collision.
     #[inline(always)]
     fn is_near_field(&mut self, t: &Tia, bits: u32) -> bool {
@@ -356,6 +345,7 @@ impl Raster {
         let moved = self.moved & self.ever;
         self.moved &= !moved;
         self.near = 0;
+        self.near_loose = false;
         self.field_partners = 0;
         for object in 0..5 {
             if moved >> object & 1 != 0 {
@@ -390,18 +380,39 @@ impl Raster {
         if new == t.position[object] {
             return;
         }
-        let near = t.enabled & bit(object) != 0
-            && (self.is_near(t, object) || {
-                let cells = objects::cells_at(t, object, new);
-                self.would_meet(t, object, cells)
-            });
-        if near || self.draw && t.enabled & bit(object) != 0 {
+        if t.enabled & bit(object) == 0 || self.unseen || hidden(t) {
+            if self.draw && t.enabled & bit(object) != 0 {
+                self.catch_up(t, picture, target);
+            }
+            t.position[object] = new;
+            self.dirty |= bit(object);
+            self.moved |= bit(object);
+            return;
+        }
+        let near = self.is_near(t, object);
+        // The cells are known at once; `near` may name too many from here on.
+        let cells = objects::cells_at(t, object, new);
+        let partners = self.partners[object];
+        let mut met = 0;
+        for other in 0..5 {
+            met |= u8::from(self.cells[other] & cells != 0) << other;
+        }
+        met &= partners;
+        let field = partners >> PF & 1 != 0;
+        let meets = met != 0 || field && self.field_cells & cells != 0;
+        if near || meets || self.draw {
             self.catch_up(t, picture, target);
         }
         t.position[object] = new;
         self.dirty |= bit(object);
-        self.moved |= bit(object);
-        self.settled &= !near;
+        self.cells[object] = cells;
+        self.near_loose |= self.near >> object & 1 != 0;
+        self.near &= !bit(object);
+        if met != 0 {
+            self.near |= met | bit(object);
+        }
+        self.field_partners |= if field { cells } else { 0 };
+        self.settled &= !(near || meets);
     }
 
     // ------------------------------------------------------------ registers
@@ -678,6 +689,9 @@ impl Raster {
         }
         if two[0] | two[1] | two[2] == 0 {
             self.settled = true;
+            if self.near_loose {
+                self.partners_key = u32::MAX;
+            }
             return;
         }
         self.latch(t, &two, from, to);
