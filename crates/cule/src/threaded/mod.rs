@@ -25,10 +25,7 @@ mod stores;
 
 pub use code::{Code, Settings};
 
-use std::mem::MaybeUninit;
-
 use raster::Raster;
-use stores::Followed;
 
 use crate::machine::INSTRUCTIONS_PER_STEP;
 use crate::machine::instructions::{INSTRUCTIONS, Mode};
@@ -68,10 +65,6 @@ pub struct Context {
     pub limit: u32,
     /// Cycle at which line 0 began.
     pub origin_cycles: u32,
-    /// Writes to the TIA that wait for somebody to look, and how many.
-    events: *mut u64,
-    waiting: usize,
-    followed: Followed,
     raster: Raster,
     /// The chip has changed since `hand_over`: what the plain beam keeps on the board is out of date.
     moved_on: bool,
@@ -88,7 +81,7 @@ unsafe fn handler(record: u64) -> Handler {
 }
 
 impl Context {
-    fn new(m: &Machine, board: &mut Board, code: &Code, events: *mut u64) -> Self {
+    fn new(m: &Machine, board: &mut Board, code: &Code) -> Self {
         let mut k = Self {
             m: *m,
             shadow: [UNKNOWN; 64],
@@ -103,9 +96,6 @@ impl Context {
             plain_span: u32::from(m.cart.plain_high - m.cart.plain_low),
             limit: (m.tia.limit + 2) as u32 / 3,
             origin_cycles: (m.tia.origin / 3) as u32,
-            events,
-            waiting: 0,
-            followed: Followed::default(),
             raster: Raster::new(&m.tia, m.draw != 0),
             moved_on: false,
         };
@@ -174,23 +164,9 @@ impl Context {
         (p & 0x80) << 8 | (p >> 1 & 1 ^ 1) | (p & 1) << 8
     }
 
-    /// Works off the events that wait.
-    #[inline(always)]
-    fn work_off(&mut self) {
-        // SAFETY: `waiting` events were written; the board outlives the run (`run` borrows it).
-        let (events, board) =
-            unsafe { (std::slice::from_raw_parts(self.events, self.waiting), &mut *self.board) };
-        self.raster.work_off(&mut self.m.tia, &mut board.picture, events);
-        self.waiting = 0;
-        self.moved_on = true;
-    }
-
     /// Brings the chip to `clock`.
     #[inline(never)]
     fn look(&mut self, clock: i32) {
-        if self.waiting != 0 {
-            self.work_off();
-        }
         // SAFETY: the board outlives the run (`run` borrows it).
         let board = unsafe { &mut *self.board };
         self.raster.catch_up(&mut self.m.tia, &mut board.picture, clock);
@@ -208,9 +184,6 @@ impl Context {
     /// Makes chip and board as the plain machine expects them.
     #[inline(never)]
     fn hand_over(&mut self) {
-        if self.waiting != 0 {
-            self.work_off();
-        }
         if self.moved_on {
             self.moved_on = false;
             self.m.tia.dirty = tia::ALL_OBJECTS;
@@ -446,8 +419,7 @@ pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
         cpu::run(m, board, code.image(), budget);
         return;
     }
-    let mut events = [MaybeUninit::<u64>::uninit(); raster::EVENTS];
-    let mut k = Context::new(m, board, code, events.as_mut_ptr().cast());
+    let mut k = Context::new(m, board, code);
     k.m.cpu.left = if m.cpu.jammed != 0 { 0 } else { budget };
     // SAFETY: `k` was made for this code; board and code are borrowed until the end of this function.
     unsafe { if code.is_segmented() { drive::<true>(&mut k) } else { drive::<false>(&mut k) } }

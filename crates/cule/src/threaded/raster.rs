@@ -1,9 +1,9 @@
-//! The TIA of the fast interpreter: writes are kept as events, and worked off when somebody looks or the frame ends.
+//! The TIA of the fast interpreter: what writes do, beam, collisions and pixels.
 //!
-//! Between two events nothing changes, so whole rows are finished at once: masks of 160 bits for the objects that
-//! changed, collisions by AND for the objects that can still collide, pixels by blending where they are wanted. The
-//! result is that of `machine::tia` (its registers, times and exceptions are used here), which stays the reference:
-//! `tests/threaded.rs` compares the two.
+//! The chip's state, registers, times and exceptions are those of `machine::tia`, which stays the reference
+//! (`tests/threaded.rs` compares the two); what differs is how objects meet. Masks have 64-bit words. A change brings the
+//! beam up to its time only where somebody looks at pixels, or where the object is near one with which it can still
+//! collide; who is near whom is kept from change to change. A row in which nothing changes is finished at once.
 
 use super::pixels::{self, Level, Scene, Wide};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
@@ -22,11 +22,6 @@ use crate::machine::tia::{hmove, objects};
 
 type Pictures = [[u8; PICTURE_BYTES]; 2];
 
-/// Events that can wait.
-pub const EVENTS: usize = 1024;
-
-/// The register that forgets collisions.
-const CXCLR: u64 = 0x2C;
 /// Bits of the last word of a row.
 const LAST_WORD: u64 = 0xFFFF_FFFF;
 /// For each set of objects the latches between two of them.
@@ -50,12 +45,6 @@ const fn latches_among() -> [u16; 64] {
     table
 }
 
-/// A write as an event.
-#[inline(always)]
-pub fn event(clock: u32, register: u32, value: u32) -> u64 {
-    u64::from(clock) << 32 | u64::from(register << 8 | value)
-}
-
 /// What the beam needs besides the chip's state.
 pub struct Raster {
     /// Where the objects are, whether they show or not.
@@ -64,8 +53,6 @@ pub struct Raster {
     dirty: u8,
     /// All collisions that the present state can cause have been latched.
     settled: bool,
-    /// Nobody will know of the collisions.
-    unseen: bool,
     /// Objects that can collide and have not, and with which latches; for `key`.
     live: u8,
     possible: u16,
@@ -96,7 +83,6 @@ impl Raster {
             masks: [[0; 4]; 6],
             dirty: ALL_OBJECTS,
             settled: false,
-            unseen: false,
             live: 0,
             possible: 0,
             key: u32::MAX,
@@ -123,20 +109,9 @@ impl Raster {
         self.ever |= t.enabled;
     }
 
-    /// Works off events, in their order.
-    #[inline(never)]
-    pub fn work_off(&mut self, t: &mut Tia, picture: &mut Pictures, events: &[u64]) {
-        // Collisions before the last CXCLR are lost: whoever looks at them comes here first.
-        let cleared = events.iter().rposition(|event| event >> 8 & 0x3F == CXCLR).unwrap_or(0);
-        for (i, &event) in events.iter().enumerate() {
-            self.unseen = i < cleared;
-            let clock = (event >> 32) as i32;
-            self.apply(t, picture, clock, event as u32 >> 8 & 0x3F, event as u8);
-        }
-    }
-
+    /// What a write of `value` to a register does at `clock`; as `write::write`.
     #[inline(always)]
-    fn apply(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
+    pub fn apply(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
         match register {
             0x01 => {
                 if (t.vblank ^ value) & 2 != 0 {
@@ -304,7 +279,7 @@ impl Raster {
     /// True when a change of `object` within its cells could change a collision.
     #[inline(always)]
     fn is_near(&mut self, t: &Tia, object: usize) -> bool {
-        if self.unseen || hidden(t) {
+        if hidden(t) {
             return false;
         }
         self.refresh_near(t);
@@ -315,7 +290,7 @@ impl Raster {
     /// True when a change of these bits of the playfield could change a collision.
     #[inline(always)]
     fn is_near_field(&mut self, t: &Tia, bits: u32) -> bool {
-        if self.unseen || hidden(t) {
+        if hidden(t) {
             return false;
         }
         self.refresh_near(t);
@@ -380,7 +355,7 @@ impl Raster {
         if new == t.position[object] {
             return;
         }
-        if t.enabled & bit(object) == 0 || self.unseen || hidden(t) {
+        if t.enabled & bit(object) == 0 || hidden(t) {
             if self.draw && t.enabled & bit(object) != 0 {
                 self.catch_up(t, picture, target);
             }
@@ -661,7 +636,7 @@ impl Raster {
 
     /// Collisions in pixels `from..to` of the present row.
     fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
-        if hidden(t) || self.unseen {
+        if hidden(t) {
             self.settled = true;
             return;
         }

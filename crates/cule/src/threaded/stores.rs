@@ -1,11 +1,9 @@
-//! Writes to the TIA that change something: kept as events for `raster`. `Context::shadow` keeps for each register a
-//! value whose write would change nothing; what it needs to know of the chip is followed here, since the chip's own
-//! state waits for the events.
+//! Writes to the TIA that change something go to `raster`. `Context::shadow` keeps for each register a value whose write
+//! would change nothing.
 
-use super::{Context, Handler, UNKNOWN, handler, leave, raster};
-use crate::machine::tia::hmove::STAR_FIELD_CLOCKS;
-use crate::machine::tia::write::{MIRROR_CLOCKS, write};
-use crate::machine::tia::{self, CYCLES_PER_LINE, FORM_NORMAL, M0, Tia};
+use super::{Context, Handler, UNKNOWN, handler, leave};
+use crate::machine::tia::write::write;
+use crate::machine::tia::{self, FORM_NORMAL, Tia};
 
 const VSYNC: u32 = 0x00;
 const VBLANK: u32 = 0x01;
@@ -26,62 +24,35 @@ const HMBL: u32 = 0x24;
 const VDELP0: u32 = 0x25;
 const VDELBL: u32 = 0x27;
 const RESMP0: u32 = 0x28;
-const HMOVE: u32 = 0x2A;
 const HMCLR: u32 = 0x2B;
 const CXCLR: u32 = 0x2C;
-/// Motion nibbles before and after the write of HMM0 that starts the star field.
-const STAR_MOTION: (u16, u32) = (7, 6);
 
-/// What is followed of the chip while its events wait.
-#[derive(Default)]
-pub struct Followed {
-    vblank: u8,
-    grp: [u8; 2],
-    grp_old: [u8; 2],
-    enabl: u8,
-    enabl_old: u8,
-    /// Missile 0 may be a star.
-    star: bool,
-    last_hmove: i32,
+/// The value of GRP0 or GRP1 whose write changes nothing, old copies included.
+fn known_graphics(t: &Tia, player: usize) -> u16 {
+    let other = 1 - player;
+    let moves_ball = player == 1 && t.enabl_old != t.enabl;
+    if t.grp_old[other] == t.grp[other] && !moves_ball { u16::from(t.grp[player]) } else { UNKNOWN }
 }
 
-impl Followed {
-    fn of(t: &Tia) -> Self {
-        Self {
-            vblank: t.vblank,
-            grp: t.grp,
-            grp_old: t.grp_old,
-            enabl: t.enabl,
-            enabl_old: t.enabl_old,
-            star: t.star_field != 0 || t.missile0_form != FORM_NORMAL,
-            last_hmove: t.last_hmove,
-        }
-    }
-
-    /// The value of GRP0 or GRP1 whose write changes nothing, old copies included.
-    fn known_graphics(&self, player: usize) -> u16 {
-        let other = 1 - player;
-        let moves_ball = player == 1 && self.enabl_old != self.enabl;
-        if self.grp_old[other] == self.grp[other] && !moves_ball {
-            u16::from(self.grp[player])
-        } else {
-            UNKNOWN
-        }
-    }
+fn known_nusiz(t: &Tia, player: usize) -> u16 {
+    let star = player == 0 && (t.star_field != 0 || t.missile0_form != FORM_NORMAL);
+    if star || t.skip[player] != 0 { UNKNOWN } else { u16::from(t.nusiz[player]) }
 }
 
-/// Works out all of `shadow`; no event waits.
+fn known_ctrlpf(t: &Tia) -> u16 {
+    if t.mirror == t.ctrlpf & 1 { u16::from(t.ctrlpf) } else { UNKNOWN }
+}
+
+/// Works out all of `shadow`.
 pub fn fill_shadow(k: &mut Context) {
     let t = &k.m.tia;
     let s = &mut k.shadow;
-    k.followed = Followed::of(t);
     s[VBLANK as usize] = u16::from(t.vblank);
-    s[CTRLPF as usize] = if t.mirror == t.ctrlpf & 1 { u16::from(t.ctrlpf) } else { UNKNOWN };
+    s[CTRLPF as usize] = known_ctrlpf(t);
     for player in 0..2 {
-        let special = player == 0 && k.followed.star || t.skip[player] != 0;
-        s[NUSIZ0 as usize + player] = if special { UNKNOWN } else { u16::from(t.nusiz[player]) };
+        s[NUSIZ0 as usize + player] = known_nusiz(t, player);
         s[REFP0 as usize + player] = u16::from(t.reflect[player]) << 3;
-        s[GRP0 as usize + player] = k.followed.known_graphics(player);
+        s[GRP0 as usize + player] = known_graphics(t, player);
         s[ENAM0 as usize + player] = u16::from(t.enam[player]) << 1;
         s[VDELP0 as usize + player] = u16::from(t.vdelp[player]);
         s[RESMP0 as usize + player] = u16::from(t.resmp[player]) << 1;
@@ -99,74 +70,60 @@ pub fn fill_shadow(k: &mut Context) {
     }
 }
 
-/// Brings `shadow` and what it stands on up to date with a write of `value` to register `R`.
+/// Brings `shadow` up to date after a write of `value`.
 #[inline(always)]
-fn follow<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+fn remember<const R: u32>(k: &mut Context, value: u32) {
+    let t = &k.m.tia;
     let s = &mut k.shadow;
-    let c = &mut k.followed;
     match R {
-        VBLANK => {
-            let t = &mut k.m.tia;
-            let grounded = value as u8 & 0x80;
-            if (c.vblank ^ grounded) & 0x80 != 0 {
-                t.dump = grounded >> 7;
-                if grounded == 0 {
-                    t.dump_release = cycles as i32;
-                }
-            }
-            c.vblank = value as u8;
+        VBLANK | COLUP0..=0x09 | REFP0..=0x0C | PF0..=PF2 | ENAM0..=0x1E | HMP0..=HMBL | VDELP0..=0x29 => {
             s[R as usize] = value as u16;
-        }
-        HMM0 => {
-            let star_time = c.last_hmove.wrapping_add(STAR_FIELD_CLOCKS) == tia::clock_of(cycles);
-            if star_time && (s[R as usize] >> 4, value >> 4) == STAR_MOTION {
-                c.star = true;
+            if R == HMM0 && t.star_field != 0 {
                 s[NUSIZ0 as usize] = UNKNOWN;
             }
-            s[R as usize] = value as u16;
-        }
-        COLUP0..=0x09 | REFP0..=0x0C | PF0..=PF2 | ENAM0..=0x1E | HMP0..=HMBL | VDELP0..=0x29 => {
-            s[R as usize] = value as u16;
         }
         0x04 | 0x05 => {
-            s[R as usize] = if R == NUSIZ0 && c.star { UNKNOWN } else { value as u16 };
+            let known = known_nusiz(t, (R - NUSIZ0) as usize);
+            s[R as usize] = if known == UNKNOWN { UNKNOWN } else { value as u16 };
         }
-        CTRLPF => {
-            // Late in a line, bit 0 does not take effect before the next row.
-            let phase = cycles.wrapping_sub(k.origin_cycles) % CYCLES_PER_LINE;
-            let before = s[R as usize];
-            let sure = before != UNKNOWN && (u32::from(before) ^ value) & 1 == 0;
-            s[R as usize] = if sure || 3 * phase < MIRROR_CLOCKS as u32 { value as u16 } else { UNKNOWN };
-        }
+        CTRLPF => s[R as usize] = known_ctrlpf(t),
         RESP0 | 0x11 => s[(R - RESP0 + NUSIZ0) as usize] = UNKNOWN,
-        GRP0 | GRP1 => {
-            let player = (R - GRP0) as usize;
-            let other = 1 - player;
-            c.grp[player] = value as u8;
-            c.grp_old[other] = c.grp[other];
-            if R == GRP1 {
-                c.enabl_old = c.enabl;
+        GRP0 | GRP1 | ENABL => {
+            if R == ENABL {
+                s[R as usize] = value as u16;
             }
-            s[GRP0 as usize] = c.known_graphics(0);
-            s[GRP1 as usize] = c.known_graphics(1);
-        }
-        ENABL => {
-            c.enabl = (value >> 1 & 1) as u8;
-            s[R as usize] = value as u16;
-            s[GRP1 as usize] = c.known_graphics(1);
-        }
-        HMOVE => {
-            c.last_hmove = tia::clock_of(cycles);
-            c.star = false;
+            s[GRP0 as usize] = known_graphics(t, 0);
+            s[GRP1 as usize] = known_graphics(t, 1);
         }
         HMCLR => s[HMP0 as usize..=HMBL as usize].fill(0),
         _ => {}
     }
 }
 
-/// True for registers whose writes the beam has to know of.
-const fn is_event(register: u32) -> bool {
+/// True for registers that the raster knows of; the others do nothing, VSYNC and WSYNC apart.
+const fn is_known(register: u32) -> bool {
     matches!(register, VBLANK | 0x04..=0x14 | 0x1B..=CXCLR)
+}
+
+/// What a write to register `R` does.
+#[inline(never)]
+fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+    if R == VBLANK {
+        // The paddles' capacitors.
+        let t = &mut k.m.tia;
+        let grounded = value as u8 & 0x80;
+        if (t.vblank ^ grounded) & 0x80 != 0 {
+            t.dump = grounded >> 7;
+            if grounded == 0 {
+                t.dump_release = cycles as i32;
+            }
+        }
+    }
+    // SAFETY: the board outlives the run (`run` borrows it).
+    let picture = unsafe { &mut (*k.board).picture };
+    k.raster.apply(&mut k.m.tia, picture, tia::clock_of(cycles), R, value as u8);
+    k.moved_on = true;
+    remember::<R>(k, value);
 }
 
 /// A write to register `R`; the value is in bits 31-24 of `xy`, `ip` stands behind the instruction.
@@ -181,35 +138,16 @@ unsafe fn store<const S: bool, const R: u32>(
     cn: u64,
     f: u32,
 ) {
-    // SAFETY: promised by the caller; `waiting` is below `EVENTS` here.
+    // SAFETY: promised by the caller.
     unsafe {
         if R <= 0x02 && R != VBLANK {
             return full::<S, R>(k, ip, xy, a, cn, f);
         }
-        if is_event(R) {
-            let cycles = (cn >> 16) as u32;
-            let waiting = k.waiting;
-            *k.events.add(waiting) = raster::event(cycles.wrapping_mul(3), R, xy >> 24);
-            k.waiting = waiting + 1;
-            follow::<R>(k, xy >> 24, cycles);
-            if waiting + 1 == raster::EVENTS {
-                return crowded::<S>(k, ip, xy, a, cn, f);
-            }
+        if is_known(R) {
+            change::<R>(k, xy >> 24, (cn >> 16) as u32);
         }
         handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f)
     }
-}
-
-/// Works off the events when no more can wait.
-///
-/// # Safety
-/// As all of the chain.
-#[cold]
-#[inline(never)]
-unsafe fn crowded<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
-    k.work_off();
-    // SAFETY: promised by the caller.
-    unsafe { handler(*ip)(k, ip, xy & 0xFF_FFFF, a, cn, f) }
 }
 
 /// A write to VSYNC, or one to WSYNC that came as data.
@@ -266,5 +204,3 @@ impl<const S: bool> Stores<S> {
         32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
     ];
 }
-
-const _: () = assert!(M0 as u32 == HMM0 - HMP0, "motion registers stand in the order of the objects");
