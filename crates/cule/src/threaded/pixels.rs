@@ -28,8 +28,8 @@ pub fn level() -> Level {
     Level::Plain
 }
 
-/// 160 pixels, one bit each; bit i of word w is pixel 64 w + i. The last word is empty.
-pub type Wide = [u64; 4];
+/// 160 pixels, one bit each; bit i of word w is pixel 64 w + i.
+pub type Wide = [u64; 3];
 
 /// Which objects there are to see, and who stands before whom.
 pub struct Scene<'a> {
@@ -219,7 +219,7 @@ mod tests {
         }
         for _ in 0..2000 {
             let masks: [Wide; 6] =
-                std::array::from_fn(|_| [next() & next(), next() & next(), next() & 0xFFFF_FFFF, 0]);
+                std::array::from_fn(|_| [next() & next(), next() & next(), next() & 0xFFFF_FFFF]);
             let enabled = next() as u8 & 0x3F;
             let ctrlpf = next() as u8;
             let lonely = ctrlpf & (PRIORITY | SCORE) == PRIORITY | SCORE && enabled == 1 << PF;

@@ -80,7 +80,7 @@ pub struct Raster {
 impl Raster {
     pub fn new(t: &Tia, draw: bool) -> Self {
         Self {
-            masks: [[0; 4]; 6],
+            masks: [[0; 3]; 6],
             dirty: ALL_OBJECTS,
             settled: false,
             live: 0,
@@ -652,11 +652,11 @@ impl Raster {
             return;
         }
         self.refresh(t, self.live);
-        let mut one: Wide = [0; 4];
-        let mut two: Wide = [0; 4];
+        let mut one: Wide = [0; 3];
+        let mut two: Wide = [0; 3];
         for object in 0..6 {
             let on = 0u64.wrapping_sub(u64::from(self.live >> object & 1));
-            for w in 0..4 {
+            for w in 0..3 {
                 let pixels = self.masks[object][w] & on;
                 two[w] |= one[w] & pixels;
                 one[w] |= pixels;
@@ -792,40 +792,40 @@ fn span(from: i32, to: i32) -> [u64; 3] {
     })
 }
 
-/// Adds up to 32 pixels at `position`, which may be up to 160 too large.
+/// Up to 32 pixels at `position`, which may be up to 160 too large. All in registers: a mask that is put together in
+/// memory would be read before it is written.
 #[inline(always)]
-fn place(mask: &mut Wide, pattern: u32, position: u32) {
+fn place(pattern: u32, position: u32) -> Wide {
     let at = if position >= WIDTH as u32 { position - WIDTH as u32 } else { position };
-    let pattern = u64::from(pattern);
-    let (word, shift) = ((at >> 6) as usize & 3, at & 63);
-    mask[word] |= pattern << shift;
-    mask[(word + 1) & 3] |= (pattern >> 1) >> (63 - shift);
-}
-
-/// What has left a row on the right comes in on the left.
-#[inline(always)]
-fn wrap(mut mask: Wide) -> Wide {
-    mask[0] |= mask[2] >> 32;
-    mask[2] &= LAST_WORD;
-    mask[3] = 0;
-    mask
+    let pair = u128::from(pattern) << (at & 63);
+    let (low, high) = (pair as u64, (pair >> 64) as u64);
+    let word = at >> 6;
+    let when = |wanted: u32| 0u64.wrapping_sub(u64::from(word == wanted));
+    let last = low & when(2) | high & when(1);
+    // What leaves the row on the right comes in on the left.
+    [low & when(0) | last >> 32, low & when(1) | high & when(0), last & LAST_WORD]
 }
 
 /// One to three copies.
 #[inline(always)]
 fn copies(pattern: u32, position: u32, mode: usize, first: bool) -> Wide {
-    let mut mask: Wide = [0; 4];
+    let mut mask: Wide = [0; 3];
+    let mut add = |pixels: Wide| {
+        for w in 0..3 {
+            mask[w] |= pixels[w];
+        }
+    };
     let [_, second, third] = objects::COPIES[mode & 7];
     if first {
-        place(&mut mask, pattern, position);
+        add(place(pattern, position));
     }
     if second != 0 {
-        place(&mut mask, pattern, position + u32::from(second));
+        add(place(pattern, position + u32::from(second)));
         if third != 0 {
-            place(&mut mask, pattern, position + u32::from(third));
+            add(place(pattern, position + u32::from(third)));
         }
     }
-    wrap(mask)
+    mask
 }
 
 fn player_mask(t: &Tia, player: usize) -> Wide {
@@ -846,7 +846,7 @@ fn missile_mask(t: &Tia, missile: usize) -> Wide {
     let mut size = t.nusiz[missile] >> 4 & 3;
     if missile == 0 && t.missile0_form != FORM_NORMAL {
         if t.missile0_form == FORM_OFF {
-            return [0; 4];
+            return [0; 3];
         }
         if t.missile0_form == FORM_WIDE {
             size |= 1;
@@ -886,6 +886,5 @@ fn playfield_mask(t: &Tia) -> Wide {
         wide(left) | wide(left >> 8) << 32,
         wide(left >> 16 & 0xF) | wide(right) << 16 | middle << 48,
         middle >> 16 | wide(right >> 16 & 0xF) << 16,
-        0,
     ]
 }
