@@ -9,7 +9,7 @@ use super::pixels::{self, Level, Scene, Wide};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
 use crate::machine::tia::objects::playfield_cells;
-use crate::machine::tia::paint::{BACK, FIELD, SCORE, line_start, lonely_score};
+use crate::machine::tia::paint::{BACK, FIELD, SCORE, lonely_score};
 use crate::machine::tia::position::{
     self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe, player_strobe,
 };
@@ -700,9 +700,9 @@ impl Raster {
     // ------------------------------------------------------------ pixels
 
     fn draw_span(&mut self, t: &mut Tia, picture: &mut Pictures, from: i32, to: i32, as_above: bool) {
-        let at = line_start(t.row_start / CLOCKS_PER_LINE);
+        let at = (t.row_start / CLOCKS_PER_LINE) as usize * WIDTH;
         let buffer = &mut picture[usize::from(t.buffer & 1)];
-        if as_above && at >= WIDTH {
+        if as_above && (WIDTH..PICTURE_BYTES).contains(&at) {
             let (above, below) = buffer.split_at_mut(at);
             if let (Some(above), Some(row)) = (above.last_chunk::<WIDTH>(), below.first_chunk_mut::<WIDTH>())
             {
@@ -710,7 +710,7 @@ impl Raster {
             }
             return;
         }
-        let Some(row) = buffer[at..].first_chunk_mut::<WIDTH>() else { return };
+        let Some(row) = buffer.get_mut(at..).and_then(|rows| rows.first_chunk_mut::<WIDTH>()) else { return };
         if hidden(t) {
             row[from as usize..to as usize].fill(0);
         } else {
@@ -742,20 +742,20 @@ impl Raster {
         self.dirty &= !objects;
         for player in 0..2 {
             if dirty & bit(P0 + player) != 0 {
-                self.masks[P0 + player] = player_mask(t, player);
+                player_mask(t, player, &mut self.masks[P0 + player]);
             }
         }
         if dirty & bit(PF) != 0 {
-            self.masks[PF] = playfield_mask(t);
+            playfield_mask(t, &mut self.masks[PF]);
         }
         if dirty & (bit(M0) | bit(M1) | bit(BL)) != 0 {
             for missile in 0..2 {
                 if dirty & bit(M0 + missile) != 0 {
-                    self.masks[M0 + missile] = missile_mask(t, missile);
+                    missile_mask(t, missile, &mut self.masks[M0 + missile]);
                 }
             }
             if dirty & bit(BL) != 0 {
-                self.masks[BL] = ball_mask(t);
+                ball_mask(t, &mut self.masks[BL]);
             }
         }
     }
@@ -806,16 +806,16 @@ fn place(pattern: u32, position: u32) -> Wide {
     [low & when(0) | last >> 32, low & when(1) | high & when(0), last & LAST_WORD]
 }
 
-/// One to three copies.
+/// One to three copies. The mask is written where it stays: a copy of what has just been written would wait for it.
 #[inline(always)]
-fn copies(pattern: u32, position: u32, mode: usize, first: bool) -> Wide {
-    let mut mask: Wide = [0; 3];
+fn copies(pattern: u32, position: u32, mode: usize, first: bool, mask: &mut Wide) {
+    let [_, second, third] = objects::COPIES[mode & 7];
+    let mut all: Wide = [0; 3];
     let mut add = |pixels: Wide| {
         for w in 0..3 {
-            mask[w] |= pixels[w];
+            all[w] |= pixels[w];
         }
     };
-    let [_, second, third] = objects::COPIES[mode & 7];
     if first {
         add(place(pattern, position));
     }
@@ -825,10 +825,10 @@ fn copies(pattern: u32, position: u32, mode: usize, first: bool) -> Wide {
             add(place(pattern, position + u32::from(third)));
         }
     }
-    mask
+    *mask = all;
 }
 
-fn player_mask(t: &Tia, player: usize) -> Wide {
+fn player_mask(t: &Tia, player: usize, mask: &mut Wide) {
     let graphics = t.graphics[player];
     let mode = t.nusiz[player] & 7;
     let position = u32::from(t.position[P0 + player]);
@@ -837,27 +837,27 @@ fn player_mask(t: &Tia, player: usize) -> Wide {
     if mode == 5 || mode == 7 {
         let wide = objects::stretch(pixels);
         let pattern = if mode == 7 { wide } else { objects::halve(wide) };
-        return copies(pattern, position + 1, 0, first);
+        copies(pattern, position + 1, 0, first, mask);
+    } else {
+        copies(pixels, position, usize::from(mode), first, mask);
     }
-    copies(pixels, position, usize::from(mode), first)
 }
 
-fn missile_mask(t: &Tia, missile: usize) -> Wide {
+fn missile_mask(t: &Tia, missile: usize, mask: &mut Wide) {
     let mut size = t.nusiz[missile] >> 4 & 3;
-    if missile == 0 && t.missile0_form != FORM_NORMAL {
-        if t.missile0_form == FORM_OFF {
-            return [0; 3];
-        }
-        if t.missile0_form == FORM_WIDE {
-            size |= 1;
-        }
+    if missile == 0 && t.missile0_form == FORM_OFF {
+        *mask = [0; 3];
+        return;
+    }
+    if missile == 0 && t.missile0_form == FORM_WIDE {
+        size |= 1;
     }
     let position = u32::from(t.position[M0 + missile]);
-    copies((1 << (1 << size)) - 1, position, usize::from(t.nusiz[missile]), true)
+    copies((1 << (1 << size)) - 1, position, usize::from(t.nusiz[missile]), true, mask);
 }
 
-fn ball_mask(t: &Tia) -> Wide {
-    copies((1 << (1 << (t.ctrlpf >> 4 & 3))) - 1, u32::from(t.position[BL]), 0, true)
+fn ball_mask(t: &Tia, mask: &mut Wide) {
+    copies((1 << (1 << (t.ctrlpf >> 4 & 3))) - 1, u32::from(t.position[BL]), 0, true, mask);
 }
 
 /// Playfield bits as four pixels each.
@@ -877,14 +877,14 @@ const fn stretched() -> [u32; 256] {
     table
 }
 
-fn playfield_mask(t: &Tia) -> Wide {
+fn playfield_mask(t: &Tia, mask: &mut Wide) {
     let left = t.playfield;
     let right = if t.mirror != 0 { left.reverse_bits() >> 12 } else { left };
     let wide = |bits: u32| u64::from(STRETCHED[(bits & 0xFF) as usize]);
     let middle = wide(right >> 8);
-    [
+    *mask = [
         wide(left) | wide(left >> 8) << 32,
         wide(left >> 16 & 0xF) | wide(right) << 16 | middle << 48,
         middle >> 16 | wide(right >> 16 & 0xF) << 16,
-    ]
+    ];
 }
