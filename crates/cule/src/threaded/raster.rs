@@ -125,8 +125,12 @@ impl Raster {
                 let index = (register - 0x06) as usize;
                 let loss = if t.layout.pal != 0 { t.last_lines as u8 & 1 } else { 0 };
                 let color = value & 0xFE | loss;
-                if self.draw && color != t.color[index] && shows_color(t, index) {
-                    self.catch_up(t, picture, clock);
+                if self.draw && color != t.color[index] && !hidden(t) {
+                    self.refresh_near(t);
+                    let cells = self.colored_cells(t, index);
+                    if !is_elsewhere(t, clock, cells) {
+                        self.catch_up(t, picture, clock);
+                    }
                 }
                 t.color[index] = color;
             }
@@ -148,9 +152,17 @@ impl Raster {
                 if new != old {
                     self.ever |= bit(PF);
                     let near = self.is_near_field(t, old ^ new);
-                    if near || self.draw {
+                    if near || self.draw && !hidden(t) {
                         let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
-                        self.catch_up(t, picture, clock.wrapping_add(delay));
+                        let target = clock.wrapping_add(delay);
+                        let cells = if t.mirror == t.ctrlpf & 1 {
+                            playfield_cells(old ^ new, t.mirror)
+                        } else {
+                            objects::ALL_CELLS
+                        };
+                        if !is_elsewhere(t, target, cells) {
+                            self.catch_up(t, picture, target);
+                        }
                     }
                     t.playfield = new;
                     t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
@@ -269,7 +281,7 @@ impl Raster {
     #[inline(always)]
     fn touch(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
         let near = self.is_near(t, object);
-        if near || self.draw {
+        if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
             self.catch_up(t, picture, target);
         }
         // What is settled now may not be after the change; nothing is evaluated in between.
@@ -335,6 +347,24 @@ impl Raster {
         }
     }
 
+    /// Cells in which a colour can show.
+    fn colored_cells(&self, t: &Tia, index: usize) -> u64 {
+        let objects = match index {
+            BACK => return objects::ALL_CELLS,
+            FIELD => bit(PF) | bit(BL),
+            player => {
+                let field = if t.ctrlpf & SCORE != 0 { bit(PF) } else { 0 };
+                bit(P0 + player) | bit(M0 + player) | field
+            }
+        };
+        let shown = t.enabled & objects;
+        let mut cells = self.field_cells & 0u64.wrapping_sub(u64::from(shown >> PF & 1));
+        for object in 0..5 {
+            cells |= self.cells[object] & 0u64.wrapping_sub(u64::from(shown >> object & 1));
+        }
+        cells
+    }
+
     /// Notes that a movable object has moved or changed its size.
     #[inline(always)]
     fn shift(&mut self, object: usize) {
@@ -356,9 +386,6 @@ impl Raster {
             return;
         }
         if t.enabled & bit(object) == 0 || hidden(t) {
-            if self.draw && t.enabled & bit(object) != 0 {
-                self.catch_up(t, picture, target);
-            }
             t.position[object] = new;
             self.dirty |= bit(object);
             self.moved |= bit(object);
@@ -375,7 +402,7 @@ impl Raster {
         met &= partners;
         let field = partners >> PF & 1 != 0;
         let meets = met != 0 || field && self.field_cells & cells != 0;
-        if near || meets || self.draw {
+        if (near || meets || self.draw) && !is_elsewhere(t, target, self.cells[object] | cells) {
             self.catch_up(t, picture, target);
         }
         t.position[object] = new;
@@ -768,17 +795,18 @@ fn field_cells(t: &Tia) -> u64 {
     if mirror == t.mirror { cells } else { cells | playfield_cells(t.playfield, mirror) }
 }
 
-/// A change of this colour can be seen.
-fn shows_color(t: &Tia, index: usize) -> bool {
-    let objects = match index {
-        BACK => return true,
-        FIELD => bit(PF) | bit(BL),
-        player => {
-            let field = if t.ctrlpf & SCORE != 0 { bit(PF) } else { 0 };
-            bit(P0 + player) | bit(M0 + player) | field
-        }
-    };
-    t.enabled & objects != 0
+/// True when none of `cells` lies between the beam and `target`: what changes there is not in the way.
+#[inline(always)]
+fn is_elsewhere(t: &Tia, target: i32, cells: u64) -> bool {
+    let to = target.min(t.window_end) - t.base - t.row_start;
+    if to > CLOCKS_PER_LINE {
+        return false;
+    }
+    let from = (t.beam - t.row_start).max(HBLANK_CLOCKS) - HBLANK_CLOCKS;
+    let to = to.max(HBLANK_CLOCKS) - HBLANK_CLOCKS;
+    let ahead = (1u64 << ((to + 3) >> 2)) - 1;
+    let behind = (1u64 << (from >> 2)) - 1;
+    cells & ahead & !behind == 0
 }
 
 /// Pixels `from..to`.
