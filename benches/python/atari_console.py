@@ -39,7 +39,7 @@ EIGHT = "breakout enduro freeway ms_pacman pong qbert seaquest space_invaders".s
 # What is looked at -> the bars for the median and the worst game.
 LOOKS = {"no screen": (5.0, 3.0), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
 CORE = {"no screen": "undrawn", "gray, 2 of 4": "gray"}
-ACTS = 48
+ACTS = 240
 STICKY = 0.8
 MIXED = 128
 PARTS = ["frames", "mixed", "construction", "calls"]
