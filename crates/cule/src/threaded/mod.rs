@@ -19,6 +19,7 @@
 mod code;
 #[rustfmt::skip]
 pub mod handlers;
+mod masks;
 mod pixels;
 mod raster;
 mod stores;

@@ -5,6 +5,7 @@
 //! beam up to its time only where somebody looks at pixels, or where the object is near one with which it can still
 //! collide; who is near whom is kept from change to change. A row in which nothing changes is finished at once.
 
+use super::masks::{ball_mask, missile_mask, player_mask, playfield_mask};
 use super::pixels::{self, Level, Scene, Wide};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
@@ -15,15 +16,13 @@ use crate::machine::tia::position::{
 };
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
 use crate::machine::tia::{
-    ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, FORM_OFF, FORM_WIDE, HBLANK_CLOCKS, M0, M1, P0, PF,
-    PICTURE_BYTES, Tia, WIDTH, bit, hidden, line_clock,
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, HBLANK_CLOCKS, M0, M1, P0, PF, PICTURE_BYTES, Tia, WIDTH,
+    bit, hidden, line_clock,
 };
 use crate::machine::tia::{hmove, objects};
 
 type Pictures = [[u8; PICTURE_BYTES]; 2];
 
-/// Bits of the last word of a row.
-const LAST_WORD: u64 = 0xFFFF_FFFF;
 /// For each set of objects the latches between two of them.
 const LATCHES_AMONG: [u16; 64] = latches_among();
 
@@ -150,24 +149,7 @@ impl Raster {
                 let old = t.playfield;
                 let new = next_playfield(old, register - 0x0D, u32::from(value));
                 if new != old {
-                    self.ever |= bit(PF);
-                    let near = self.is_near_field(t, old ^ new);
-                    if near || self.draw && !hidden(t) {
-                        let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
-                        let target = clock.wrapping_add(delay);
-                        let cells = if t.mirror == t.ctrlpf & 1 {
-                            playfield_cells(old ^ new, t.mirror)
-                        } else {
-                            objects::ALL_CELLS
-                        };
-                        if !is_elsewhere(t, target, cells) {
-                            self.catch_up(t, picture, target);
-                        }
-                    }
-                    t.playfield = new;
-                    t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
-                    self.field_changed(t);
-                    self.settled &= !near;
+                    self.change_field(t, picture, clock, new);
                 }
             }
             0x10 | 0x11 => self.strobe_player(t, picture, clock, (register - 0x10) as usize),
@@ -299,19 +281,6 @@ impl Raster {
         self.near >> object & 1 != 0 || self.cells[object] & self.field_cells & field != 0
     }
 
-    /// True when a change of these bits of the playfield could change a collision.
-    #[inline(always)]
-    fn is_near_field(&mut self, t: &Tia, bits: u32) -> bool {
-        if hidden(t) {
-            return false;
-        }
-        self.refresh_near(t);
-        if self.field_partners == 0 {
-            return false;
-        }
-        t.mirror != t.ctrlpf & 1 || playfield_cells(bits, t.mirror) & self.field_partners != 0
-    }
-
     #[inline(always)]
     fn refresh_near(&mut self, t: &Tia) {
         let key = u32::from(self.ever) << 16 | u32::from(t.collisions);
@@ -418,6 +387,30 @@ impl Raster {
     }
 
     // ------------------------------------------------------------ registers
+
+    #[inline(always)]
+    fn change_field(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, new: u32) {
+        self.ever |= bit(PF);
+        let turns = t.mirror != t.ctrlpf & 1;
+        let changes = if turns { objects::ALL_CELLS } else { playfield_cells(t.playfield ^ new, t.mirror) };
+        let mut near = false;
+        if !hidden(t) {
+            self.refresh_near(t);
+            near = changes & self.field_partners != 0;
+            if near || self.draw {
+                let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
+                let target = clock.wrapping_add(delay);
+                if !is_elsewhere(t, target, changes) {
+                    self.catch_up(t, picture, target);
+                }
+            }
+        }
+        t.playfield = new;
+        t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
+        self.dirty |= bit(PF);
+        self.field_cells = if turns { field_cells(t) } else { self.field_cells ^ changes };
+        self.settled &= !near;
+    }
 
     fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
         let found = player_strobe(t, line_clock(t, clock), player);
@@ -818,101 +811,4 @@ fn span(from: i32, to: i32) -> [u64; 3] {
         let below = |end: u32| if end == 64 { !0 } else { (1u64 << end) - 1 };
         below(high) & !below(low)
     })
-}
-
-/// Up to 32 pixels at `position`, which may be up to 160 too large. All in registers: a mask that is put together in
-/// memory would be read before it is written.
-#[inline(always)]
-fn place(pattern: u32, position: u32) -> Wide {
-    let at = if position >= WIDTH as u32 { position - WIDTH as u32 } else { position };
-    let pair = u128::from(pattern) << (at & 63);
-    let (low, high) = (pair as u64, (pair >> 64) as u64);
-    let word = at >> 6;
-    let when = |wanted: u32| 0u64.wrapping_sub(u64::from(word == wanted));
-    let last = low & when(2) | high & when(1);
-    // What leaves the row on the right comes in on the left.
-    [low & when(0) | last >> 32, low & when(1) | high & when(0), last & LAST_WORD]
-}
-
-/// One to three copies. The mask is written where it stays: a copy of what has just been written would wait for it.
-#[inline(always)]
-fn copies(pattern: u32, position: u32, mode: usize, first: bool, mask: &mut Wide) {
-    let [_, second, third] = objects::COPIES[mode & 7];
-    let mut all: Wide = [0; 3];
-    let mut add = |pixels: Wide| {
-        for w in 0..3 {
-            all[w] |= pixels[w];
-        }
-    };
-    if first {
-        add(place(pattern, position));
-    }
-    if second != 0 {
-        add(place(pattern, position + u32::from(second)));
-        if third != 0 {
-            add(place(pattern, position + u32::from(third)));
-        }
-    }
-    *mask = all;
-}
-
-fn player_mask(t: &Tia, player: usize, mask: &mut Wide) {
-    let graphics = t.graphics[player];
-    let mode = t.nusiz[player] & 7;
-    let position = u32::from(t.position[P0 + player]);
-    let first = t.skip[player] == 0;
-    let pixels = u32::from(if t.reflect[player] != 0 { graphics } else { graphics.reverse_bits() });
-    if mode == 5 || mode == 7 {
-        let wide = objects::stretch(pixels);
-        let pattern = if mode == 7 { wide } else { objects::halve(wide) };
-        copies(pattern, position + 1, 0, first, mask);
-    } else {
-        copies(pixels, position, usize::from(mode), first, mask);
-    }
-}
-
-fn missile_mask(t: &Tia, missile: usize, mask: &mut Wide) {
-    let mut size = t.nusiz[missile] >> 4 & 3;
-    if missile == 0 && t.missile0_form == FORM_OFF {
-        *mask = [0; 3];
-        return;
-    }
-    if missile == 0 && t.missile0_form == FORM_WIDE {
-        size |= 1;
-    }
-    let position = u32::from(t.position[M0 + missile]);
-    copies((1 << (1 << size)) - 1, position, usize::from(t.nusiz[missile]), true, mask);
-}
-
-fn ball_mask(t: &Tia, mask: &mut Wide) {
-    copies((1 << (1 << (t.ctrlpf >> 4 & 3))) - 1, u32::from(t.position[BL]), 0, true, mask);
-}
-
-/// Playfield bits as four pixels each.
-const STRETCHED: [u32; 256] = stretched();
-
-const fn stretched() -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut bits = 0;
-    while bits < 256 {
-        let mut i = 0;
-        while i < 8 {
-            table[bits] |= ((bits as u32 >> i & 1) * 15) << (4 * i);
-            i += 1;
-        }
-        bits += 1;
-    }
-    table
-}
-
-fn playfield_mask(t: &Tia, mask: &mut Wide) {
-    let left = t.playfield;
-    let right = if t.mirror != 0 { left.reverse_bits() >> 12 } else { left };
-    let wide = |bits: u32| u64::from(STRETCHED[(bits & 0xFF) as usize]);
-    let middle = wide(right >> 8);
-    *mask = [
-        wide(left) | wide(left >> 8) << 32,
-        wide(left >> 16 & 0xF) | wide(right) << 16 | middle << 48,
-        middle >> 16 | wide(right >> 16 & 0xF) << 16,
-    ];
 }
