@@ -7,6 +7,8 @@ import pytest
 FRAMES = 20
 # Code in the timer's registers; a console reset within a frame after HMOVE.
 ONCE_DIFFERENT = [("bytes", seed) for seed in (116, 794, 885, 981, 989)]
+# Open frames, looked at now and then: what they have not reached is dimmed once.
+SELDOM_SEEN = [("code", 421)]
 EVERY_SCHEME = [("banks", seed) for seed in range(len(cartridges.SCHEMES))]
 OTHERS = [(kind, seed) for kind in ("tia", "code") for seed in range(3)]
 
@@ -15,6 +17,12 @@ OTHERS = [(kind, seed) for kind in ("tia", "code") for seed in range(3)]
 def test_a_generated_cartridge_is_equal(kind, seed):
     result = fuzz.play(fuzz.Job(kind, seed, FRAMES))
     assert result.wrong is None and result.frames == FRAMES + 1
+
+
+@pytest.mark.parametrize(("kind", "seed"), SELDOM_SEEN)
+def test_a_cartridge_that_differed_late_is_equal(kind, seed):
+    result = fuzz.play(fuzz.Job(kind, seed, 400))
+    assert result.wrong is None and result.frames == 401
 
 
 @pytest.mark.parametrize("seed", range(2 * len(cartridges.SCHEMES)))

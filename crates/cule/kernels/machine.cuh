@@ -681,6 +681,8 @@ namespace cule::machine {
 PARL_CONST uint32_t INSTRUCTIONS_PER_STEP = 25000u;
 // Bytes of cartridge RAM that does not fit into the machine.
 PARL_CONST uint32_t LARGE_RAM_BYTES = 32768u;
+// A value of `Machine::draw`: pixels are made, but what an open frame has not reached is left as it is.
+PARL_CONST uint8_t DRAW_UNDIMMED = 2;
 }
 
 namespace cule::machine::bus {
@@ -3971,7 +3973,7 @@ PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
         m.tia.last_lines = lines;
         m.dimmed = 0;
     } else {
-        if ((m.dimmed == 0) && (m.draw != 0)) {
+        if (((m.dimmed == 0) && (m.draw != 0)) && (m.draw != machine::DRAW_UNDIMMED)) {
             machine::tia::paint::dim(m, board, lines);
         }
         m.dimmed = 1;

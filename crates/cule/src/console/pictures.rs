@@ -6,7 +6,7 @@
 
 use super::Console;
 use crate::CuleError;
-use crate::machine::{Machine, cart, tia};
+use crate::machine::{self, Machine, cart, tia};
 use crate::observe::palette;
 use crate::observe::translate::translate;
 use crate::threaded;
@@ -75,10 +75,18 @@ impl Console {
         let m = &mut self.state.machine;
         // Large cartridge RAM is not part of the machine: such a step cannot be run again.
         let drawing = draw || cart::large_ram_bytes(&m.cart) != 0;
-        m.draw = u8::from(drawing);
         self.blank &= !drawing;
         let start = *m;
+        // Where older steps are still to be drawn below this one, it is drawn again after them: dimming what an open
+        // frame has not reached must wait until then.
+        let next = usize::from(m.tia.buffer & 1) ^ usize::from(m.unfinished == 0);
+        m.draw = if drawing && !self.undrawn[next].is_empty() {
+            machine::DRAW_UNDIMMED
+        } else {
+            u8::from(drawing)
+        };
         threaded::step(m, &mut self.board, &self.code);
+        m.draw = u8::from(drawing);
         let whole = start.unfinished == 0 && is_whole(m);
         let buffer = usize::from(m.tia.buffer & 1);
         let reach = reach(m);

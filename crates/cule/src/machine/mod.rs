@@ -55,6 +55,9 @@ pub const LARGE_RAM_BYTES: usize = 32_768;
 #[cfg(not(device))]
 const MOST_DRAWS: u32 = 1 << 28;
 
+/// A value of `Machine::draw`: pixels are made, but what an open frame has not reached is left as it is.
+pub const DRAW_UNDIMMED: u8 = 2;
+
 /// Everything that makes the future of a console, except ROM, board and random generators. Flags are 0 or 1.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -177,7 +180,7 @@ pub fn end_step(m: &mut Machine, board: &mut Board) {
         m.tia.last_lines = lines;
         m.dimmed = 0;
     } else {
-        if m.dimmed == 0 && m.draw != 0 {
+        if m.dimmed == 0 && m.draw != 0 && m.draw != DRAW_UNDIMMED {
             tia::paint::dim(m, board, lines);
         }
         m.dimmed = 1;
