@@ -11,7 +11,7 @@ use super::settings::setting;
 use crate::SumTreeError;
 use crate::sync::Ordering;
 
-/// How rows of [`PACKED_BYTES_MIN`] and more are held.
+/// How rows of `PACKED_BYTES_MIN` and more are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// As they are.
