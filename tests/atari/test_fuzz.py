@@ -8,7 +8,8 @@ FRAMES = 20
 # Code in the timer's registers; a console reset within a frame after HMOVE.
 ONCE_DIFFERENT = [("bytes", seed) for seed in (116, 794, 885, 981, 989)]
 # Open frames, looked at now and then: what they have not reached is dimmed once.
-SELDOM_SEEN = [("code", 421)]
+# A playfield that stops being alone while both score and priority are on.
+SELDOM_SEEN = [("code", 421), ("tia", 1261)]
 EVERY_SCHEME = [("banks", seed) for seed in range(len(cartridges.SCHEMES))]
 OTHERS = [(kind, seed) for kind in ("tia", "code") for seed in range(3)]
 

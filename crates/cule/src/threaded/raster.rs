@@ -10,7 +10,7 @@ use super::pixels::{self, Level, Scene, Wide};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
 use crate::machine::tia::objects::playfield_cells;
-use crate::machine::tia::paint::{BACK, FIELD, SCORE, lonely_score};
+use crate::machine::tia::paint::{BACK, FIELD, PRIORITY, SCORE, lonely_score};
 use crate::machine::tia::position::{
     self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe, player_strobe,
 };
@@ -792,7 +792,8 @@ fn field_cells(t: &Tia) -> u64 {
 #[inline(always)]
 fn is_elsewhere(t: &Tia, target: i32, cells: u64) -> bool {
     let to = target.min(t.window_end) - t.base - t.row_start;
-    if to > CLOCKS_PER_LINE {
+    // With both bits the colours of the playfield depend on whether it is alone, wherever the others are.
+    if to > CLOCKS_PER_LINE || t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY {
         return false;
     }
     let from = (t.beam - t.row_start).max(HBLANK_CLOCKS) - HBLANK_CLOCKS;
