@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,22 @@ def camel(game: str) -> str:
     return "".join(word.capitalize() for word in game.split("_"))
 
 
-class Library:
+class Library(ABC):
     """Environments of one library, or of several games each in its own vector environment."""
 
     def __init__(self, game: Game, envs: int, threads: int) -> None:
-        games = (game,) if isinstance(game, str) else game
+        games = self.batches(game)
         full = not isinstance(game, str)
         self.parts = [self.make(name, envs // len(games), threads, full) for name in games]
         self.pids: list[int] = []
 
-    def make(self, game: str, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
+    def batches(self, game: Game) -> Sequence[Game]:
+        """What goes into a vector environment each: the games one by one."""
+        return (game,) if isinstance(game, str) else game
+
+    @abstractmethod
+    def make(self, game: Any, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
         """The vector environment, its number of actions and their type; it has been reset."""
-        raise NotImplementedError
 
     def close(self) -> None:
         for env, _, _ in self.parts:
@@ -43,13 +48,17 @@ class Library:
 
 
 class Parl(Library):
-    def __init__(self, game: Game, envs: int, threads: int) -> None:
+    def batches(self, game: Game) -> Sequence[Game]:
+        """All games in one."""
+        return (game,)
+
+    def make(self, game: Game, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
         import parl
 
+        # Several games are played with all actions by themselves.
         env = parl.AtariVectorEnv(game, envs, num_threads=threads)
         env.reset(seed=0)
-        self.parts = [(env, env.single_action_space.n, np.dtype(np.int64))]
-        self.pids = []
+        return env, env.single_action_space.n, np.dtype(np.int64)
 
 
 class AlePy(Library):

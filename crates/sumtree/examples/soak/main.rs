@@ -74,16 +74,11 @@ fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
                 Ok(Err(error)) => break Err(error),
                 Err(_) => break Err("no thread has reported for two minutes: something hangs".to_owned()),
             }
-            let over = state.tally.operations() >= plan.operations
-                || begun.elapsed().as_secs_f64() >= plan.seconds
-                || !state.tally.is_clean();
-            if over || last.elapsed() >= WRITE_EVERY {
-                state.seconds += last.elapsed().as_secs_f64();
-                last = Instant::now();
-                state.write()?;
-            }
-            if over {
-                break Ok(());
+            // An error must not leave the workers running: they stop below.
+            match state.keep(plan, begun, &mut last) {
+                Ok(false) => {}
+                Ok(true) => break Ok(()),
+                Err(error) => break Err(error),
             }
         };
         stop.store(true, Ordering::Relaxed);

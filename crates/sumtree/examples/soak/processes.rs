@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use sumtree::Rng;
 use sumtree::replay::Replay;
 
+use crate::Plan;
 use crate::rows::{self, Tally, Worker};
 use crate::state::State;
-use crate::{Plan, WRITE_EVERY};
 
 /// A process that has said nothing for so long hangs.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -145,15 +145,7 @@ fn watch(
             state.killed += 1;
             kill_at = Instant::now() + Duration::from_millis(20 + rng.below(300));
         }
-        let over = state.tally.operations() >= plan.operations
-            || begun.elapsed().as_secs_f64() >= plan.seconds
-            || !state.tally.is_clean();
-        if over || last.elapsed() >= WRITE_EVERY {
-            state.seconds += last.elapsed().as_secs_f64();
-            last = Instant::now();
-            state.write()?;
-        }
-        if over {
+        if state.keep(plan, begun, &mut last)? {
             return Ok(());
         }
     }

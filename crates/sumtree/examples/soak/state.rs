@@ -1,8 +1,10 @@
 //! The counts of a soak, kept in a small text file over several runs.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::rows::Tally;
+use crate::{Plan, WRITE_EVERY};
 
 /// Counts of all runs so far.
 pub struct State {
@@ -17,6 +19,19 @@ pub struct State {
 }
 
 impl State {
+    /// Writes the counts now and then, and when the soak is over; true when it is. `last` is when they were written.
+    pub fn keep(&mut self, plan: &Plan, begun: Instant, last: &mut Instant) -> Result<bool, String> {
+        let over = self.tally.operations() >= plan.operations
+            || begun.elapsed().as_secs_f64() >= plan.seconds
+            || !self.tally.is_clean();
+        if over || last.elapsed() >= WRITE_EVERY {
+            self.seconds += last.elapsed().as_secs_f64();
+            *last = Instant::now();
+            self.write()?;
+        }
+        Ok(over)
+    }
+
     /// The counts in `file` of a soak of this mode, or zeros.
     pub fn open(mode: &str, file: Option<PathBuf>) -> Result<Self, String> {
         let mut state = Self {
