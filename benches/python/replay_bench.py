@@ -1,9 +1,10 @@
 """The replay beside its peers: tree, call pairs, adds, gathers, threads; each row against its bar.
 
-``make bench-replay`` (``RECORD=1`` keeps the table in ``benches/records``). The tree's own figures are those
-of the Rust program ``measure`` (crates/sumtree/examples), which takes turns with the peers: within a round
-every contender runs once, for some milliseconds, and the ratio is taken within the round, so that a busy
-moment of the machine hits all alike. Figures are medians of processor time of the calling thread, with
+``make bench-replay`` (``RECORD=1`` keeps the tables in ``benches/records``; with ``--only`` those of one
+section, and the others stay, so that a machine need be quiet for one at a time). The tree's own figures are
+those of the Rust program ``measure`` (crates/sumtree/examples), which takes turns with the peers: within a
+round every contender runs once, for some milliseconds, and the ratio is taken within the round, so that a
+busy moment of the machine hits all alike. Figures are medians of processor time of the calling thread, with
 quartiles; rows with threads say what they are. Peers: TorchRL's compiled segment tree and Tianshou's numba
 one, both fed numpy arrays, and cpprb, whose tree is only to be had inside its replay. The fastest variant of
 each counts.
@@ -33,6 +34,8 @@ import parl
 ROOT = pathlib.Path(__file__).parents[2]
 POOL = 997
 """Batches of indices and priorities that updates go through in turn."""
+
+SECTIONS = ["tree", "pairs", "threads", "gather"]
 
 Call = Callable[[], object]
 
@@ -368,7 +371,9 @@ def thread_rows(ms: float, threads: list[int]) -> list[Row]:
     measure = Measure(int(ms) * 8)
     names = {
         "mixed-replay": "replay, 50 % sample and gather, 25 % update, 25 % append, rows of 64 bytes",
+        "mixed-replay-apart": "the same, each thread with a replay of its own (what the machine allows)",
         "mixed-tree": "tree alone, lock-free, the same mix",
+        "mixed-tree-apart": "the same, each thread with a tree of its own (what the machine allows)",
         "mixed-combine": "tree alone, combining, the same mix",
         "samples": "tree alone, samples",
         "updates": "tree alone, lock-free updates",
@@ -385,7 +390,7 @@ def thread_rows(ms: float, threads: list[int]) -> list[Row]:
                     return measure.ns(f"{operation}:20:256:{n}")[at]
 
                 def alone(operation: str = operation, at: int = at) -> float:
-                    return measure.ns(f"{operation}:20:256")[at]
+                    return measure.ns(f"{operation.removesuffix('-apart')}:20:256")[at]
 
                 bar = {2: 1 / 1.6, 16: 1 / 8}.get(n) if has_bar else None
                 name = f"{n} threads, {clock}: {text}"
@@ -443,7 +448,7 @@ def gather_lines(arguments: argparse.Namespace) -> list[str]:
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         return [f"replay_gather.py failed: {done.stderr.strip()[-300:]}"]
-    return ["```text", done.stdout.strip(), "```"]
+    return done.stdout.strip().splitlines()
 
 
 def main() -> None:
@@ -452,7 +457,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--ms", type=float, default=3, help="milliseconds of one contender in one round")
-    parser.add_argument("--only", choices=["tree", "pairs", "threads", "gather"], action="append")
+    parser.add_argument("--only", choices=SECTIONS, action="append")
     parser.add_argument("--record", action="store_true", help="write benches/records/<date>-replay.md")
     parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")
     arguments = parser.parse_args()
@@ -460,7 +465,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    only = arguments.only or ["tree", "pairs", "threads", "gather"]
+    only = arguments.only or SECTIONS
     cores = len(os.sched_getaffinity(0))
     threads = [n for n in (2, 4, 8, 16) if n <= cores]
     makers: dict[str, Callable[[], list[Row]]] = {
@@ -468,41 +473,56 @@ def main() -> None:
         "pairs": lambda: pair_rows(arguments.ms),
         "threads": lambda: thread_rows(arguments.ms, threads),
     }
-    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    peers = ", ".join(f"{name} {version(name)}" for name in ("cpprb", "torchrl", "tianshou"))
-    lines = [
-        f"# {date}: the replay beside its peers",
-        "",
-        f"`make bench-replay`: {arguments.rounds} interleaved rounds of {arguments.ms:g} ms; medians and",
-        "quartiles, ratios within each round; processor time of the calling thread unless a row says so.",
-        f"{cpu()}, {cores} cores, load average {os.getloadavg()[0]:.1f} at the start; CPython",
-        f"{platform.python_version()}, {peers}, torch with one thread. The best instructions of the machine",
-        "unless a row names others.",
-        "",
-    ]
+    sections: dict[str, list[str]] = {}
     rows: list[Row] = []
-    for name, make in makers.items():
-        if name in only:
-            part = make()
+    for name in only:
+        before = os.getloadavg()[0]
+        if name == "gather":
+            lines = gather_lines(arguments)
+        else:
+            part = makers[name]()
             measure_all(part, arguments.rounds)
-            lines += [*table(part), ""]
-            print("\n".join(table(part)), flush=True)
-            rows += part
-    if 16 > cores:
-        lines += [f"Scaling to 16 threads (bar 8x) was not measured: this machine has {cores} cores.", ""]
-    if "gather" in only:
-        lines += gather_lines(arguments)
-        print(lines[-1] if len(lines[-1]) > 3 else lines[-2])
-    lines += ["", f"Load average at the end: {os.getloadavg()[0]:.1f}."]
+            lines, rows = table(part), rows + part
+        if name == "threads" and cores < 16:
+            lines += ["", f"Scaling to 16 threads (bar 8x) was not measured: this machine has {cores} cores."]
+        print("\n".join(lines), flush=True)
+        at = datetime.datetime.now(datetime.UTC).strftime("%H:%M")
+        how = "41 rounds" if name == "gather" else f"{arguments.rounds} rounds of {arguments.ms:g} ms"
+        note = f"{how}, {at} UTC, load average {before:.1f} before and {os.getloadavg()[0]:.1f} after."
+        sections[name] = [note, "", *lines]
     if arguments.record:
-        path = ROOT / f"benches/records/{date}-replay.md"
-        path.write_text("\n".join(lines) + "\n")
-        print(f"recorded in {path.relative_to(ROOT)}")
+        record(sections, cores)
     missed = [row.name for row in rows if row.bar is not None and "| NO |" in line(row)]
     if missed:
         print("missed: " + "; ".join(missed))
     if arguments.strict and missed:
         sys.exit(1)
+
+
+def record(sections: dict[str, list[str]], cores: int) -> None:
+    """Writes sections into today's record; those that were measured before and are not among them stay."""
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    path = ROOT / f"benches/records/{date}-replay.md"
+    known: dict[str, list[str]] = {}
+    if path.exists():
+        for text in path.read_text().split("\n## ")[1:]:
+            name, *lines = text.strip().split("\n")
+            known[name] = lines[1:]
+    known |= sections
+    peers = ", ".join(f"{name} {version(name)}" for name in ("cpprb", "torchrl", "tianshou"))
+    out = [
+        f"# {date}: the replay beside its peers",
+        "",
+        "`make bench-replay`: rounds in turns; medians and quartiles, ratios within each round; processor",
+        "time of the calling thread unless a row says so. Each section says when it was taken.",
+        f"{cpu()}, {cores} cores; CPython {platform.python_version()}, {peers}, torch with one thread.",
+        "The best instructions of the machine unless a row names others.",
+    ]
+    for name in SECTIONS:
+        if name in known:
+            out += ["", f"## {name}", "", *known[name]]
+    path.write_text("\n".join(out) + "\n")
+    print(f"recorded in {path.relative_to(ROOT)}")
 
 
 def cpu() -> str:

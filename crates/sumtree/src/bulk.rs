@@ -43,11 +43,7 @@ impl SumTree {
             nodes.into_par_iter().with_min_len(NODES_PER_TASK).for_each(|node| {
                 let children = node * group..(node + 1) * group;
                 let sum = children.map(|child| self.stored(level - 1, child)).fold(0, u64::wrapping_add);
-                // Relaxed: as in `load`.
-                match (level, &self.narrow) {
-                    (1, Some(sums)) => sums[node].store(sum as u32, Relaxed),
-                    _ => self.wide[self.wide_at(level)][node].store(sum, Relaxed),
-                }
+                self.store_sum(level, node, sum);
             });
         }
         let counts = self.count_leaves();

@@ -163,6 +163,19 @@ mod tests {
         }
     }
 
+    /// Sums lie in memory raised by some bits, and one bit is their sign.
+    #[test]
+    fn the_largest_sums_fit_when_raised() {
+        for k in FAN_OUTS {
+            for capacity in [1, 1 << 10, 1025 << 12, 1 << 31, MAX_CAPACITY] {
+                let layout = Layout::new(capacity, k).unwrap();
+                let shift = layout.levels().last().unwrap().shift;
+                let largest = (capacity as u128).min(1 << shift) * u128::from(max_weight(k));
+                assert!(largest < 1 << (63 - crate::node::RAISED), "{capacity} {k}");
+            }
+        }
+    }
+
     #[test]
     fn a_group_of_largest_weights_fits_u32() {
         for k in FAN_OUTS {

@@ -2,6 +2,22 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+/// A sum of u64 lies in memory this many bits higher. So its lowest byte is 0 and stays so, and a writer may store
+/// that 0 to take the cache line ahead of the add: see [`crate::prefetch::claim`].
+pub(crate) const RAISED: u32 = 8;
+
+/// The sum, or difference of sums, as it lies in memory.
+#[inline(always)]
+pub(crate) fn raised(sum: u64) -> u64 {
+    sum << RAISED
+}
+
+/// The sum that lies in memory as `cell`; one below zero for a moment has its upper bits set.
+#[inline(always)]
+pub(crate) fn lowered(cell: u64) -> u64 {
+    (cell as i64 >> RAISED) as u64
+}
+
 /// Where a residual falls among siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -29,7 +45,7 @@ impl Sum for AtomicU64 {
     #[inline(always)]
     fn seen(&self) -> u64 {
         // Relaxed: as above.
-        (self.load(Relaxed) as i64).max(0) as u64
+        (self.load(Relaxed) as i64).max(0) as u64 >> RAISED
     }
 }
 
@@ -70,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_sum_below_zero_counts_as_zero() {
-        let node = [AtomicU64::new(-5i64 as u64), AtomicU64::new(2)];
+        let node = [AtomicU64::new(raised(-5i64 as u64)), AtomicU64::new(raised(2))];
+        assert_eq!(lowered(node[0].load(Relaxed)), -5i64 as u64);
         assert_eq!(search(&node, 1), Step::Child { lane: 1, residual: 1 });
         assert_eq!(search(&node, 2), Step::Beyond { sum: 2 });
     }

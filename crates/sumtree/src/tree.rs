@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::combine::Combiner;
 use crate::layout::{HEADER_WORDS, Layout, max_weight};
+use crate::node::{lowered, raised};
 use crate::path::Path;
+use crate::prefetch;
 use crate::region::{Cells, Region};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::write::{Alone, Locked};
@@ -222,6 +224,12 @@ impl SumTree {
         Ok(())
     }
 
+    /// Starts to load the leaves `first..first + count`, which are going to be set.
+    pub(crate) fn prefetch_run(&self, first: usize, count: usize) {
+        let cells = (first..first + count).step_by(16).map(|i| self.leaves.as_ptr().wrapping_add(i));
+        cells.for_each(prefetch::write);
+    }
+
     /// Sets the contiguous leaves `first..first + weights.len()`, with one add per node touched.
     ///
     /// # Errors
@@ -278,7 +286,16 @@ impl SumTree {
         match (level, &self.narrow) {
             (0, _) => u64::from(self.leaves[entry].load(Ordering::Relaxed)),
             (1, Some(sums)) => u64::from(sums[entry].load(Ordering::Relaxed)),
-            _ => self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed),
+            _ => lowered(self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Makes an inner node `sum`. Nobody else may update meanwhile.
+    pub(crate) fn store_sum(&self, level: usize, entry: usize, sum: u64) {
+        // Relaxed: nobody updates, and a reader may see sums lag at any time.
+        match (level, &self.narrow) {
+            (1, Some(sums)) => sums[entry].store(sum as u32, Ordering::Relaxed),
+            _ => self.wide[self.wide_at(level)][entry].store(raised(sum), Ordering::Relaxed),
         }
     }
 
@@ -347,7 +364,7 @@ pub(crate) fn same_length(what: &'static str, got: usize, expected: usize) -> Re
 
 /// A word that names the shape and this version of the layout; never 0.
 fn signature(layout: &Layout) -> u64 {
-    const VERSION: u64 = 1;
+    const VERSION: u64 = 2;
     let mut state = layout.capacity as u64 ^ (layout.fan_out as u64) << 40 ^ VERSION << 48;
     crate::rng::splitmix64(&mut state) | 1
 }

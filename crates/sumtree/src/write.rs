@@ -2,19 +2,34 @@
 //! ([`Locked`], [`Alone`]), number of levels and instruction set.
 #![allow(unsafe_code)] // Unchecked indexing of levels and target features; the invariants stand at each block.
 
-use crate::layout::LEVELS_MAX;
+use std::mem::MaybeUninit;
+
+use crate::layout::{LEVELS_MAX, TOP_MAX};
+use crate::node::raised;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use crate::path::Path;
 use crate::prefetch;
+use crate::region::LINE_BYTES;
+use crate::rng::splitmix64;
 use crate::stats::Tally;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Index, SumTree};
 
-/// How many updates ahead their cache lines are asked for.
+/// How many updates ahead their cache lines are asked for, and how many leaves that are side by side.
 const AHEAD: usize = 12;
+const RUN_AHEAD: usize = 128;
+/// Updates whose sums are claimed together before they are added to: as many stores as a core has under way.
+const BLOCK: usize = 64;
+/// Batches shorter than this are stored one update after the other.
+const SHORT: usize = 16;
+/// Changes of the top are gathered by batches of at least one update for so many of its sums.
+const GATHERS: usize = 2;
+const SUMS_PER_LINE: usize = LINE_BYTES / size_of::<u64>();
 
 /// How cells change. What is left to right in an update: leaf, sums from below.
 pub(crate) trait Store {
+    /// Others may store at the same time.
+    const SHARES: bool;
     /// Stores a leaf, returns what it held.
     fn leaf(cell: &AtomicU32, weight: u32) -> u32;
     /// Adds to a sum of level 1.
@@ -27,6 +42,8 @@ pub(crate) trait Store {
 pub(crate) struct Locked;
 
 impl Store for Locked {
+    const SHARES: bool = true;
+
     #[inline(always)]
     fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
         // Release: pairs with the Acquire fence that ends a sample call; publishes what the caller wrote before.
@@ -42,7 +59,7 @@ impl Store for Locked {
 
     #[inline(always)]
     fn wide(cell: &AtomicU64, difference: u64) {
-        cell.fetch_add(difference, Ordering::Relaxed); // Relaxed: as above.
+        cell.fetch_add(raised(difference), Ordering::Relaxed); // Relaxed: as above.
     }
 }
 
@@ -50,6 +67,8 @@ impl Store for Locked {
 pub(crate) struct Alone;
 
 impl Store for Alone {
+    const SHARES: bool = false;
+
     #[inline(always)]
     fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
         let old = cell.load(Ordering::Relaxed); // Relaxed: the turn orders writers.
@@ -66,7 +85,7 @@ impl Store for Alone {
     #[inline(always)]
     fn wide(cell: &AtomicU64, difference: u64) {
         // Relaxed: as above.
-        cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(raised(difference)), Ordering::Relaxed);
     }
 }
 
@@ -120,18 +139,28 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         }
     }
 
-    /// Adds to the sums on the path of a leaf.
+    /// Adds to the narrow sum above a leaf, if there is one.
     ///
     /// # Safety
     /// `i` is below the capacity of the tree.
     #[inline(always)]
-    unsafe fn climb<S: Store>(&self, i: usize, difference: u64) {
+    unsafe fn climb_narrow<S: Store>(&self, i: usize, difference: u64) {
         if NARROW {
             let at = i >> self.narrow_shift;
             debug_assert!(at < self.narrow.len());
             // SAFETY: a level has an entry above each leaf, `i >> shift` (Layout).
             S::narrow(unsafe { self.narrow.get_unchecked(at) }, difference as u32);
         }
+    }
+
+    /// Adds to the sums on the path of a leaf.
+    ///
+    /// # Safety
+    /// `i` is below the capacity of the tree.
+    #[inline(always)]
+    unsafe fn climb<S: Store>(&self, i: usize, difference: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.climb_narrow::<S>(i, difference) };
         for (sums, shift) in &self.wide {
             debug_assert!(i >> shift < sums.len());
             // SAFETY: as above.
@@ -149,6 +178,10 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     /// All indices are below the capacity of the tree; there are as many as weights.
     #[inline(always)]
     unsafe fn each<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
+        if S::SHARES && WIDE > 0 && indices.len() >= SHORT {
+            // SAFETY: the caller's promise.
+            return unsafe { self.each_shared::<S, I>(indices, weights) };
+        }
         let mut tally = Tally::new();
         indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
         for (j, (index, weight)) in indices.iter().zip(weights).enumerate() {
@@ -167,6 +200,106 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         tally.flush(self.tree);
     }
 
+    /// As [`Levels::each`], so that the lines of wide sums are waited for as little as may be: they are few, so other
+    /// cores have them as often as not.
+    ///
+    /// # Safety
+    /// As [`Levels::each`].
+    #[inline(always)]
+    unsafe fn each_shared<S: Store, I: Index>(&self, indices: &[I], weights: &[u32]) {
+        let top = self.tree.top();
+        let mut tally = Tally::new();
+        let start = start_of_sweep(indices);
+        let parts = [start..indices.len(), 0..start].map(|part| (&indices[part.clone()], &weights[part]));
+        if indices.len() * GATHERS < top.len() {
+            for (indices, weights) in parts {
+                // SAFETY: the caller's promise.
+                unsafe { self.each_claimed::<S, I>(indices, weights, &self.wide, &mut tally, |_, _| ()) };
+            }
+            return tally.flush(self.tree);
+        }
+        // Not all of it, which would take longer than a batch of few.
+        let mut gathered = [const { MaybeUninit::uninit() }; TOP_MAX];
+        let gathered = &mut gathered[..top.len()];
+        gathered.iter_mut().for_each(|sum| {
+            sum.write(0u64);
+        });
+        // SAFETY: all of them were just written.
+        let gathered = unsafe { &mut *(std::ptr::from_mut(gathered) as *mut [u64]) };
+        let (below, shift) = (&self.wide[..WIDE - 1], self.wide[WIDE - 1].1);
+        for (indices, weights) in parts {
+            // SAFETY: the caller's promise; the top has an entry above each leaf.
+            unsafe {
+                self.each_claimed::<S, I>(indices, weights, below, &mut tally, |i, difference| {
+                    let sum = gathered.get_unchecked_mut(i >> shift);
+                    *sum = sum.wrapping_add(difference);
+                });
+            }
+        }
+        tally.flush(self.tree);
+        for (line, differences) in top.chunks(SUMS_PER_LINE).zip(gathered.chunks(SUMS_PER_LINE)) {
+            if differences.iter().fold(0, |any, difference| any | difference) != 0 {
+                prefetch::claim(&line[0]);
+            }
+        }
+        for (sum, difference) in top.iter().zip(&*gathered) {
+            if *difference != 0 {
+                S::wide(sum, *difference);
+            }
+        }
+    }
+
+    /// As [`Levels::each`], some at a time: first their leaves and narrow sums; then the lines of the `wide` sums are
+    /// claimed together; then those are added to. All differences go to `gather` too.
+    ///
+    /// # Safety
+    /// As [`Levels::each`].
+    #[inline(always)]
+    unsafe fn each_claimed<S: Store, I: Index>(
+        &self,
+        indices: &[I],
+        weights: &[u32],
+        wide: &[(&[AtomicU64], u32)],
+        tally: &mut Tally,
+        mut gather: impl FnMut(usize, u64),
+    ) {
+        let mut differences = [0u64; BLOCK];
+        indices.iter().take(AHEAD).for_each(|index| self.prefetch(index.to_usize()));
+        for (part, (block, weights)) in indices.chunks(BLOCK).zip(weights.chunks(BLOCK)).enumerate() {
+            let ahead = indices.get(part * BLOCK + AHEAD..).unwrap_or_default();
+            for (k, (index, weight)) in block.iter().zip(weights).enumerate() {
+                if let Some(ahead) = ahead.get(k) {
+                    self.prefetch(ahead.to_usize());
+                }
+                let i = index.to_usize();
+                // SAFETY: the caller's promise.
+                let old = S::leaf(unsafe { self.leaf(i) }, *weight);
+                tally.count(old, *weight);
+                let difference = u64::from(*weight).wrapping_sub(u64::from(old));
+                differences[k] = difference;
+                gather(i, difference);
+                if old != *weight {
+                    // SAFETY: as above.
+                    unsafe { self.climb_narrow::<S>(i, difference) };
+                }
+            }
+            for (sums, shift) in wide {
+                for index in block {
+                    // SAFETY: as in `climb`.
+                    prefetch::claim(unsafe { sums.get_unchecked(index.to_usize() >> shift) });
+                }
+            }
+            for (sums, shift) in wide {
+                for (index, difference) in block.iter().zip(&differences) {
+                    if *difference != 0 {
+                        // SAFETY: as in `climb`.
+                        S::wide(unsafe { sums.get_unchecked(index.to_usize() >> shift) }, *difference);
+                    }
+                }
+            }
+        }
+    }
+
     /// The leaves from `first` on; differences are gathered per node and added when the run leaves it.
     ///
     /// # Safety
@@ -177,11 +310,14 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
         let mut gathered = [0u64; LEVELS_MAX];
         let mut tally = Tally::new();
         let end = first + weights.len();
+        (first..end.min(first + RUN_AHEAD))
+            .step_by(16)
+            .for_each(|i| prefetch::write(self.leaves.as_ptr().wrapping_add(i)));
         let mut i = first;
         while i < end {
             let block_end = (((i >> levels[1].shift) + 1) << levels[1].shift).min(end);
             let (from, to) = (i - first, block_end - first);
-            prefetch::write(self.leaves.as_ptr().wrapping_add(block_end + 16));
+            prefetch::write(self.leaves.as_ptr().wrapping_add(i + RUN_AHEAD));
             let mut difference = 0u64;
             for (k, weight) in weights[from..to].iter().enumerate() {
                 // SAFETY: `i + k < block_end <= end`, and the caller's promise.
@@ -221,6 +357,22 @@ impl<'a, const NARROW: bool, const WIDE: usize> Levels<'a, NARROW, WIDE> {
     }
 }
 
+/// Where to begin with a batch that goes through the tree in order, as one does that answers stratified draws: anywhere.
+/// Threads that all begin at the same end fall into step, those behind held up by lines that the first has just written.
+/// Equal indices stay together and in their order. 0 for batches in no order.
+#[inline(always)]
+fn start_of_sweep<I: Index>(indices: &[I]) -> usize {
+    if !indices.is_sorted_by(|a, b| a.to_usize() <= b.to_usize()) {
+        return 0;
+    }
+    // Indices that were drawn serve as random numbers.
+    let mut state =
+        indices.iter().step_by(8).fold(0, |mixed: u64, i| mixed.rotate_left(7) ^ i.to_usize() as u64);
+    let near = ((u128::from(splitmix64(&mut state)) * indices.len() as u128) >> 64) as usize;
+    let differ = |i: &usize| indices[i - 1].to_usize() != indices[*i].to_usize();
+    (near.max(1)..indices.len()).find(differ).unwrap_or(0)
+}
+
 /// # Safety
 /// As [`Levels::work`].
 #[inline(always)]
@@ -233,6 +385,8 @@ unsafe fn by_shape<S: Store, I: Index>(tree: &SumTree, job: Job<'_, I>, weights:
             (Job::Each(_), true, 2) => Levels::<true, 2>::of(tree).work::<S, I>(job, weights),
             (Job::Each(_), true, 3) => Levels::<true, 3>::of(tree).work::<S, I>(job, weights),
             (Job::Each(_), true, 4) => Levels::<true, 4>::of(tree).work::<S, I>(job, weights),
+            // Up to 2^14 leaves.
+            (Job::Each(_), false, 1) => Levels::<false, 1>::of(tree).work::<S, I>(job, weights),
             (_, true, _) => Levels::<true, 0>::of(tree).work::<S, I>(job, weights),
             (_, false, _) => Levels::<false, 0>::of(tree).work::<S, I>(job, weights),
         }
@@ -336,6 +490,7 @@ impl SumTree {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use crate::Path;
     use std::cell::Cell;
 
     thread_local! {
@@ -346,6 +501,8 @@ mod tests {
     struct Counting;
 
     impl Store for Counting {
+        const SHARES: bool = true;
+
         fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
             STORES.set((STORES.get().0 + 1, STORES.get().1, STORES.get().2));
             Alone::leaf(cell, weight)

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 use workloads::{Threads, Workload};
 
 const USAGE: &str = "measure serve [MS] | count WORKLOAD [CALLS] | list";
-/// A workload: operation, and numbers for log2 of the capacity, items per call (and threads).
+/// A workload: operation, and numbers for log2 of the capacity, items per call (and threads, which share one tree or
+/// replay, or have each their own in workloads called apart).
 const FORMS: &str = "sample:20:256 sample-independent:20:256 update:20:256 combine:20:256 append:20:256 \
     replay-add:20:64 replay-sample:20:32 replay-update:20:32 \
-    mixed-tree:20:256:2 mixed-combine:20:256:2 mixed-replay:20:256:2 updates:20:256:2 combines:20:256:2 samples:20:256:2";
+    mixed-tree:20:256:2 mixed-combine:20:256:2 mixed-replay:20:256:2 updates:20:256:2 combines:20:256:2 samples:20:256:2 \
+    mixed-replay-apart:20:256:2 mixed-tree-apart:20:256:2";
 
 /// What is counted: everything below this frame.
 #[inline(never)]
@@ -37,6 +39,22 @@ fn thread_time() -> Duration {
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now);
     }
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Keeps this thread on the `nth` of the cores that the process may use, if there are so many.
+fn stay_on_core(nth: usize) {
+    #[allow(unsafe_code)] // System calls and their set of cores.
+    // SAFETY: the set is plain data, zeroed or filled by the call, and of the size that is passed; `core` is inside it.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed);
+        let cores = libc::CPU_SETSIZE as usize;
+        if let Some(core) = (0..cores).filter(|core| libc::CPU_ISSET(*core, &allowed)).nth(nth) {
+            libc::CPU_SET(core, &mut one);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const one);
+        }
+    }
 }
 
 /// Nanoseconds per item: wall clock, and processor time.
@@ -71,7 +89,12 @@ fn serve(length: Duration) -> Result<(), String> {
         let (workload, threads) = kept.get_mut(name).ok_or("a workload just kept")?;
         let (wall, busy) = match workload.threads() {
             1 => time(workload, length),
-            _ => threads.get_or_insert_with(|| Threads::new(workload)).time(length)?,
+            _ => {
+                if threads.is_none() {
+                    *threads = Some(Threads::new(workload)?);
+                }
+                threads.as_mut().ok_or("threads just made")?.time(length)?
+            }
         };
         println!("{wall:.4} {busy:.4}");
         std::io::stdout().flush().map_err(|e| e.to_string())?;

@@ -34,6 +34,9 @@ pub struct Workload {
     next: usize,
     batch: usize,
     threads: usize,
+    /// Each thread has a tree or replay of its own, so that nothing is shared: what the machine itself allows.
+    apart: bool,
+    log2: u32,
     rng: Rng,
     pool: Arc<Vec<u64>>,
     at: usize,
@@ -104,6 +107,8 @@ impl Workload {
     pub fn new(name: &str) -> Result<Self, String> {
         let parts: Vec<&str> = name.split(':').collect();
         let (&operation, numbers) = parts.split_first().ok_or("no name")?;
+        let (operation, apart) =
+            operation.strip_suffix("-apart").map_or((operation, false), |operation| (operation, true));
         let numbers: Vec<usize> = numbers
             .iter()
             .map(|n| n.parse().map_err(|_| format!("{n:?} is no number")))
@@ -145,6 +150,8 @@ impl Workload {
             next: 0,
             batch,
             threads,
+            apart,
+            log2,
             pool: Arc::new(pool),
             at: 0,
             weights: (0..batch).map(|_| rng.below(1 << 17) as u32).collect(),
@@ -169,10 +176,20 @@ impl Workload {
     }
 
     /// The same workload for another thread, with draws and indices of its own.
-    fn for_thread(&self, nth: usize) -> Self {
-        Self {
-            shared: self.shared.clone(),
-            pool: Arc::clone(&self.pool),
+    fn for_thread(&self, nth: usize) -> Result<Self, String> {
+        let shared = match &self.shared {
+            _ if !self.apart || nth == 0 => self.shared.clone(),
+            Shared::Replay(_) => Shared::Replay(Arc::new(replay(self.log2)?)),
+            Shared::Tree(_) => Shared::Tree(Arc::new(filled(self.log2)?)),
+        };
+        // Not the same ones: a thread that had caught up with another would stay beside it.
+        let mut rng = Rng::new(1000 + nth as u64);
+        let pool = (0..self.pool.len()).map(|_| rng.below(1 << self.log2)).collect();
+        let mut out = Self {
+            shared,
+            apart: self.apart,
+            log2: self.log2,
+            pool: Arc::new(pool),
             rng: Rng::new(3 + nth as u64),
             at: (nth * POOL / 16) % POOL,
             next: nth,
@@ -188,7 +205,11 @@ impl Workload {
             steps: self.steps,
             batch: self.batch,
             threads: self.threads,
+        };
+        if let Shared::Replay(_) = out.shared {
+            out.sample(Draws::Stratified); // Tickets of its own.
         }
+        Ok(out)
     }
 
     /// One call; returns its items.
@@ -267,8 +288,10 @@ pub struct Threads {
 }
 
 impl Threads {
-    pub fn new(workload: &Workload) -> Self {
-        Self { workloads: (0..workload.threads).map(|nth| workload.for_thread(nth)).collect() }
+    pub fn new(workload: &Workload) -> Result<Self, String> {
+        let workloads =
+            (0..workload.threads).map(|nth| workload.for_thread(nth)).collect::<Result<_, _>>()?;
+        Ok(Self { workloads })
     }
 
     /// Nanoseconds per item of all threads together: wall clock, and processor time divided by the threads.
@@ -280,9 +303,16 @@ impl Threads {
             let running: Vec<_> = self
                 .workloads
                 .iter_mut()
-                .map(|workload| {
+                .enumerate()
+                .map(|(nth, workload)| {
                     let (start, stop, items, busy) = (&start, &stop, &items, &busy);
                     scope.spawn(move || {
+                        // The system may take milliseconds to see that two of them are on one core.
+                        crate::stay_on_core(nth);
+                        let warm = Instant::now();
+                        while warm.elapsed() < length / 8 {
+                            workload.call();
+                        }
                         start.wait();
                         let (before, mut mine) = (crate::thread_time(), 0);
                         while !stop.load(Ordering::Relaxed) {

@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 
 use super::scalar;
 use super::{Chunk, LOST, Nodes, driver};
+use crate::node::RAISED;
 use crate::top::Top;
 use crate::{SumTree, sample};
 
@@ -37,7 +38,8 @@ unsafe fn load_half_line<T>(start: *const T) -> __m256i {
 unsafe fn load_sums(start: *const u64) -> __m256i {
     // SAFETY: the caller's promise.
     let seen = unsafe { load_half_line(start) };
-    _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), seen), seen)
+    let clipped = _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), seen), seen);
+    _mm256_srli_epi64::<{ RAISED as i32 }>(clipped)
 }
 
 /// Inclusive running sums of 8 u32.

@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 
 use super::scalar;
 use super::{Chunk, LOST, Nodes, driver};
+use crate::node::RAISED;
 use crate::top::Top;
 use crate::{SumTree, sample};
 
@@ -54,7 +55,8 @@ unsafe fn load_half_line_widened(start: *const u32) -> __m512i {
 #[target_feature(enable = "avx512f")]
 unsafe fn load_sums(start: *const u64) -> __m512i {
     // SAFETY: the caller's promise.
-    _mm512_max_epi64(unsafe { load_line(start) }, _mm512_setzero_si512())
+    let seen = unsafe { load_line(start) };
+    _mm512_srli_epi64::<RAISED>(_mm512_max_epi64(seen, _mm512_setzero_si512()))
 }
 
 /// Inclusive running sums of 16 u32.

@@ -280,6 +280,7 @@ mod neon_lanes {
     use std::arch::asm;
 
     use super::Lanes;
+    use crate::node::RAISED;
 
     /// NEON registers.
     #[derive(Clone, Copy)]
@@ -313,7 +314,7 @@ mod neon_lanes {
             // SAFETY: as above.
             unsafe {
                 let below_zero = vcltzq_s64(vreinterpretq_s64_u64(seen));
-                vbicq_u64(seen, below_zero)
+                vshrq_n_u64::<{ RAISED as i32 }>(vbicq_u64(seen, below_zero))
             }
         }
 

@@ -4,7 +4,7 @@
 use super::columns::Column;
 use super::compress::{Blobs, Compression};
 use super::settings::Autoreset;
-use super::slots::{LARGEST, Pin, Reservation, Row};
+use super::slots::{LARGEST, Reservation};
 use super::tails::{End, Step};
 use super::{Leaves, Replay, ReplayError, counter};
 use crate::SumTreeError;
@@ -64,7 +64,7 @@ impl Replay {
         if let Some(priorities) = rows.priorities {
             parked.resize(rows.count, 0);
             let largest = self.weights_of(priorities, &mut parked)?;
-            self.counters[counter::LARGEST].fetch_max(u64::from(largest), Ordering::Relaxed);
+            self.note_largest(largest);
         }
         let ends = self.ends(rows)?;
         let envs = self.envs(rows)?;
@@ -149,6 +149,7 @@ impl Replay {
             reservation.publish(count + k, 0);
         }
         let mut finals = (0..).map(|k| reservation.row(count + k));
+        let mut complete = Vec::with_capacity(count);
         for i in 0..count {
             let row = reservation.row(i);
             tickets[i] = row.ticket();
@@ -157,21 +158,17 @@ impl Replay {
                 (Some(ends), Some(envs)) => {
                     let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
                     let step = Step { row, end: ends[i], last };
-                    let ready = |row| self.make_ready(&pin, row);
-                    self.tails.append(&pin, envs[i], &self.window, step, ready);
+                    self.tails.append(&pin, envs[i], &self.window, step, |row| complete.push(row));
                 }
-                _ => self.make_ready(&pin, row),
+                _ => complete.push(row),
             }
         }
+        pin.make_ready(&complete, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
         reservation.settle(&pin);
         drop(pin);
         drop(reservation);
         self.count(counter::ADDED, (count + piece.finals.len()) as u64);
         Ok(())
-    }
-
-    fn make_ready(&self, pin: &Pin<'_, Leaves>, row: Row) {
-        pin.make_ready(row, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
     }
 
     /// The rows of compressed columns, final observations after the others.

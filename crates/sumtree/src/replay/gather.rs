@@ -13,9 +13,9 @@ use crate::sync::Ordering;
 
 /// Rows whose first bytes are loaded ahead of the one that is copied.
 const PREFETCH_AHEAD: usize = 12;
-/// Bytes that are worth a thread of their own, and bytes that one takes at a time, so that frames that several outputs
+/// Bytes that are worth a thread of their own (waking one takes as long as copying a third of this), and bytes that one takes at a time, so that frames that several outputs
 /// share are still in its cache. Measured with `benches/python/replay_gather.py`.
-const THREAD_BYTES: usize = 512 << 10;
+const THREAD_BYTES: usize = 1536 << 10;
 const BLOCK_BYTES: usize = 256 << 10;
 /// A batch of so many bytes is written past the caches, where it would not stay anyway.
 const STREAM_BYTES: usize = 6 << 20;

@@ -81,9 +81,20 @@ impl Model {
         self.write(row);
         let pin = reservation.pin();
         reservation.publish(0, weight);
-        pin.make_ready(row, 1);
+        pin.make_ready(&[row], 1);
         reservation.settle(&pin);
         row
+    }
+
+    /// Adds rows that are sampleable at once, together.
+    fn add_many(&self, weights: &[u32]) {
+        let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), weights.len());
+        let rows: Vec<_> = (0..weights.len()).map(|i| reservation.row(i)).collect();
+        rows.iter().for_each(|row| self.write(*row));
+        let pin = reservation.pin();
+        weights.iter().enumerate().for_each(|(i, weight)| reservation.publish(i, *weight));
+        pin.make_ready(&rows, 1);
+        reservation.settle(&pin);
     }
 
     /// Adds a row of environment 0; the row before it becomes sampleable.
@@ -97,7 +108,7 @@ impl Model {
         reservation.publish(0, weight);
         let step = Step { row, end: End::None, last: None };
         self.tails.append(&pin, 0, &WINDOW, step, |row| {
-            pin.make_ready(row, 1);
+            pin.make_ready(&[row], 1);
         });
     }
 
@@ -284,6 +295,43 @@ fn an_update_is_not_lost_when_its_row_becomes_ready() {
         model.append(LARGEST);
         assert_ne!(updater.join().unwrap(), Update::Stale);
         assert_eq!(model.slots.weights.get(row.slot), 7);
+    });
+}
+
+/// The same for rows that become sampleable together.
+#[test]
+fn an_update_is_not_lost_when_rows_become_ready_together() {
+    explore(3, || {
+        let model = Model::new(4);
+        let row = model.slots.ring.row(1);
+        let updater = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.update(row, 7))
+        };
+        model.add_many(&[5, 6]);
+        let expected = if updater.join().unwrap() == Update::Stale { 6 } else { 7 };
+        assert_eq!(model.slots.weights.get(row.slot), expected);
+        assert_eq!(model.slots.weights.get(0), 5);
+    });
+}
+
+/// Rows that are added together close others together, beside a thread that adds one: as many are held as may be.
+#[test]
+fn rows_that_are_added_together_are_closed_together() {
+    explore(2, || {
+        let model = Model::new(2);
+        let other = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.add_many(&[1]))
+        };
+        model.add_many(&[3, 4]);
+        other.join().unwrap();
+        model.sample(false);
+        assert_eq!(model.slots.ready_count(), 2);
+        let weights = (0..model.slots.ring.slots).map(|slot| model.slots.weights.get(slot));
+        let mut weights: Vec<_> = weights.filter(|weight| *weight > 0).collect();
+        weights.sort_unstable();
+        assert!(weights == [1, 4] || weights == [3, 4], "{weights:?}");
     });
 }
 

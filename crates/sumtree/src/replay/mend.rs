@@ -13,26 +13,13 @@ impl SumTree {
             let group = levels[level - 1].group;
             for node in 0..levels[level].used {
                 let children = node * group..(node + 1) * group;
-                let sum = children.map(|child| self.entry(level - 1, child)).fold(0, u64::wrapping_add);
-                // Relaxed: nobody updates, and a reader may see sums lag at any time.
-                match (level, &self.narrow) {
-                    (1, Some(sums)) => sums[node].store(sum as u32, Ordering::Relaxed),
-                    _ => self.wide[self.wide_at(level)][node].store(sum, Ordering::Relaxed),
-                }
+                let sum = children.map(|child| self.stored(level - 1, child)).fold(0, u64::wrapping_add);
+                self.store_sum(level, node, sum);
             }
         }
         let leaves = &self.leaves[..self.capacity()];
-        // Relaxed: as above.
+        // Relaxed: nobody updates, and the gate's Acquire came before.
         self.set_histogram(&count_sizes(leaves.iter().map(|leaf| leaf.load(Ordering::Relaxed))));
-    }
-
-    fn entry(&self, level: usize, entry: usize) -> u64 {
-        // Relaxed: as above; the gate's Acquire came before.
-        match (level, &self.narrow) {
-            (0, _) => u64::from(self.leaves[entry].load(Ordering::Relaxed)),
-            (1, Some(sums)) => u64::from(sums[entry].load(Ordering::Relaxed)),
-            _ => self.wide[self.wide_at(level)][entry].load(Ordering::Relaxed),
-        }
     }
 }
 

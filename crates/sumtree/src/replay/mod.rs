@@ -68,6 +68,9 @@ pub(crate) mod counter {
     pub const COUNT: usize = 32;
 }
 
+/// How many updates ahead the states of their slots are asked for.
+const UPDATES_AHEAD: usize = 16;
+
 /// What a replay has counted since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
@@ -106,6 +109,14 @@ impl Weights for Leaves {
     fn set_many(&self, slots: &[u32], weights: &[u32]) {
         // Now: who stores a weight looks afterwards whether its row was closed meanwhile.
         self.0.set_many_now(slots, weights).expect("the slots are of the ring, the weights of the scale");
+    }
+
+    fn prefetch_run(&self, first: usize, count: usize) {
+        self.0.prefetch_run(first, count);
+    }
+
+    fn set_run(&self, first: usize, weights: &[u32]) {
+        self.0.set_range(first, weights).expect("the slots are of the ring, the weights of the scale");
     }
 }
 
@@ -241,6 +252,14 @@ impl Replay {
         self.counters[counter::DRAWS].store(state[1], Ordering::Relaxed);
     }
 
+    fn note_largest(&self, weight: u32) {
+        let largest = &self.counters[counter::LARGEST];
+        // A plain load first: once the largest is known, nobody writes this line.
+        if u64::from(weight) > largest.load(Ordering::Relaxed) {
+            largest.fetch_max(u64::from(weight), Ordering::Relaxed);
+        }
+    }
+
     fn count(&self, at: usize, by: u64) {
         if by != 0 {
             self.counters[at].fetch_add(by, Ordering::Relaxed);
@@ -266,10 +285,15 @@ impl Replay {
         self.mend()?;
         let member = self.slots.enter()?.change();
         self.touch();
-        self.counters[counter::LARGEST].fetch_max(u64::from(largest), Ordering::Relaxed);
+        self.note_largest(largest);
         let pin = member.pin();
         let (mut kept, mut stale) = (Vec::with_capacity(tickets.len()), 0);
+        let slot = |ticket: &u64| slots::Row::of_ticket(*ticket).slot;
+        tickets.iter().take(UPDATES_AHEAD).for_each(|ticket| pin.prefetch_write(slot(ticket)));
         for (i, ticket) in tickets.iter().enumerate() {
+            if let Some(ahead) = tickets.get(i + UPDATES_AHEAD) {
+                pin.prefetch_write(slot(ahead));
+            }
             let row = slots::Row::of_ticket(*ticket);
             match pin.update(row, weights[i]) {
                 Update::Store => {
@@ -376,7 +400,7 @@ mod tests {
                 let reservation = replay.slots.reserve(replay.slots.enter().unwrap().change(), 20);
                 let pin = reservation.pin();
                 reservation.publish(0, 77);
-                pin.make_ready(reservation.row(0), 1);
+                pin.make_ready(&[reservation.row(0)], 1);
                 panic!("while rows are written");
             });
             adding.join().is_err()

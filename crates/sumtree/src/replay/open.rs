@@ -32,7 +32,7 @@ pub(super) mod header {
 }
 
 /// "parl" and the version of the layout.
-const MAGIC: u64 = 0x7061_726c_0000_0002;
+const MAGIC: u64 = 0x7061_726c_0000_0003;
 /// How long to wait for a replay that another process is just making.
 const MAKING: Duration = Duration::from_secs(10);
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;

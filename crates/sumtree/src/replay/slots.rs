@@ -84,6 +84,12 @@ pub(super) fn lap(state: [u32; STATE_WORDS]) -> u32 {
     state[GENERATION] >> LAP_SHIFT
 }
 
+/// Rows whose weights are stored together, at most: the sums above them and the counters are written once for all, so
+/// that threads which add rows side by side do not take the same cache lines from each other for every row.
+const TOGETHER: usize = if cfg!(loom) { 2 } else { 256 };
+/// The same for calls of fewer rows, which do not need as much room.
+const FEW: usize = if cfg!(loom) { 2 } else { 16 };
+
 /// No next row.
 pub(super) const NO_LINK: u32 = 0;
 /// A parked weight that stands for "the largest so far when the row becomes sampleable".
@@ -98,6 +104,14 @@ pub(super) trait Weights {
     /// Sets many in order.
     fn set_many(&self, slots: &[u32], weights: &[u32]) {
         slots.iter().zip(weights).for_each(|(slot, weight)| self.set(*slot as usize, *weight));
+    }
+    /// Starts to load the weights of `count` slots from `first` on, which are going to be set.
+    fn prefetch_run(&self, first: usize, count: usize) {
+        let _ = (first, count);
+    }
+    /// Sets those of the slots from `first` on.
+    fn set_run(&self, first: usize, weights: &[u32]) {
+        weights.iter().enumerate().for_each(|(i, weight)| self.set(first + i, *weight));
     }
 }
 
@@ -235,6 +249,9 @@ impl<W: Weights> Slots<W> {
     pub(super) fn reserve<'a>(&'a self, member: Member<'a, W>, count: usize) -> Reservation<'a, W> {
         debug_assert!(count <= self.ring.capacity);
         let reserved = &self.words[word::RESERVED];
+        if count > 1 {
+            self.prefetch_run(reserved.load(Ordering::Relaxed), count.min(TOGETHER));
+        }
         // A bound from below first, so that an evictor never misses us between the next two lines.
         member.words[member::RESERVE].store(reserved.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // AcqRel: an evictor that got a later sequence sees the bound.
@@ -249,6 +266,20 @@ impl<W: Weights> Slots<W> {
         reservation
     }
 
+    /// Starts to load the states and weights of rows that are about to be written, and of those that fall out of the
+    /// capacity for them. Other cores have read them; these lines are too many to be in this one's caches.
+    fn prefetch_run(&self, first: u64, count: usize) {
+        let displaced = first.checked_sub(self.ring.capacity as u64);
+        for start in [Some(first), displaced].into_iter().flatten() {
+            let slot = (start % self.ring.slots as u64) as usize;
+            self.weights.prefetch_run(slot, count);
+            #[cfg(not(loom))]
+            (slot * STATE_WORDS..(slot + count) * STATE_WORDS).step_by(16).for_each(|at| {
+                crate::prefetch::write(self.states.as_ptr().wrapping_add(at));
+            });
+        }
+    }
+
     /// Closes the rows that a reservation pushes out of the capacity.
     fn close_displaced(&self, reservation: &Reservation<'_, W>) {
         let capacity = self.ring.capacity as u64;
@@ -259,31 +290,72 @@ impl<W: Weights> Slots<W> {
         }
         // Pinned: a slot whose row we close is not written anew before we have set its weight to 0.
         let _pin = reservation.member.pin();
-        for sequence in start..end {
-            let row = self.ring.row(sequence);
-            self.close_slot(row.slot, Some(row.lap));
+        match end - start {
+            1 => self.close_range::<1>(start, end),
+            few if few <= FEW as u64 => self.close_range::<FEW>(start, end),
+            _ => self.close_range::<TOGETHER>(start, end),
         }
+    }
+
+    fn close_range<const N: usize>(&self, start: u64, end: u64) {
+        let mut closed = [Row { slot: 0, lap: 0 }; N];
+        for first in (start..end).step_by(N) {
+            let (mut count, mut were_ready) = (0, 0);
+            for sequence in first..end.min(first + N as u64) {
+                let row = self.ring.row(sequence);
+                if let Some(was_ready) = self.shut_slot(row.slot, Some(row.lap)) {
+                    closed[count] = row;
+                    count += 1;
+                    were_ready += u64::from(was_ready);
+                }
+            }
+            self.store::<N>(&closed[..count], &[0; N][..count]);
+            if were_ready > 0 {
+                self.words[word::READY].fetch_sub(were_ready, Ordering::Relaxed); // A counter.
+            }
+        }
+    }
+
+    /// Stores the weights of at most `N` rows.
+    fn store<const N: usize>(&self, rows: &[Row], weights: &[u32]) {
+        let Some(first) = rows.first() else { return };
+        if rows.len() == 1 {
+            return self.weights.set(first.slot, weights[0]);
+        }
+        if rows.iter().enumerate().all(|(i, row)| row.slot == first.slot + i) {
+            return self.weights.set_run(first.slot, weights);
+        }
+        let mut slots = [0; N];
+        slots.iter_mut().zip(rows).for_each(|(slot, row)| *slot = row.slot as u32);
+        self.weights.set_many(&slots[..rows.len()], weights);
     }
 
     /// Closes a slot (if it holds lap `lap`) and sets its weight to 0. False if it was closed already.
     fn close_slot(&self, slot: usize, lap: Option<u32>) -> bool {
+        let closed = self.shut_slot(slot, lap);
+        if closed.is_some() {
+            self.weights.set(slot, 0);
+        }
+        if closed == Some(true) {
+            self.words[word::READY].fetch_sub(1, Ordering::Relaxed); // A counter.
+        }
+        closed.is_some()
+    }
+
+    /// The first half of closing a slot: who calls it sets the weight to 0 afterwards, and counts the row out if it was
+    /// ready, as this says. `None` if it was closed already.
+    fn shut_slot(&self, slot: usize, lap: Option<u32>) -> Option<bool> {
         let cell = self.state(slot, GENERATION);
         let mut seen = cell.load(Ordering::Relaxed);
         while seen & OPEN != 0 && lap.is_none_or(|lap| seen >> LAP_SHIFT == lap) {
             let closed = seen & !(OPEN | READY);
-            // AcqRel: our zero below comes after the weight that made the row ready.
+            // AcqRel: the zero that follows comes after the weight that made the row ready.
             match cell.compare_exchange_weak(seen, closed, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => {
-                    self.weights.set(slot, 0);
-                    if seen & READY != 0 {
-                        self.words[word::READY].fetch_sub(1, Ordering::Relaxed); // A counter.
-                    }
-                    return true;
-                }
+                Ok(_) => return Some(seen & READY != 0),
                 Err(now) => seen = now,
             }
         }
-        false
+        None
     }
 
     /// Returns when chunk `chunk` and all before it may be written; closes one more ahead if nobody else does.
@@ -587,6 +659,15 @@ impl<W: Weights> Pin<'_, W> {
         let _ = slot;
     }
 
+    /// Starts to load the state of a slot that is going to be changed.
+    #[inline(always)]
+    pub(super) fn prefetch_write(&self, slot: usize) {
+        #[cfg(not(loom))]
+        crate::prefetch::write(std::ptr::from_ref(self.slots.state(slot, GENERATION)));
+        #[cfg(loom)]
+        let _ = slot;
+    }
+
     /// Closes the sampleable row in a slot before its time. False if there is none. After [`Member::change`].
     pub(super) fn evict(&self, slot: usize) -> bool {
         // Pinned: as in `close_displaced`.
@@ -631,34 +712,63 @@ impl<W: Weights> Pin<'_, W> {
         if seen >> LAP_SHIFT == row.lap && seen & READY != 0 { Update::Store } else { Update::Parked }
     }
 
-    /// Makes an open row sampleable with its parked weight. Returns false if it was overwritten meanwhile.
-    pub(super) fn make_ready(&self, row: Row, largest: u32) -> bool {
-        let slots = self.slots;
-        let waiting = row.lap << LAP_SHIFT | OPEN;
-        // Release: the links that were made before are visible to who sees the row ready.
-        if slots
-            .state(row.slot, GENERATION)
-            .compare_exchange(waiting, waiting | READY, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
-            return false;
+    /// Makes open rows sampleable with their parked weights. Those that were overwritten meanwhile stay as they are.
+    pub(super) fn make_ready(&self, rows: &[Row], largest: u32) {
+        match rows.len() {
+            0 => {}
+            1 => self.make_ready_by::<1>(rows, largest),
+            few if few <= FEW => self.make_ready_by::<FEW>(rows, largest),
+            _ => self.make_ready_by::<TOGETHER>(rows, largest),
         }
-        slots.words[word::READY].fetch_add(1, Ordering::Relaxed); // A counter.
+    }
+
+    fn make_ready_by<const N: usize>(&self, rows: &[Row], largest: u32) {
+        let mut ready = [Row { slot: 0, lap: 0 }; N];
+        for rows in rows.chunks(N) {
+            let mut count = 0;
+            for row in rows {
+                let waiting = row.lap << LAP_SHIFT | OPEN;
+                let cell = self.slots.state(row.slot, GENERATION);
+                // Release: the links that were made before are visible to who sees the row ready.
+                let made =
+                    cell.compare_exchange(waiting, waiting | READY, Ordering::AcqRel, Ordering::Relaxed);
+                if made.is_ok() {
+                    ready[count] = *row;
+                    count += 1;
+                }
+            }
+            if count > 0 {
+                self.slots.words[word::READY].fetch_add(count as u64, Ordering::Relaxed); // A counter.
+                self.weigh::<N>(&ready[..count], largest);
+            }
+        }
+    }
+
+    /// Stores the parked weights of at most `N` rows that were just made ready.
+    fn weigh<const N: usize>(&self, rows: &[Row], largest: u32) {
+        let slots = self.slots;
+        let (mut parked, mut weights) = ([0; N], [0; N]);
+        let of = |parked| if parked == LARGEST { largest } else { parked };
         // Against `update`.
         fence(Ordering::SeqCst);
-        let cell = slots.state(row.slot, PARKED);
-        let mut parked = cell.load(Ordering::Relaxed);
-        loop {
-            // If an update has stored its weight before ours, this exchange makes its parked weight visible below.
-            slots.weights.set(row.slot, if parked == LARGEST { largest } else { parked });
-            let now = cell.load(Ordering::Relaxed);
-            if now == parked {
-                break;
-            }
-            parked = now;
+        for ((row, parked), weight) in rows.iter().zip(&mut parked).zip(&mut weights) {
+            *parked = slots.state(row.slot, PARKED).load(Ordering::Relaxed);
+            *weight = of(*parked);
         }
-        self.close_stored(row);
-        true
+        slots.store::<N>(rows, &weights[..rows.len()]);
+        for (row, parked) in rows.iter().zip(&mut parked) {
+            let cell = slots.state(row.slot, PARKED);
+            loop {
+                // If an update has stored its weight before ours, our exchange makes its parked weight visible here.
+                let now = cell.load(Ordering::Relaxed);
+                if now == *parked {
+                    break;
+                }
+                *parked = now;
+                slots.weights.set(row.slot, of(now));
+            }
+            self.close_stored(*row);
+        }
     }
 
     /// Stores the weights of rows for which [`Pin::update`] said so under this pin.
