@@ -42,7 +42,7 @@ impl Workload {
             "gray" => Drawing::Guessed,
             _ => return Err(format!("{what:?} is none of undrawn, drawn, gray, save, load\n{USAGE}")),
         };
-        let player = Player::new(game, 0, drawing).map_err(|error| error.to_string())?;
+        let mut player = Player::new(game, 0, drawing).map_err(|error| error.to_string())?;
         let what = match what {
             "gray" => What::Gray(vec![0; player.console.screen().len()]),
             "save" => What::Save,

@@ -49,7 +49,7 @@ impl Player {
     pub fn new(game: &str, seed: u64, drawing: Drawing) -> Result<Self, CuleError> {
         let rom = rom::load(game, rom_folders(), false)?;
         let options = Options { drawing, ..Options::default() };
-        let console = Console::new(&rom, console::game_row(game)?, options)?;
+        let mut console = Console::new(&rom, console::game_row(game)?, options)?;
         let (actions, start) = (console.minimal_actions(), console.save(true));
         let random = 0x9E37_79B9_7F4A_7C15 ^ seed.wrapping_add(1).wrapping_mul(0xD134_2543_DE82_EF95);
         Ok(Self { console, actions, action: 0, random, start })

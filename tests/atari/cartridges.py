@@ -394,4 +394,28 @@ def banks(seed: int) -> bytes:
     return bytes(image)
 
 
-KINDS = {"tia": tia, "code": code, "banks": banks, "bytes": noise}
+def waits(seed: int) -> bytes:
+    """Frames in which the TIA is left alone for so long that they stay open, some for several steps."""
+    r = random.Random(seed)
+    text = bytearray([0x78, 0xD8, 0xA2, 0xFF, 0x9A])
+    loop = len(text)
+    for _ in range(r.randrange(1, 5)):
+        text += frame(r)
+        for _ in range(r.randrange(1, 12)):
+            text += wait(r)
+            for _ in range(r.randrange(4)):
+                text += bytes(
+                    [0xA9, r.randrange(256), 0x85, r.choice([r.randrange(6, 10), r.randrange(3, 0x2D)])]
+                )
+            if r.random() < 0.3:
+                # 256 rounds of two instructions each time; a step has 25,000.
+                text += bytes([0xA0, r.randrange(1, 160), 0xA2, 0, 0xCA, 0xD0, 0xFD, 0x88, 0xD0, 0xF8])
+                text += bytes([0xE6, 0x80]) + r.choice([b"", bytes([0xA5, r.randrange(16), 0x85, 0x81])])
+                text += r.choice([b"", bytes([0xA9, 2 * r.randrange(2), 0x85, 1])])
+    image = bytearray(4096)
+    image[: len(text)] = text + bytes([0x4C, loop, 0xF0])
+    image[0xFFC:] = bytes([0, 0xF0, 0, 0xF0])
+    return bytes(image)
+
+
+KINDS = {"tia": tia, "code": code, "banks": banks, "bytes": noise, "waits": waits}

@@ -1,12 +1,13 @@
 """Generated cartridges on the console and on ale-py: RAM and numbers in each frame, and the picture.
 
-usage: fuzz.py FIRST COUNT [--kinds tia,code,banks,bytes] [--frames N] [--jobs N] [--until HH:MM]
+usage: fuzz.py FIRST COUNT [--kinds tia,code,banks,bytes,waits] [--frames N] [--jobs N] [--until HH:MM]
                [--record FILE]
 
 Per seed one cartridge of each kind (`cartridges.py`): random TIA writes at random cycles; random
-instructions; every bank-switching scheme in turn with its hotspots and RAM; random bytes. Each is played by
-ale-py under the rules of another game, and on two consoles: one whose picture is looked at in every frame,
-one that is looked at now and then. `fuzz.py 0 700 --frames 400` compares 1.1 million frames.
+instructions; every bank-switching scheme in turn with its hotspots and RAM; random bytes; frames that stay
+open. Each is played by ale-py under the rules of another game, and on two consoles: one whose picture is
+looked at in every frame, one that is looked at now and then; their saved states are equal byte by byte.
+`fuzz.py 0 700 --frames 400` compares 1.4 million frames.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def play(job: Job) -> Result:
         wrong = watched.frame(mine).difference(theirs)
         look = generator.random() < 0.1
         wrong = wrong or glanced.frame(other, picture=look).difference(theirs)
+        if not wrong and watched.console.save(generator=True) != glanced.console.save(generator=True):
+            wrong = "saved states of the two consoles"
         if wrong:
             return Result(job, scheme, t + 1, f"frame {t}: {wrong}")
     return Result(job, scheme, job.frames + 1, None)

@@ -10,8 +10,11 @@
     reason = "device subset: indices and plain operators"
 )]
 
+use bytemuck::{Pod, Zeroable};
+
 pub mod palette;
 pub mod reduce;
+mod shrink;
 pub mod translate;
 
 /// Pixels in a row of a native picture.
@@ -39,7 +42,7 @@ pub fn pooled_row(last: &[u8], before: &[u8], gray: &[u8; 256], out: &mut [u8]) 
 
 /// One target cell along an axis: `count` source cells from `first` on, their weights from `at` on in the table.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Cell {
     /// First source cell.
     pub first: u32,
@@ -218,7 +221,7 @@ pub fn is_tie_84(sum: u16) -> bool {
 
 /// One target cell along an axis that grows: two source cells and their weights in 2048ths.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Blend {
     /// The two source cells.
     pub from: [u32; 2],

@@ -19,6 +19,7 @@ pub struct Random {
 }
 
 /// A generator seeded with one integer.
+#[inline(never)]
 pub fn seeded(seed: u32) -> Random {
     let mut random: Random = Random { words: [0; STATE_WORDS], position: STATE_WORDS as u32 };
     random.words[0] = seed;
@@ -29,6 +30,7 @@ pub fn seeded(seed: u32) -> Random {
     random
 }
 
+#[inline(never)]
 fn refill(random: &mut Random) {
     for i in 0..STATE_WORDS {
         let y: u32 = (random.words[i] & 0x8000_0000) | (random.words[(i + 1) % STATE_WORDS] & 0x7FFF_FFFF);
@@ -55,7 +57,7 @@ pub fn draw(random: &mut Random) -> u32 {
 }
 
 /// Leaves out `count` outputs: a tenth of the time of drawing them.
-#[cfg(not(device))]
+#[inline(never)]
 pub fn skip(random: &mut Random, count: u32) {
     let mut place: u64 = random.position as u64 + count as u64;
     while place > STATE_WORDS as u64 {

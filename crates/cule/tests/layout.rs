@@ -65,6 +65,131 @@ fn games_rows_gamerow() {
 }
 
 #[test]
+fn lane_recent() {
+    type T = cule::lane::Recent;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (520, 8));
+    assert_eq!(offset_of!(T, from), 0);
+    assert_eq!(offset_of!(T, inputs), 472);
+    assert_eq!(offset_of!(T, count), 512);
+    assert_eq!(offset_of!(T, whole), 516);
+}
+
+#[test]
+fn lane_head() {
+    type T = cule::lane::Head;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1232, 8));
+    assert_eq!(offset_of!(T, state), 0);
+    assert_eq!(offset_of!(T, recent), 624);
+    assert_eq!(offset_of!(T, numpy), 1144);
+    assert_eq!(offset_of!(T, episode), 1184);
+    assert_eq!(offset_of!(T, random_seed), 1208);
+    assert_eq!(offset_of!(T, noop_seed), 1212);
+    assert_eq!(offset_of!(T, noop_draws), 1216);
+    assert_eq!(offset_of!(T, newest), 1220);
+    assert_eq!(offset_of!(T, single), 1224);
+    assert_eq!(offset_of!(T, unused), 1225);
+    assert_eq!(offset_of!(T, ready), 1226);
+    assert_eq!(offset_of!(T, continues), 1227);
+    assert_eq!(offset_of!(T, spare), 1228);
+}
+
+#[test]
+fn lane_lanerules() {
+    type T = cule::lane::LaneRules;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (576, 8));
+    assert_eq!(offset_of!(T, rules), 0);
+    assert_eq!(offset_of!(T, none), 24);
+    assert_eq!(offset_of!(T, skip), 544);
+    assert_eq!(offset_of!(T, stack), 552);
+    assert_eq!(offset_of!(T, noops), 556);
+    assert_eq!(offset_of!(T, noop_max), 560);
+    assert_eq!(offset_of!(T, picture_bytes), 564);
+    assert_eq!(offset_of!(T, draws), 568);
+    assert_eq!(offset_of!(T, indices), 569);
+    assert_eq!(offset_of!(T, maxpool), 570);
+    assert_eq!(offset_of!(T, show_last_frame), 571);
+    assert_eq!(offset_of!(T, both_ends), 572);
+    assert_eq!(offset_of!(T, life_continues), 573);
+    assert_eq!(offset_of!(T, pads_first), 574);
+    assert_eq!(offset_of!(T, snapshot), 575);
+}
+
+#[test]
+fn lane_lanegame() {
+    type T = cule::lane::LaneGame;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1296, 8));
+    assert_eq!(offset_of!(T, boot), 0);
+    assert_eq!(offset_of!(T, loaded), 624);
+    assert_eq!(offset_of!(T, keep), 1248);
+    assert_eq!(offset_of!(T, boot_draws), 1256);
+    assert_eq!(offset_of!(T, system_seed), 1260);
+    assert_eq!(offset_of!(T, mode), 1264);
+    assert_eq!(offset_of!(T, difficulty), 1268);
+    assert_eq!(offset_of!(T, fires), 1272);
+    assert_eq!(offset_of!(T, height), 1276);
+    assert_eq!(offset_of!(T, actions), 1280);
+    assert_eq!(offset_of!(T, television), 1284);
+    assert_eq!(offset_of!(T, rom_at), 1288);
+    assert_eq!(offset_of!(T, rom_bytes), 1292);
+}
+
+#[test]
+fn lane_extra() {
+    type T = cule::lane::Extra;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 1));
+    assert_eq!(offset_of!(T, picture), 0);
+    assert_eq!(offset_of!(T, push), 3);
+    assert_eq!(offset_of!(T, kept), 4);
+    assert_eq!(offset_of!(T, clear), 5);
+    assert_eq!(offset_of!(T, due), 6);
+    assert_eq!(offset_of!(T, failed), 7);
+}
+
+#[test]
+fn lane_figures() {
+    type T = cule::lane::Figures;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (48, 4));
+    assert_eq!(offset_of!(T, number), 0);
+    assert_eq!(offset_of!(T, flag), 44);
+}
+
+#[test]
+fn lane_roll() {
+    type T = cule::lane::Roll;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1000, 8));
+    assert_eq!(offset_of!(T, recent), 0);
+    assert_eq!(offset_of!(T, middle), 520);
+    assert_eq!(offset_of!(T, open), 992);
+}
+
+#[test]
+fn lane_show_reduction() {
+    type T = cule::lane::show::Reduction;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (64, 4));
+    assert_eq!(offset_of!(T, kind), 0);
+    assert_eq!(offset_of!(T, rows), 4);
+    assert_eq!(offset_of!(T, columns), 8);
+    assert_eq!(offset_of!(T, channels), 12);
+    assert_eq!(offset_of!(T, channels_last), 16);
+    assert_eq!(offset_of!(T, across), 20);
+    assert_eq!(offset_of!(T, down), 24);
+    assert_eq!(offset_of!(T, scale), 28);
+    assert_eq!(offset_of!(T, cells), 32);
+    assert_eq!(offset_of!(T, weights), 40);
+    assert_eq!(offset_of!(T, blends), 48);
+    assert_eq!(offset_of!(T, table), 56);
+    assert_eq!(offset_of!(T, unused), 60);
+}
+
+#[test]
+fn lane_show_chosen() {
+    type T = cule::lane::show::Chosen;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
+    assert_eq!(offset_of!(T, picture), 0);
+    assert_eq!(offset_of!(T, picture_bytes), 4);
+}
+
+#[test]
 fn machine_machine() {
     type T = cule::machine::Machine;
     assert_eq!((size_of::<T>(), align_of::<T>()), (472, 8));
@@ -223,6 +348,12 @@ fn machine_tia_position_strobe() {
     assert_eq!(offset_of!(T, same), 4);
     assert_eq!(offset_of!(T, display), 5);
     assert_eq!(offset_of!(T, delay), 6);
+}
+
+#[test]
+fn numpy_random_numpyrandom() {
+    type T = cule::numpy_random::NumpyRandom;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (40, 8));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The fast interpreter against the plain one: random programs and random bytes in every cartridge, with and without
 //! pairs and skipped loops; the whole state after every frame. And that its chain of calls needs no stack.
 
-use cule::machine::{self, Board, Machine, cart, tia::Layout};
+use cule::machine::tia::{self, Layout};
+use cule::machine::{self, Board, Machine, cart};
 use cule::threaded::{self, Code, Settings};
 
 /// A small generator: xorshift.
@@ -89,6 +90,37 @@ fn program(random: &mut Random, size: usize) -> Vec<u8> {
     image
 }
 
+/// A program that changes the looks of players, missiles and ball all the time, several at once by their delays, and
+/// seldom clears the collisions.
+fn looks(random: &mut Random) -> Vec<u8> {
+    const REGISTERS: [u8; 24] = [
+        0x1B, 0x1B, 0x1B, 0x1C, 0x1C, 0x1C, 0x1F, 0x1F, 0x1F, 0x1D, 0x1E, 0x25, 0x26, 0x27, 0x27, 0x10, 0x11,
+        0x14, 0x12, 0x0B, 0x05, 0x2A, 0x22, 0x24,
+    ];
+    let mut image = vec![0xEA; 4096];
+    let sync = [0xA9, 2, 0x85, 0, 0x85, 2, 0x85, 2, 0x85, 2, 0xA9, 0, 0x85, 0, 0x85, 1];
+    image[..sync.len()].copy_from_slice(&sync);
+    let mut at = sync.len();
+    while at < 4000 {
+        let register = REGISTERS[random.below(REGISTERS.len())];
+        let value = [0, 0, 0xFF, 2, 1, random.byte()][random.below(6)];
+        let code: Vec<u8> = match random.below(40) {
+            0..=5 => vec![0x85, 2],
+            6 => vec![0xA5, random.byte() & 7, 0x85, 0x80 | random.byte()],
+            7 if random.below(8) == 0 => vec![0x85, 0x2C],
+            7..=10 => vec![0xA2, random.byte() & 15, 0xCA, 0xD0, 0xFD],
+            _ => vec![0xA9, value, 0x85, register],
+        };
+        image[at..at + code.len()].copy_from_slice(&code);
+        at += code.len();
+    }
+    image[at..at + 3].copy_from_slice(&[0x4C, 0, 0xF0]);
+    for vector in image[4090..].chunks_mut(2) {
+        vector.copy_from_slice(&[0, 0xF0]);
+    }
+    image
+}
+
 /// Any bytes at all.
 fn noise(random: &mut Random, size: usize) -> Vec<u8> {
     (0..size).map(|_| random.byte()).collect()
@@ -116,12 +148,23 @@ impl Runner {
     }
 }
 
-/// What must be equal: everything but how the beam was followed, which may lag in a frame left open.
+/// What must be equal: what makes the future. In an open frame the beam lags by what no program can tell; where the
+/// processor stands still it may also be ahead of the present, by the delay of the last write.
 fn essence(m: &Machine) -> Machine {
-    let mut m = machine::essence(m);
-    m.tia.beam = 0;
-    m.tia.row_start = 0;
-    m
+    let mut m = *m;
+    if m.unfinished != 0 {
+        let mut board: Box<Board> = bytemuck::zeroed_box();
+        m.draw = 0;
+        m.eager = 0;
+        m.tia.dirty = tia::ALL_OBJECTS;
+        m.tia.settled = 0;
+        tia::write::unsettle(&mut m.tia);
+        tia::objects::refresh_cells(&m.tia, &mut board);
+        let ahead = if m.cpu.jammed != 0 { tia::position::DISPLAY_TAIL } else { 0 };
+        let now = tia::clock_of(m.cpu.cycles);
+        tia::beam::catch_up(&mut m, &mut board, now + ahead);
+    }
+    machine::essence(&m)
 }
 
 fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
@@ -156,11 +199,20 @@ fn compare(image: &[u8], kind: u8, frames: u32, name: &str) {
 
 #[test]
 fn random_programs_run_alike() {
-    for seed in 1..=12 {
+    // The last three stop for good within a frame, behind writes that the beam of an undrawn one has not followed.
+    for seed in (1..=12).chain([15, 23, 30]) {
         for (kind, size) in CARTRIDGES {
             let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (seed << 8 | u64::from(kind)));
             compare(&program(&mut random, size), kind, 4, &format!("program {seed} in cartridge {kind}"));
         }
+    }
+}
+
+#[test]
+fn looks_that_change_together_run_alike() {
+    for seed in (1..=300).chain([3812, 5965]) {
+        let mut random = Random(0xA076_1D64_78BD_642F ^ seed << 8);
+        compare(&looks(&mut random), cart::KIND_4K, 6, &format!("looks {seed}"));
     }
 }
 

@@ -2,21 +2,17 @@
 
 use bytemuck::Zeroable;
 
-use super::prepared::{Boot, Prepared};
+use super::prepared::{self, Boot, Prepared};
 use super::{Console, Drawing, Looks, Options};
 use crate::CuleError;
 use crate::env::{self, NOOP, PADDLE_MIN, RESET, State, full};
 use crate::games::{self, names, rows, select};
+use crate::lane::boot::{ADVENTURE_FRAMES, BOOT_FRAMES, MENU, RESET_FRAMES, SELECTION_FRAMES};
 use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
 use crate::machine::{self, cart};
 use crate::random;
+use crate::rom::Rom;
 
-const BOOT_FRAMES: u32 = 60;
-const RESET_FRAMES: u32 = 4;
-/// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
-const SELECTION_FRAMES: u32 = 10_000;
-/// Mean frames of a try of Adventure's.
-const ADVENTURE_FRAMES: u32 = 130;
 /// Lines above which a frame of the first 60 counts as PAL.
 const LONG_LINES: i32 = 285;
 /// Draws of the core generator at power-on: RAM, and one that is dropped.
@@ -50,6 +46,13 @@ impl Console {
             console.draw_both();
         }
         Ok(console)
+    }
+
+    /// The state of a console that has been loaded and not been reset.
+    pub(crate) fn loaded(rom: &Rom, game: usize, options: Options) -> State {
+        let mut console = Self::powered(&prepared::of(rom), game, options);
+        console.choose_television(game);
+        console.state
     }
 
     /// A console whose cartridge has just been plugged in; it draws nothing yet.
@@ -277,15 +280,14 @@ impl Console {
 
     /// Double Dunk: a menu walked with the stick.
     fn select_double_dunk(&mut self) -> Result<(), CuleError> {
-        const MENU: [(i32, u32); 4] = [(0x08, 1), (0x10, 2), (0x04, 4), (0x20, 8)];
         self.press_select(1);
         self.double_dunk_down()?;
-        for (shown, wanted) in MENU {
+        for [shown, wanted] in MENU {
             self.double_dunk_down()?;
             let on = self.state.rules.mode & wanted != 0;
             self.until(
                 2 * self.options.frame_skip,
-                |console| (console.peek(0x80) & shown != 0) == on,
+                |console| (console.peek(0x80) as u32 & shown != 0) == on,
                 |console| {
                     console.act(if on { 3 } else { 4 });
                     console.act(NOOP);

@@ -6,7 +6,8 @@
 
 use super::Console;
 use crate::CuleError;
-use crate::machine::{self, Machine, cart, tia};
+use crate::machine::tia::{self, Tia};
+use crate::machine::{self, Machine, cart};
 use crate::observe::palette;
 use crate::observe::translate::translate;
 use crate::threaded;
@@ -29,6 +30,8 @@ pub enum Drawing {
 #[derive(Clone, Copy)]
 pub(super) struct Undrawn {
     start: Machine,
+    /// The chip after it, whose beam lags where no pixels were made.
+    end: Tia,
     /// Clocks of the window that its beam has passed.
     reach: i32,
     /// It may have drawn beyond its reach, or stands for a part of a frame.
@@ -77,6 +80,16 @@ impl Console {
         let drawing = draw || cart::large_ram_bytes(&m.cart) != 0;
         self.blank &= !drawing;
         let start = *m;
+        if start.unfinished != 0 && start.dimmed != 0 && threaded::is_complete(&start) {
+            // The frame goes on behind its picture.
+            m.draw = 0;
+            threaded::step(m, &mut self.board, &self.code);
+            m.draw = u8::from(drawing);
+            if drawing {
+                self.draw_buffer(usize::from(start.tia.buffer & 1));
+            }
+            return;
+        }
         // Where older steps are still to be drawn below this one, it is drawn again after them: dimming what an open
         // frame has not reached must wait until then.
         let next = usize::from(m.tia.buffer & 1) ^ usize::from(m.unfinished == 0);
@@ -97,7 +110,7 @@ impl Console {
         // A frame that ends in the picture, or under a blank that waits, leaves pixels ahead of its beam.
         let ragged = reach % tia::CLOCKS_PER_LINE != tia::HBLANK_CLOCKS || m.tia.blank_pending != 0;
         let open = ragged || start.unfinished != 0 || m.unfinished != 0;
-        let step = Undrawn { start, reach, open };
+        let step = Undrawn { start, end: m.tia, reach, open };
         if !drawing {
             self.undrawn[buffer].push(step);
             if self.undrawn[buffer].len() > UNDRAWN_STEPS {
@@ -110,16 +123,34 @@ impl Console {
     }
 
     /// Runs again, with pixels, what a picture buffer does not show yet.
+    ///
+    /// A step that goes on with an open frame goes on from where the beam really was: colours may have changed since.
     fn draw_buffer(&mut self, buffer: usize) {
         // Its memory is used again.
         let mut steps = std::mem::take(&mut self.undrawn[buffer]);
+        let mut last: Option<(Tia, Tia)> = None;
         for step in steps.drain(..) {
             self.blank = false;
             let mut m = step.start;
+            if let Some((_, followed)) = last.filter(|(lagging, _)| m.unfinished != 0 && m.tia == *lagging) {
+                m.tia = followed;
+            }
             m.draw = 1;
             threaded::step(&mut m, &mut self.board, &self.code);
+            last = Some((step.end, m.tia));
         }
         self.undrawn[buffer] = steps;
+        let m = &mut self.state.machine;
+        if let Some((_, followed)) = last.filter(|(lagging, _)| m.unfinished != 0 && m.tia == *lagging) {
+            m.tia = followed;
+        }
+    }
+
+    /// Brings the beam of an open frame to where it is when every frame is drawn.
+    pub(super) fn follow(&mut self) {
+        if self.state.machine.unfinished != 0 {
+            self.draw_buffer(usize::from(self.state.machine.tia.buffer & 1));
+        }
     }
 
     /// Makes the picture of the last frame, if it was not made yet.

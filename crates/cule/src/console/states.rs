@@ -32,8 +32,10 @@ pub(super) fn fingerprint(image: &[u8]) -> u32 {
 impl Console {
     // ------------------------------------------------------------ saved states
 
-    /// The state as bytes. `generator` adds the environment's generator, so that sticky actions repeat too.
-    pub fn save(&self, generator: bool) -> Vec<u8> {
+    /// The state as bytes, equal for equal states, whatever was looked at. `generator` adds the environment's generator,
+    /// so that sticky actions repeat too.
+    pub fn save(&mut self, generator: bool) -> Vec<u8> {
+        self.follow();
         let large_ram = cart::large_ram_bytes(&self.state.machine.cart) as usize;
         let header = self.header(generator);
         // Which buffer shows the picture belongs to the pictures, which no state holds.

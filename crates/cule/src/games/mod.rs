@@ -29,7 +29,6 @@ pub mod rows;
 pub mod rules_a_f;
 pub mod rules_g_p;
 pub mod rules_p_z;
-#[cfg(not(device))]
 pub mod select;
 
 use bytemuck::{Pod, Zeroable};

@@ -1,6 +1,7 @@
 //! Mode selection as data: which RAM says that a mode is reached, how long SELECT is held per try, what comes first;
-//! and the actions that start a game. The few selections that do more are in `console`. Host only: a batch on a GPU
-//! starts from states that the host has brought to their first frame.
+//! and the actions that start a game. The few selections that do more are in `console::boot` and `lane::boot`.
+//!
+//! Device subset.
 
 use super::evaluate::CHANGED;
 use super::rows::*;

@@ -5,11 +5,15 @@
     reason = "the same arithmetic compiled for wider vectors, behind a look at the processor"
 )]
 
+#[cfg(target_arch = "x86_64")]
+use super::shrink;
 use super::{
     Blend, Cell, ROW_84, WIDTH, add_row, area_pixel, area_row, blend_row, blend_rows, block_average,
     is_tie_84, quarter, round_84, round_row, rows_84, shrink_84,
 };
 use crate::CuleError;
+use crate::lane::show::{self, Reduction};
+use bytemuck::Zeroable;
 
 /// Most pixels along one side of an observation.
 pub const MAX_SIDE: usize = 4096;
@@ -80,6 +84,47 @@ impl Reducer {
             Kind::Blend { x: blends(WIDTH, columns, scale_x), y: blends(height, rows, scale_y) }
         };
         Ok(Self { height, target: (rows, columns), kind })
+    }
+
+    /// The reduction as plain numbers; its tables go behind those that there are.
+    pub fn describe(
+        &self,
+        cells: &mut Vec<Cell>,
+        weights: &mut Vec<f32>,
+        blends: &mut Vec<Blend>,
+    ) -> Reduction {
+        let mut reduction = Reduction {
+            kind: show::REDUCE_COPY,
+            rows: self.target.0 as u32,
+            columns: self.target.1 as u32,
+            ..Reduction::zeroed()
+        };
+        match &self.kind {
+            Kind::Copy => {}
+            Kind::Blocks { across, down } => {
+                reduction.kind = show::REDUCE_BLOCKS;
+                reduction.across = *across as u32;
+                reduction.down = *down as u32;
+                reduction.scale = block_scale(*across, *down);
+            }
+            Kind::Area { x, y, .. } => {
+                reduction.kind = show::REDUCE_AREA;
+                for (i, axis) in [x, y].into_iter().enumerate() {
+                    reduction.cells[i] = cells.len() as u32;
+                    reduction.weights[i] = weights.len() as u32;
+                    cells.extend(&axis.cells);
+                    weights.extend(&axis.weights);
+                }
+            }
+            Kind::Blend { x, y } => {
+                reduction.kind = show::REDUCE_BLEND;
+                for (i, axis) in [x, y].into_iter().enumerate() {
+                    reduction.blends[i] = blends.len() as u32;
+                    blends.extend(axis);
+                }
+            }
+        }
+        reduction
     }
 
     /// Rows of the source.
@@ -169,8 +214,12 @@ fn blends(source: usize, target: usize, scale: f64) -> Vec<Blend> {
         .collect()
 }
 
+fn block_scale(across: usize, down: usize) -> f32 {
+    (1.0 / (across * down) as f64) as f32
+}
+
 fn blocks(plane: Plane<'_>, across: usize, down: usize, columns: usize, out: &mut [u8]) {
-    let scale = (1.0 / (across * down) as f64) as f32;
+    let scale = block_scale(across, down);
     for (d, row) in out.chunks_exact_mut(columns).enumerate() {
         for (x, pixel) in row.iter_mut().enumerate() {
             let mut sum: u32 = 0;
@@ -186,29 +235,53 @@ fn blocks(plane: Plane<'_>, across: usize, down: usize, columns: usize, out: &mu
 /// 210 rows to 84 x 84, with the widest vectors that the processor has.
 fn small(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
+    if shrink::is_supported() {
+        // SAFETY: the processor has been seen.
+        small_any(plane, x, y, out, |rows, weights, sums, pixels| unsafe {
+            shrink::row_84(rows, weights, sums, pixels)
+        });
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has been seen.
         unsafe { small_avx2(plane, x, y, out) };
         return;
     }
-    small_any(plane, x, y, out);
+    small_plain(plane, x, y, out);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn small_avx2(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
-    small_any(plane, x, y, out);
+    small_plain(plane, x, y, out);
 }
 
-/// Exact sums in 200ths; only a sum that lies between two pixels depends on the rounding of `f32`.
 #[inline(always)]
-fn small_any(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
-    const COLUMNS: usize = 84;
+fn small_plain(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
     let mut even: [u16; 104] = [0; 104];
     let mut odd: [u16; 104] = [0; 104];
+    small_any(plane, x, y, out, |[first, second, third], weights, sums, pixels| {
+        shrink_84(first, second, third, weights, &mut even, &mut odd, sums);
+        round_84(sums, pixels)
+    });
+}
+
+/// Exact sums in 200ths; only a sum that lies between two pixels depends on the rounding of `f32`. `row` makes the sums
+/// and pixels of three rows and says whether there is such a sum.
+#[inline(always)]
+fn small_any(
+    plane: Plane<'_>,
+    x: &Average,
+    y: &Average,
+    out: &mut [u8],
+    mut row: impl FnMut([&[u8; WIDTH]; 3], [u16; 3], &mut [u16; ROW_84], &mut [u8; ROW_84]) -> bool,
+) {
+    const COLUMNS: usize = 84;
     let mut sums: [u16; ROW_84] = [1; ROW_84];
     let mut pixels: [u8; ROW_84] = [0; ROW_84];
     let mut shown: Option<u32> = None;
+    let mut tied = false;
     for d in 0..out.len() / COLUMNS {
         let (first, weights) = rows_84(d);
         let places = [plane.rows[first], plane.rows[first + 1], plane.rows[first + 2]];
@@ -216,22 +289,14 @@ fn small_any(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
         let target = d * COLUMNS..(d + 1) * COLUMNS;
         if alike.is_some() && alike == shown {
             // Three equal rows weigh the same in every order, but their `f32` sums need not round alike.
-            if rows_84(d - 1).1 == weights || !sums[..COLUMNS].iter().any(|&sum| is_tie_84(sum)) {
+            if rows_84(d - 1).1 == weights || !tied {
                 out.copy_within(target.start - COLUMNS..target.start, target.start);
                 continue;
             }
         }
         shown = alike;
-        shrink_84(
-            plane.row(first),
-            plane.row(first + 1),
-            plane.row(first + 2),
-            weights,
-            &mut even,
-            &mut odd,
-            &mut sums,
-        );
-        if round_84(&sums, &mut pixels) {
+        tied = row([0, 1, 2].map(|i| plane.row(first + i)), weights, &mut sums, &mut pixels);
+        if tied {
             for column in 0..COLUMNS {
                 if is_tie_84(sums[column]) {
                     pixels[column] = area_pixel(

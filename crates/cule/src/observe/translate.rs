@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "vector instructions, behind a look at what the processor has")]
 
+use super::WIDTH;
+
 /// True when the processor looks up 128 bytes at once.
 #[cfg(target_arch = "x86_64")]
 fn has_wide_tables() -> bool {
@@ -42,7 +44,7 @@ fn translate_plain(indices: &[u8], table: &[u8; 256], out: &mut [u8]) {
 ///
 /// # Panics
 /// The lengths differ.
-pub fn translate_brighter(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [u8]) {
+fn translate_brighter(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [u8]) {
     assert!(last.len() == out.len() && before.len() == out.len(), "as many pixels as indices");
     #[cfg(target_arch = "x86_64")]
     if has_wide_tables() {
@@ -52,6 +54,94 @@ pub fn translate_brighter(last: &[u8], before: &[u8], table: &[u8; 256], out: &m
     }
     for ((pixel, &a), &b) in out.iter_mut().zip(last).zip(before) {
         *pixel = table[usize::from(a)].max(table[usize::from(b)]);
+    }
+}
+
+/// The rows of two pictures of palette indices, or of one, as values of a table, the larger of the two. A row that
+/// equals the one above it in both is not made: `rows[y]` says where in `out` the pixels of row y begin.
+///
+/// # Panics
+/// A picture or `out` is not `rows.len()` rows of [`WIDTH`] pixels.
+pub fn pool(last: &[u8], before: Option<&[u8]>, table: &[u8; 256], out: &mut [u8], rows: &mut [u32]) {
+    let size = rows.len() * WIDTH;
+    let fits = last.len() == size && out.len() == size && before.is_none_or(|before| before.len() == size);
+    assert!(fits, "pictures of {} rows", rows.len());
+    #[cfg(target_arch = "x86_64")]
+    if has_wide_tables() {
+        // SAFETY: the processor and the lengths have been seen.
+        unsafe { pool_avx512(last, before.unwrap_or(last), table, out, rows) };
+        return;
+    }
+    pool_plain(last, before, table, out, rows);
+}
+
+fn pool_plain(last: &[u8], before: Option<&[u8]>, table: &[u8; 256], out: &mut [u8], rows: &mut [u32]) {
+    for y in 0..rows.len() {
+        let row = y * WIDTH..(y + 1) * WIDTH;
+        let above = |picture: &[u8]| y > 0 && picture[row.clone()] == picture[row.start - WIDTH..row.start];
+        if above(last) && before.is_none_or(above) {
+            rows[y] = rows[y - 1];
+            continue;
+        }
+        rows[y] = row.start as u32;
+        let target = &mut out[row.clone()];
+        match before {
+            Some(before) if before[row.clone()] != last[row.clone()] => {
+                translate_brighter(&last[row.clone()], &before[row], table, target);
+            }
+            _ => translate(&last[row], table, target),
+        }
+    }
+}
+
+/// [`pool`] with each row and the one above it in registers. All three are `rows.len()` rows long.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn pool_avx512(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [u8], rows: &mut [u32]) {
+    use std::arch::x86_64::*;
+    // SAFETY: loads and stores stay in the table and in the rows, which are 64, 64 and 32 pixels.
+    unsafe {
+        let quarter = |i: usize| _mm512_loadu_si512(table.as_ptr().add(64 * i).cast());
+        let [a, b, c, d] = [0, 1, 2, 3].map(quarter);
+        let look_up = |indices: __m512i| {
+            let low = _mm512_permutex2var_epi8(a, indices, b);
+            let high = _mm512_permutex2var_epi8(c, indices, d);
+            _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(indices), high)
+        };
+        let load = |picture: &[u8], at: usize| {
+            let from = picture.as_ptr().add(at);
+            [
+                _mm512_loadu_si512(from.cast()),
+                _mm512_loadu_si512(from.add(64).cast()),
+                _mm512_zextsi256_si512(_mm256_loadu_si256(from.add(128).cast())),
+            ]
+        };
+        let differ = |a: [__m512i; 3], b: [__m512i; 3]| {
+            let parts: [__m512i; 3] = std::array::from_fn(|i| _mm512_xor_si512(a[i], b[i]));
+            _mm512_or_si512(_mm512_or_si512(parts[0], parts[1]), parts[2])
+        };
+        let is_zero = |bits: __m512i| _mm512_test_epi64_mask(bits, bits) == 0;
+        let mut above = [[_mm512_setzero_si512(); 3]; 2];
+        let mut place = 0;
+        for (y, row) in rows.iter_mut().enumerate() {
+            let at = y * WIDTH;
+            let now = [load(last, at), load(before, at)];
+            let changed = _mm512_or_si512(differ(now[0], above[0]), differ(now[1], above[1]));
+            if y == 0 || !is_zero(changed) {
+                above = now;
+                place = at as u32;
+                let mut pixels = now[0].map(look_up);
+                if !is_zero(differ(now[0], now[1])) {
+                    let other = now[1].map(look_up);
+                    pixels = std::array::from_fn(|i| _mm512_max_epu8(pixels[i], other[i]));
+                }
+                let to = out.as_mut_ptr().add(at);
+                _mm512_storeu_si512(to.cast(), pixels[0]);
+                _mm512_storeu_si512(to.add(64).cast(), pixels[1]);
+                _mm256_storeu_si256(to.add(128).cast(), _mm512_castsi512_si256(pixels[2]));
+            }
+            *row = place;
+        }
     }
 }
 
@@ -97,6 +187,47 @@ mod tests {
             translate_brighter(&last, &before, &table, &mut out);
             let brighter = |i: usize| table[usize::from(last[i])].max(table[usize::from(before[i])]);
             assert!((0..length).all(|i| out[i] == brighter(i)), "{length} pixels of two");
+        }
+    }
+
+    #[test]
+    fn rows_like_the_one_above_are_made_once() {
+        let table: [u8; 256] = std::array::from_fn(|i| (i * 37 + 11) as u8);
+        let mut random = crate::random::seeded(3);
+        let mut next = |below: u32| crate::random::draw(&mut random) % below;
+        for height in [0, 1, 2, 210] {
+            for _ in 0..20 {
+                let mut picture = |base: Option<&[u8]>| {
+                    let mut picture = base.map_or_else(|| vec![0; height * WIDTH], <[u8]>::to_vec);
+                    for y in 0..height {
+                        if y > 0 && next(3) > 0 {
+                            picture.copy_within((y - 1) * WIDTH..y * WIDTH, y * WIDTH);
+                        }
+                        if next(2) == 0 {
+                            picture[y * WIDTH + next(WIDTH as u32) as usize] = next(256) as u8;
+                        }
+                    }
+                    picture
+                };
+                let last = picture(None);
+                let before = picture(Some(&last));
+                for before in [None, Some(&before[..]), Some(&last[..])] {
+                    let (mut out, mut rows) = (vec![0; height * WIDTH], vec![9; height]);
+                    pool(&last, before, &table, &mut out, &mut rows);
+                    let (mut plain, mut plain_rows) = (vec![0; height * WIDTH], vec![9; height]);
+                    pool_plain(&last, before, &table, &mut plain, &mut plain_rows);
+                    assert_eq!(rows, plain_rows);
+                    for (y, &row) in rows.iter().enumerate() {
+                        assert!(row as usize <= y * WIDTH);
+                        for x in 0..WIDTH {
+                            let at = y * WIDTH + x;
+                            let other = before.map_or(0, |before| table[usize::from(before[at])]);
+                            assert_eq!(out[row as usize + x], table[usize::from(last[at])].max(other));
+                            assert_eq!(plain[row as usize + x], out[row as usize + x]);
+                        }
+                    }
+                }
+            }
         }
     }
 }

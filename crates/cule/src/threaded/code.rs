@@ -1,9 +1,10 @@
 //! ROM images as records: what each address means as an instruction, found out once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::handlers::{self, CLASSES, HANDLERS, NONE, NUMBER};
-use super::{Handler, count, poll, slow};
+use super::watch::{Watch, watch, when};
+use super::{Handler, RESERVE, count, poll, slow};
 use crate::machine::cart;
 use crate::machine::cart::Cart;
 
@@ -15,8 +16,13 @@ use crate::machine::instructions::{INSTRUCTIONS, Mode};
 pub struct Code {
     image: Arc<[u8]>,
     records: Arc<[u64]>,
+    /// Records for a machine that watches every access of the TIA; made when one does.
+    watching: Arc<OnceLock<Vec<u64>>>,
+    kind: u8,
     segmented: bool,
     rom_bytes: u32,
+    /// More instructions than there are from any one to the next that jumps.
+    reserve: u32,
 }
 
 /// What an address means: the number of its function and the operand.
@@ -58,19 +64,28 @@ impl Code {
 
     /// An image that only the plain interpreter runs.
     pub fn plain(image: &[u8]) -> Self {
-        Self { image: image.into(), records: Arc::new([]), segmented: false, rom_bytes: image.len() as u32 }
+        Self {
+            image: image.into(),
+            records: Arc::new([]),
+            watching: Arc::default(),
+            kind: 0,
+            segmented: false,
+            rom_bytes: image.len() as u32,
+            reserve: u32::from(RESERVE),
+        }
     }
 
     /// [`Code::new`] with settings.
     pub fn with(image: &[u8], kind: u8, settings: Settings) -> Self {
         let Some(bank) = Self::bank(kind) else { return Self::plain(image) };
-        let cart = cart::new(kind, image.len() as u32);
         let rom_bytes = image.len() as u32;
+        let cart = cart::new(kind, rom_bytes);
         // A cartridge of 2 KiB shows its image twice.
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
         let meanings = decoder.meanings();
+        let reserve = decoder.longest_run(&meanings) + 16;
         let records = (0..image.len())
             .map(|at| {
                 if segmented {
@@ -80,7 +95,39 @@ impl Code {
                 }
             })
             .collect();
-        Self { image: image.into(), records, segmented, rom_bytes }
+        Self {
+            image: image.into(),
+            records,
+            watching: Arc::default(),
+            kind,
+            segmented,
+            rom_bytes,
+            reserve: reserve.min(u32::from(RESERVE)),
+        }
+    }
+
+    /// Records whose functions leave to the plain interpreter what may meet the TIA.
+    pub(super) fn watching_records(&self) -> &[u64] {
+        self.watching.get_or_init(|| {
+            let cart = cart::new(self.kind, self.rom_bytes);
+            let bank = Self::bank(self.kind).unwrap_or(usize::MAX);
+            let decoder = Decoder { image: &self.image, cart: &cart, bank, segmented: self.segmented };
+            let meanings = decoder.meanings();
+            (0..self.image.len())
+                .map(|at| {
+                    if self.segmented {
+                        decoder.watching_record::<true>(&meanings, at)
+                    } else {
+                        decoder.watching_record::<false>(&meanings, at)
+                    }
+                })
+                .collect()
+        })
+    }
+
+    /// Instructions that must be left when a jump is taken.
+    pub(super) fn reserve(&self) -> u32 {
+        self.reserve
     }
 
     /// For each byte of an image the opcode and the kind of operand (`handlers::CLASS_NAMES`) that it is as an
@@ -260,6 +307,33 @@ impl Decoder<'_> {
             12 | 13 => (handlers::TRIGGER, operand),
             _ => (handlers::TIA_READ, operand),
         }
+    }
+
+    /// Instructions from any one up to the next that jumps or goes the slow way.
+    fn longest_run(&self, meanings: &[Meaning]) -> u32 {
+        let mut runs = vec![0; meanings.len()];
+        for at in (0..meanings.len()).rev() {
+            let opcode = self.image[at];
+            let ends = meanings[at].handler == NONE
+                || matches!(INSTRUCTIONS[usize::from(opcode)].name, "JMP" | "JSR" | "RTS");
+            let next = at + usize::from(Code::length(opcode));
+            runs[at] = 1 + if ends { 0 } else { runs.get(next).copied().unwrap_or(0) };
+        }
+        runs.into_iter().max().unwrap_or(0)
+    }
+
+    /// The record at image offset `at` for a machine that watches the TIA.
+    fn watching_record<const S: bool>(&self, meanings: &[Meaning], at: usize) -> u64 {
+        let Meaning { kind: (opcode, class), handler, operand } = meanings[at];
+        let settings = Settings { pairs: false, skips: true };
+        let function = match when(opcode, usize::from(class)) {
+            _ if handler == NONE => slow::<S>,
+            Watch::Never => self.function::<S>(meanings, at, settings, handler),
+            Watch::Stack => watch::<S, { handlers::PLAIN }>,
+            Watch::Index => watch::<S, { handlers::INDEX }>,
+            Watch::Always => slow::<S>,
+        };
+        (function as usize as u64) << 16 | u64::from(operand)
     }
 
     /// The record at image offset `at`.

@@ -6,40 +6,67 @@ use crate::machine::tia::{BL, FORM_OFF, FORM_WIDE, M0, P0, Tia, WIDTH, objects};
 /// Bits of the last word of a row.
 const LAST_WORD: u64 = 0xFFFF_FFFF;
 
-/// Up to 32 pixels at `position`, which may be up to 160 too large. All in registers: a mask that is put together in
-/// memory would be read before it is written.
-#[inline(always)]
-fn place(pattern: u32, position: u32) -> Wide {
-    let at = if position >= WIDTH as u32 { position - WIDTH as u32 } else { position };
-    let pair = u128::from(pattern) << (at & 63);
-    let (low, high) = (pair as u64, (pair >> 64) as u64);
-    let word = at >> 6;
-    let when = |wanted: u32| 0u64.wrapping_sub(u64::from(word == wanted));
-    let last = low & when(2) | high & when(1);
-    // What leaves the row on the right comes in on the left.
-    [low & when(0) | last >> 32, low & when(1) | high & when(0), last & LAST_WORD]
+/// For NUSIZ & 7, and for it without the first copy: the copies within 64 pixels as a factor, and whether there is one 64
+/// pixels on.
+const COPIES: [[(u64, u64); 8]; 2] = [copies_table(true), copies_table(false)];
+
+const fn copies_table(first: bool) -> [(u64, u64); 8] {
+    let mut table = [(0, 0); 8];
+    let mut mode = 0;
+    while mode < 8 {
+        let mut copy = 0;
+        while copy < 3 {
+            let offset = objects::COPIES[mode][copy];
+            if copy == 0 {
+                table[mode].0 |= first as u64;
+            } else if offset == 64 {
+                table[mode].1 = 1;
+            } else if offset != 0 {
+                table[mode].0 |= 1 << offset;
+            }
+            copy += 1;
+        }
+        mode += 1;
+    }
+    table
 }
 
-/// One to three copies. The mask is written where it stays: a copy of what has just been written would wait for it.
+/// Up to 72 pixels, 64 and those behind them, at `position`, which may be up to 160 too large. All in registers: a mask
+/// that is put together in memory would be read before it is written.
 #[inline(always)]
-fn copies(pattern: u32, position: u32, mode: usize, first: bool, mask: &mut Wide) {
-    let [_, second, third] = objects::COPIES[mode & 7];
-    let mut all: Wide = [0; 3];
-    let mut add = |pixels: Wide| {
-        for w in 0..3 {
-            all[w] |= pixels[w];
-        }
-    };
-    if first {
-        add(place(pattern, position));
+fn place(low: u64, high: u64, position: u32, mask: &mut Wide) {
+    let at = if position >= WIDTH as u32 { position - WIDTH as u32 } else { position };
+    let (shift, word) = (at & 63, at >> 6);
+    let over = |pixels: u64| pixels >> 1 >> (63 - shift);
+    let (a, b, c) = (low << shift, high << shift | over(low), over(high));
+    let when = |wanted: u32| 0u64.wrapping_sub(u64::from(word == wanted));
+    let (zero, one, two) = (when(0), when(1), when(2));
+    // What leaves the row on the right comes in on the left.
+    *mask = [
+        a & zero | (b >> 32 | c << 32) & one | (a >> 32 | b << 32) & two,
+        b & zero | a & one | (b >> 32 | c << 32) & two,
+        (c & zero | b & one | a & two) & LAST_WORD,
+    ];
+}
+
+/// One to three copies of eight pixels.
+#[inline(always)]
+fn copies(pattern: u32, position: u32, mode: u8, first: bool, mask: &mut Wide) {
+    let (near, far) = COPIES[usize::from(!first)][usize::from(mode & 7)];
+    place(u64::from(pattern) * near, u64::from(pattern) * far, position, mask);
+}
+
+/// Bytes with their bits in reverse.
+const REVERSED: [u8; 256] = reversed();
+
+const fn reversed() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).reverse_bits();
+        byte += 1;
     }
-    if second != 0 {
-        add(place(pattern, position + u32::from(second)));
-        if third != 0 {
-            add(place(pattern, position + u32::from(third)));
-        }
-    }
-    *mask = all;
+    table
 }
 
 /// Pixels of a player.
@@ -48,13 +75,13 @@ pub fn player_mask(t: &Tia, player: usize, mask: &mut Wide) {
     let mode = t.nusiz[player] & 7;
     let position = u32::from(t.position[P0 + player]);
     let first = t.skip[player] == 0;
-    let pixels = u32::from(if t.reflect[player] != 0 { graphics } else { graphics.reverse_bits() });
+    let pixels = u32::from(if t.reflect[player] != 0 { graphics } else { REVERSED[usize::from(graphics)] });
     if mode == 5 || mode == 7 {
         let wide = objects::stretch(pixels);
         let pattern = if mode == 7 { wide } else { objects::halve(wide) };
-        copies(pattern, position + 1, 0, first, mask);
+        place(if first { u64::from(pattern) } else { 0 }, 0, position + 1, mask);
     } else {
-        copies(pixels, position, usize::from(mode), first, mask);
+        copies(pixels, position, mode, first, mask);
     }
 }
 
@@ -69,7 +96,7 @@ pub fn missile_mask(t: &Tia, missile: usize, mask: &mut Wide) {
         size |= 1;
     }
     let position = u32::from(t.position[M0 + missile]);
-    copies((1 << (1 << size)) - 1, position, usize::from(t.nusiz[missile]), true, mask);
+    copies((1 << (1 << size)) - 1, position, t.nusiz[missile], true, mask);
 }
 
 /// Pixels of the ball, whether it shows or not.

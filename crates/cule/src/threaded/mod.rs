@@ -23,6 +23,7 @@ mod masks;
 mod pixels;
 mod raster;
 mod stores;
+mod watch;
 
 pub use code::{Code, Settings};
 
@@ -37,7 +38,8 @@ use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot, t
 /// left, result | carry << 8.
 pub type Handler = unsafe fn(&mut Context, *const u64, u32, u32, u64, u32);
 
-/// Instructions that must be left when a jump is taken: more than there are up to the next jump.
+/// What the count of instructions left must be when a jump is taken. The chain's count is `RESERVE` less `Code::reserve`
+/// higher than the true one: more must be left than there are up to the next jump, and that depends on the image.
 pub const RESERVE: u16 = 4500;
 /// No value of a register: the write has to be looked at.
 const UNKNOWN: u16 = 0x100;
@@ -56,6 +58,10 @@ pub struct Context {
     records: *const u64,
     board: *mut Board,
     image: *const [u8],
+    /// Instructions that must be left when a jump is taken.
+    reserve: u32,
+    /// The records are those that watch the TIA.
+    watching: bool,
     /// High bits of PC (`S` = false), or PC less the place of its record (`S` = true).
     pc_base: u32,
     /// First address of plain ROM.
@@ -69,6 +75,8 @@ pub struct Context {
     raster: Raster,
     /// The chip has changed since `hand_over`: what the plain beam keeps on the board is out of date.
     moved_on: bool,
+    /// Clock of the last write that changed the chip.
+    changed_at: i32,
 }
 
 /// The function of a record.
@@ -92,6 +100,8 @@ impl Context {
             records: code.records().as_ptr(),
             board,
             image: code.image(),
+            reserve: code.reserve(),
+            watching: false,
             pc_base: 0,
             plain_low: 0x1000 + u32::from(m.cart.plain_low),
             plain_span: u32::from(m.cart.plain_high - m.cart.plain_low),
@@ -99,6 +109,7 @@ impl Context {
             origin_cycles: (m.tia.origin / 3) as u32,
             raster: Raster::new(&m.tia, m.draw != 0),
             moved_on: false,
+            changed_at: i32::MIN,
         };
         stores::fill_shadow(&mut k);
         k
@@ -218,15 +229,22 @@ impl Context {
         let instruction = &INSTRUCTIONS[byte(0) as usize];
         let is_tia = |address: u32| address & 0x1080 == 0;
         let word = byte(1) | byte(2) << 8;
+        let ram = |at: u32| u32::from(self.m.riot.ram[(at & 0x7F) as usize]);
+        let pointer = |at: u32| (0x80..0xFF).contains(&at).then(|| ram(at) | ram(at + 1) << 8);
+        let crosses = |base: u32, index: u8| {
+            let at = base + u32::from(index);
+            is_tia(at) || is_tia(base & 0xFF00 | at & 0xFF)
+        };
         match instruction.mode {
             Mode::Imm | Mode::Acc | Mode::Rel => false,
             Mode::Zp => byte(1) & 0x80 == 0,
             Mode::Abs if instruction.name != "JSR" => is_tia(word),
-            Mode::Absx | Mode::Absy => {
-                let index = if instruction.mode == Mode::Absx { cpu.x } else { cpu.y };
-                let at = word + u32::from(index);
-                is_tia(at) || is_tia(word & 0xFF00 | at & 0xFF)
-            }
+            Mode::Absx => crosses(word, cpu.x),
+            Mode::Absy => crosses(word, cpu.y),
+            Mode::Zpx => is_tia((byte(1) + u32::from(cpu.x)) & 0xFF),
+            Mode::Zpy => is_tia((byte(1) + u32::from(cpu.y)) & 0xFF),
+            Mode::Indx => pointer((byte(1) + u32::from(cpu.x)) & 0xFF).is_none_or(is_tia),
+            Mode::Indy => pointer(byte(1)).is_none_or(|base| crosses(base, cpu.y)),
             Mode::Imp if matches!(instruction.cycles, 2) => false,
             // The stack, pointers, and what is left.
             Mode::Imp | Mode::Abs => !(0x84..0xFC).contains(&cpu.s),
@@ -318,7 +336,7 @@ impl Context {
     fn registers(&self) -> (u32, u32, u64, u32) {
         let cpu = &self.m.cpu;
         let xy = u32::from(cpu.x) | u32::from(cpu.y) << 8 | u32::from(cpu.overflow) << 16;
-        let cn = u64::from(cpu.cycles) << 16 | u64::from(cpu.left);
+        let cn = u64::from(cpu.cycles) << 16 | u64::from(cpu.left + u32::from(RESERVE) - self.reserve);
         (xy, u32::from(cpu.a), cn, cpu.result & 0x80FF | u32::from(cpu.carry) << 8)
     }
 
@@ -331,7 +349,7 @@ impl Context {
         cpu.y = (xy >> 8) as u8;
         cpu.overflow = (xy >> 16 & 1) as u8;
         cpu.cycles = (cn >> 16) as u32;
-        cpu.left = (cn & 0xFFFF) as u32;
+        cpu.left = (cn & 0xFFFF) as u32 + self.reserve - u32::from(RESERVE);
         cpu.result = f & 0x80FF;
         cpu.carry = (f >> 8 & 1) as u8;
     }
@@ -339,9 +357,9 @@ impl Context {
     /// True when the chain can go on from here.
     #[inline(always)]
     fn can_run(&self) -> bool {
-        self.m.cpu.left > u32::from(RESERVE)
+        self.m.cpu.left > self.reserve
             && self.m.cpu.pc & 0x1000 != 0
-            && self.m.eager == 0
+            && (self.m.eager != 0) == self.watching
             && self.m.tia.stop == 0
     }
 
@@ -361,9 +379,36 @@ impl Context {
         unsafe { self.jump::<S>(pc) }
     }
 
+    /// Takes the records that watch the TIA.
+    #[cold]
+    fn begin_to_watch(&mut self, code: &Code) {
+        self.hand_over();
+        self.watching = true;
+        self.records = code.watching_records().as_ptr();
+        self.window_records = self.records;
+    }
+
+    /// What is left of the run, with the plain interpreter.
+    unsafe fn finish(&mut self) {
+        self.pass_window();
+        self.hand_over();
+        let left = self.m.cpu.left;
+        // SAFETY: board and image outlive the run (`run` borrows them).
+        let (board, image) = unsafe { (&mut *self.board, &*self.image) };
+        cpu::run(&mut self.m, board, image, left);
+    }
+
+    /// Brings the beam behind the picture if an access was.
+    fn pass_window(&mut self) {
+        let end = self.m.tia.window_end;
+        if self.m.eager == 0 && self.changed_at >= end {
+            self.look(end);
+        }
+    }
+
     /// One instruction of the plain interpreter, on the machine's registers.
     unsafe fn execute(&mut self) {
-        let meets = self.meets_tia();
+        let meets = self.m.eager == 0 && self.meets_tia();
         if meets {
             self.hand_over();
         }
@@ -423,18 +468,29 @@ pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
     let mut k = Context::new(m, board, code);
     k.m.cpu.left = if m.cpu.jammed != 0 { 0 } else { budget };
     // SAFETY: `k` was made for this code; board and code are borrowed until the end of this function.
-    unsafe { if code.is_segmented() { drive::<true>(&mut k) } else { drive::<false>(&mut k) } }
+    unsafe { if code.is_segmented() { drive::<true>(&mut k, code) } else { drive::<false>(&mut k, code) } }
     k.hand_over();
     *m = k.m;
 }
 
+/// True when the beam is behind the last row: no access draws any more before the next frame.
+pub fn is_complete(m: &Machine) -> bool {
+    m.tia.beam >= m.tia.window_end - m.tia.base
+}
+
 /// One STEP of the machine; equal to `machine::step`.
 pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
+    let begins_open = m.unfinished != 0;
     machine::begin_step(m, board);
-    if m.draw != 0 {
+    if m.draw != 0 && begins_open && !is_complete(m) {
+        // It will probably stay open.
+        m.eager = 1;
+        run(m, board, code, INSTRUCTIONS_PER_STEP);
+    } else if m.draw != 0 {
         let start = *m;
         run(m, board, code, INSTRUCTIONS_PER_STEP);
-        if m.tia.stop == 0 && m.eager == 0 {
+        if m.tia.stop == 0 && m.eager == 0 && !is_complete(m) {
+            // How far an open frame shows depends on every access.
             *m = start;
             m.eager = 1;
             tia::objects::refresh_cells(&m.tia, board);
@@ -447,10 +503,13 @@ pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
 }
 
 /// Chain and single steps in turn until the frame or the budget ends.
-unsafe fn drive<const S: bool>(k: &mut Context) {
+unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
     // SAFETY: promised by the caller of `run`'s only block.
     unsafe {
         while k.m.cpu.left != 0 && k.m.tia.stop == 0 {
+            if k.m.eager != 0 && !k.watching {
+                k.begin_to_watch(code);
+            }
             if k.can_run() {
                 let ip = k.enter::<S>();
                 let (xy, a, cn, f) = k.registers();
@@ -461,6 +520,11 @@ unsafe fn drive<const S: bool>(k: &mut Context) {
                 if k.can_run() {
                     continue;
                 }
+            }
+            if k.m.cpu.left <= k.reserve {
+                // The chain does not come back.
+                k.finish();
+                break;
             }
             k.execute();
         }

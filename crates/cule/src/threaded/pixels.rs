@@ -34,7 +34,7 @@ pub type Wide = [u64; 3];
 /// Which objects there are to see, and who stands before whom.
 pub struct Scene<'a> {
     /// The objects, whether they show or not.
-    pub masks: &'a [Wide; 6],
+    pub masks: &'a [Wide; 8],
     /// Those that show.
     pub enabled: u8,
     /// Bits of CTRLPF.
@@ -161,7 +161,9 @@ unsafe fn draw_avx2(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene
 unsafe fn draw_avx512(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) {
     use std::arch::x86_64::*;
     let [zero, one, field, back] = scene.colors.map(|color| _mm512_set1_epi8(color as i8));
-    for w in from / 64..to.div_ceil(64) {
+    let end = (to + 63) >> 6;
+    let mut w = from >> 6;
+    while w < end {
         let layers = scene.layers(w);
         let mut pixels = _mm512_mask_mov_epi8(back, layers[0], zero);
         pixels = _mm512_mask_mov_epi8(pixels, layers[1], one);
@@ -170,6 +172,7 @@ unsafe fn draw_avx512(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Sce
         unsafe {
             _mm512_mask_storeu_epi8(row.as_mut_ptr().add(64 * w).cast(), span(w, from, to), pixels);
         }
+        w += 1;
     }
 }
 
@@ -218,7 +221,7 @@ mod tests {
             levels.extend(is_x86_feature_detected!("avx512bw").then_some(Level::Avx512));
         }
         for _ in 0..2000 {
-            let masks: [Wide; 6] =
+            let masks: [Wide; 8] =
                 std::array::from_fn(|_| [next() & next(), next() & next(), next() & 0xFFFF_FFFF]);
             let enabled = next() as u8 & 0x3F;
             let ctrlpf = next() as u8;

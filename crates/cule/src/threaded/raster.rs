@@ -11,15 +11,18 @@ use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
 use crate::machine::tia::objects::playfield_cells;
 use crate::machine::tia::paint::{BACK, FIELD, PRIORITY, SCORE, lonely_score};
-use crate::machine::tia::position::{
-    self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe, player_strobe,
-};
+use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
 use crate::machine::tia::{
     ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, HBLANK_CLOCKS, M0, M1, P0, PF, PICTURE_BYTES, Tia, WIDTH,
     bit, hidden, line_clock,
 };
 use crate::machine::tia::{hmove, objects};
+
+/// Room for the objects: a power of two, so that no index is out of it.
+const PLACES: usize = 8;
+/// The objects that move.
+const MOVABLE: u8 = ALL_OBJECTS & !(1 << PF);
 
 type Pictures = [[u8; PICTURE_BYTES]; 2];
 
@@ -44,22 +47,80 @@ const fn latches_among() -> [u16; 64] {
     table
 }
 
+/// What a RESPx strobe finds: a copy that is about to be shown and none that is being shown; one that is; neither.
+const STARTS: u8 = 1;
+const DISPLAYS: u8 = 2;
+const NEITHER: u8 = 0;
+
+/// What it finds for NUSIZ & 7 and the distance from the old to the new position; as `position::player_strobe`.
+const STROBES: [[u8; WIDTH]; 8] = strobes();
+
+const fn strobes() -> [[u8; WIDTH]; 8] {
+    let mut table = [[NEITHER; WIDTH]; 8];
+    let mut mode = 0;
+    while mode < 8 {
+        let width = match mode {
+            5 => 16,
+            7 => 32,
+            _ => 8,
+        };
+        let mut distance = 0;
+        while distance < WIDTH {
+            let mut copy = 0;
+            while copy < 3 {
+                let offset = objects::COPIES[mode][copy] as usize;
+                if (copy == 0 || offset != 0) && distance >= offset {
+                    let into = distance - offset;
+                    if into >= 4 && into < 4 + width {
+                        table[mode][distance] = DISPLAYS;
+                    } else if into < 4 && table[mode][distance] == NEITHER {
+                        table[mode][distance] = STARTS;
+                    }
+                }
+                copy += 1;
+            }
+            distance += 1;
+        }
+        mode += 1;
+    }
+    table
+}
+
+/// A RESPx strobe.
+struct Strobe {
+    /// Where the player goes.
+    new: u8,
+    /// It stands there already.
+    same: bool,
+    /// `STARTS`, `DISPLAYS` or `NEITHER`.
+    kind: u8,
+}
+
+/// What a RESPx strobe at clock `h` of a line finds; as `position::player_strobe`.
+#[inline(always)]
+fn strobe(t: &Tia, h: i32, player: usize) -> Strobe {
+    let right = h - 63;
+    let wrapped = if right >= WIDTH as i32 { right - WIDTH as i32 } else { right };
+    let new = if h < HBLANK_CLOCKS { 3 } else { wrapped };
+    let from = i32::from(t.position[player]);
+    let distance = if new < from { new - from + WIDTH as i32 } else { new - from };
+    let kind = STROBES[usize::from(t.nusiz[player] & 7)][distance as usize % WIDTH];
+    Strobe { new: new as u8, same: distance == 0, kind }
+}
+
 /// What the beam needs besides the chip's state.
 pub struct Raster {
     /// Where the objects are, whether they show or not.
-    masks: [Wide; 6],
+    masks: [Wide; PLACES],
     /// Masks to be made anew.
     dirty: u8,
     /// All collisions that the present state can cause have been latched.
     settled: bool,
-    /// Objects that can collide and have not, and with which latches; for `key`.
-    live: u8,
-    possible: u16,
-    key: u32,
-    /// The cells that movable objects can cover, and those of the playfield.
-    cells: [u64; 5],
-    field_cells: u64,
+    /// The cells that objects can cover.
+    cells: [u64; PLACES],
     /// Cells to be made anew.
+    stale: u8,
+    /// Movable objects that stand elsewhere than `near` knows.
     moved: u8,
     /// Objects that have shown since the run began.
     ever: u8,
@@ -79,15 +140,12 @@ pub struct Raster {
 impl Raster {
     pub fn new(t: &Tia, draw: bool) -> Self {
         Self {
-            masks: [[0; 3]; 6],
+            masks: [[0; 3]; PLACES],
             dirty: ALL_OBJECTS,
             settled: false,
-            live: 0,
-            possible: 0,
-            key: u32::MAX,
-            cells: [0; 5],
-            field_cells: field_cells(t),
-            moved: ALL_OBJECTS,
+            cells: [0, 0, 0, 0, 0, field_cells(t), 0, 0],
+            stale: MOVABLE,
+            moved: MOVABLE,
             ever: t.enabled,
             partners: [0; 6],
             partners_key: u32::MAX,
@@ -103,8 +161,9 @@ impl Raster {
     pub fn forget(&mut self, t: &Tia) {
         self.dirty = ALL_OBJECTS;
         self.settled = false;
-        self.field_cells = field_cells(t);
-        self.moved = ALL_OBJECTS;
+        self.cells[PF] = field_cells(t);
+        self.stale = MOVABLE;
+        self.moved = MOVABLE;
         self.ever |= t.enabled;
     }
 
@@ -262,12 +321,19 @@ impl Raster {
     /// Lets the beam run up to `target` before `object` changes its looks, if that can be seen.
     #[inline(always)]
     fn touch(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
+        let near = self.approach(t, picture, target, object);
+        // What is settled now may not be after the change; nothing is evaluated in between.
+        self.settled &= !near;
+    }
+
+    /// As `touch`, for the first of several changes at once: true when nothing is settled after the last of them.
+    #[inline(always)]
+    fn approach(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) -> bool {
         let near = self.is_near(t, object);
         if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
             self.catch_up(t, picture, target);
         }
-        // What is settled now may not be after the change; nothing is evaluated in between.
-        self.settled &= !near;
+        near
     }
 
     /// True when a change of `object` within its cells could change a collision.
@@ -278,7 +344,7 @@ impl Raster {
         }
         self.refresh_near(t);
         let field = 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
-        self.near >> object & 1 != 0 || self.cells[object] & self.field_cells & field != 0
+        self.near >> object & 1 != 0 || self.cells[object] & self.cells[PF] & field != 0
     }
 
     #[inline(always)]
@@ -300,19 +366,29 @@ impl Raster {
         }
         let moved = self.moved & self.ever;
         self.moved &= !moved;
+        self.renew_cells(t, moved);
         self.near = 0;
         self.near_loose = false;
         self.field_partners = 0;
         for object in 0..5 {
-            if moved >> object & 1 != 0 {
-                self.cells[object] = objects::cells(t, object);
-            }
             let cells = self.cells[object];
             self.field_partners |= cells & 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
             for other in 0..object {
                 let meet = cells & self.cells[other] != 0 && self.partners[object] >> other & 1 != 0;
                 self.near |= (bit(object) | bit(other)) & 0u8.wrapping_sub(u8::from(meet));
             }
+        }
+    }
+
+    /// Makes those cells of `objects` anew that have changed.
+    #[inline(always)]
+    fn renew_cells(&mut self, t: &Tia, objects: u8) {
+        let mut stale = self.stale & objects;
+        self.stale &= !objects;
+        while stale != 0 {
+            let object = stale.trailing_zeros() as usize;
+            stale &= stale - 1;
+            self.cells[object] = cells(t, object);
         }
     }
 
@@ -327,7 +403,7 @@ impl Raster {
             }
         };
         let shown = t.enabled & objects;
-        let mut cells = self.field_cells & 0u64.wrapping_sub(u64::from(shown >> PF & 1));
+        let mut cells = self.cells[PF] & 0u64.wrapping_sub(u64::from(shown >> PF & 1));
         for object in 0..5 {
             cells |= self.cells[object] & 0u64.wrapping_sub(u64::from(shown >> object & 1));
         }
@@ -339,6 +415,7 @@ impl Raster {
     fn shift(&mut self, object: usize) {
         self.dirty |= bit(object);
         self.moved |= bit(object);
+        self.stale |= bit(object);
         self.settled = false;
     }
 
@@ -346,7 +423,7 @@ impl Raster {
     #[inline(always)]
     fn field_changed(&mut self, t: &Tia) {
         self.dirty |= bit(PF);
-        self.field_cells = field_cells(t);
+        self.cells[PF] = field_cells(t);
     }
 
     /// Moves `object` at `target`, if that changes anything.
@@ -358,6 +435,7 @@ impl Raster {
             t.position[object] = new;
             self.dirty |= bit(object);
             self.moved |= bit(object);
+            self.stale |= bit(object);
             return;
         }
         let near = self.is_near(t, object);
@@ -370,7 +448,7 @@ impl Raster {
         }
         met &= partners;
         let field = partners >> PF & 1 != 0;
-        let meets = met != 0 || field && self.field_cells & cells != 0;
+        let meets = met != 0 || field && self.cells[PF] & cells != 0;
         if (near || meets || self.draw) && !is_elsewhere(t, target, self.cells[object] | cells) {
             self.catch_up(t, picture, target);
         }
@@ -384,6 +462,13 @@ impl Raster {
         }
         self.field_partners |= if field { cells } else { 0 };
         self.settled &= !(near || meets);
+    }
+
+    /// All copies of a player show again, within the cells that it has.
+    fn show_copies(&mut self, t: &mut Tia, player: usize) {
+        t.skip[player] = 0;
+        self.dirty |= bit(P0 + player);
+        self.settled = false;
     }
 
     // ------------------------------------------------------------ registers
@@ -408,23 +493,22 @@ impl Raster {
         t.playfield = new;
         t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
         self.dirty |= bit(PF);
-        self.field_cells = if turns { field_cells(t) } else { self.field_cells ^ changes };
+        self.cells[PF] = if turns { field_cells(t) } else { self.cells[PF] ^ changes };
         self.settled &= !near;
     }
 
     fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
-        let found = player_strobe(t, line_clock(t, clock), player);
-        self.catch_up(t, picture, clock);
-        let starts = found.delay && !found.display;
-        if found.same && starts && t.skip[player] == 0 {
+        let found = strobe(t, line_clock(t, clock), player);
+        let skips = found.kind != STARTS;
+        if found.same && !skips && t.skip[player] == 0 {
             return;
         }
-        if found.display {
-            self.catch_up(t, picture, clock.wrapping_add(DISPLAY_TAIL));
-        }
-        t.position[player] = found.new as u8;
-        t.skip[player] = u8::from(!starts);
-        self.shift(player);
+        // What is left out belongs to the row of the strobe, so the beam must be in it.
+        let tail = if found.kind == DISPLAYS { DISPLAY_TAIL } else { 0 };
+        self.catch_up(t, picture, clock.wrapping_add(tail));
+        t.position[player] = found.new;
+        t.skip[player] = u8::from(skips);
+        self.shift(P0 + player);
     }
 
     fn size(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
@@ -488,18 +572,21 @@ impl Raster {
         let own = t.vdelp[player] == 0 && t.grp[player] != value;
         let delayed = t.vdelp[other] != 0 && t.grp_old[other] != t.grp[other];
         let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
+        let mut near = false;
         if own {
             self.ever |= bit(player);
-            self.touch(t, picture, clock.wrapping_add(1), player);
+            near |= self.approach(t, picture, clock.wrapping_add(1), player);
         }
         if delayed {
             self.ever |= bit(other);
-            self.touch(t, picture, clock.wrapping_add(1), other);
+            near |= self.approach(t, picture, clock.wrapping_add(1), other);
         }
         if ball {
             self.ever |= bit(BL);
-            self.touch(t, picture, clock.wrapping_add(1), BL);
+            near |= self.approach(t, picture, clock.wrapping_add(1), BL);
         }
+        // Only now: the beam that runs for the last one settles what the changes before it, still to come, may undo.
+        self.settled &= !near;
         t.grp[player] = value;
         t.grp_old[other] = t.grp[other];
         if own {
@@ -519,8 +606,8 @@ impl Raster {
     fn strobe_hmove(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32) {
         let cycle = line_clock(t, clock) / 3;
         let blanks = hmove::blanks(t, cycle);
-        let special = t.star_field | t.missile0_form | t.skip[0] | t.skip[1];
-        if self.draw || special != 0 || t.blank_pending != 0 && !blanks {
+        let star = t.star_field | t.missile0_form;
+        if self.draw || star | t.skip[0] | t.skip[1] != 0 || t.blank_pending != 0 && !blanks {
             self.catch_up(t, picture, clock);
         }
         // Between these cycles nothing moves that does not want to.
@@ -539,17 +626,14 @@ impl Raster {
         if blanks {
             t.blank_pending = 1;
         }
-        if special != 0 {
+        for player in 0..2 {
+            if t.skip[player] != 0 {
+                self.show_copies(t, player);
+            }
+        }
+        if star != 0 {
             t.star_field = 0;
-            for player in 0..2 {
-                if t.skip[player] != 0 {
-                    t.skip[player] = 0;
-                    self.shift(P0 + player);
-                }
-            }
-            if t.missile0_form != FORM_NORMAL {
-                t.missile0_form = FORM_NORMAL;
-            }
+            t.missile0_form = FORM_NORMAL;
             self.shift(M0);
         }
     }
@@ -579,7 +663,7 @@ impl Raster {
     /// Brings the beam to clock `target`; as `beam::catch_up`.
     #[inline(always)]
     pub fn catch_up(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32) {
-        if target <= t.gate {
+        if target < t.gate {
             return;
         }
         let goal = target.min(t.window_end) - t.base;
@@ -644,8 +728,7 @@ impl Raster {
         }
         for player in 0..2 {
             if t.skip[player] != 0 {
-                t.skip[player] = 0;
-                self.shift(P0 + player);
+                self.show_copies(t, player);
             }
         }
         if t.star_field != 0 {
@@ -660,61 +743,66 @@ impl Raster {
             self.settled = true;
             return;
         }
-        let key = u32::from(t.enabled) << 16 | u32::from(t.collisions);
-        if key != self.key {
-            self.key = key;
-            self.possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
-            self.live = (0..6)
-                .fold(0, |live, object| live | u8::from(self.possible & LATCHES_OF[object] != 0) << object);
-        }
-        if self.live == 0 {
+        let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
+        if possible == 0 {
             self.settled = true;
             return;
         }
-        self.refresh(t, self.live);
-        let mut one: Wide = [0; 3];
-        let mut two: Wide = [0; 3];
-        for object in 0..6 {
-            let on = 0u64.wrapping_sub(u64::from(self.live >> object & 1));
-            for w in 0..3 {
-                let pixels = self.masks[object][w] & on;
-                two[w] |= one[w] & pixels;
-                one[w] |= pixels;
-            }
+        self.renew_cells(t, t.enabled & MOVABLE);
+        // Pairs that share a cell, and who is in them.
+        let (mut left, mut close, mut objects) = (possible, 0u16, 0u8);
+        while left != 0 {
+            let latch = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (a, b) = pair(latch);
+            let meet = self.cells[a] & self.cells[b] != 0;
+            close |= u16::from(meet) << latch;
+            objects |= (1u8 << a | 1 << b) & 0u8.wrapping_sub(u8::from(meet));
         }
-        if two[0] | two[1] | two[2] == 0 {
-            self.settled = true;
-            if self.near_loose {
-                self.partners_key = u32::MAX;
-            }
-            return;
+        self.settled = true;
+        if close != 0 {
+            self.refresh(t, objects);
+            self.latch(t, close, from, to);
         }
-        self.latch(t, &two, from, to);
+        if self.near_loose && self.settled {
+            self.partners_key = u32::MAX;
+        }
     }
 
-    /// Latches what overlaps in pixels `from..to`; `two` holds the pixels of more than one live object.
+    /// Latches what overlaps in pixels `from..to`, among the pairs of `close`.
+    #[inline(always)]
+    fn latch(&mut self, t: &mut Tia, close: u16, from: i32, to: i32) {
+        let (mut left, mut found) = (close, 0u16);
+        while left != 0 {
+            let latch = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (a, b) = pair(latch);
+            let (a, b) = (&self.masks[a], &self.masks[b]);
+            let meet = a[0] & b[0] | a[1] & b[1] | a[2] & b[2];
+            found |= u16::from(meet != 0) << latch;
+        }
+        if found != 0 {
+            self.latch_within(t, found, from, to);
+        }
+    }
+
+    /// Latches what overlaps in pixels `from..to`, among pairs that overlap anywhere.
     #[inline(never)]
-    fn latch(&mut self, t: &mut Tia, two: &Wide, from: i32, to: i32) {
+    fn latch_within(&mut self, t: &mut Tia, found: u16, from: i32, to: i32) {
         let span = span(from, to);
-        let mut left = self.possible;
-        let mut ahead = false;
+        let mut left = found;
         let mut latched = 0;
         while left != 0 {
             let latch = left.trailing_zeros() as usize;
             left &= left - 1;
-            let (a, b) =
-                (&self.masks[usize::from(FIRST[latch]) % 6], &self.masks[usize::from(SECOND[latch]) % 6]);
-            let meet: [u64; 3] = std::array::from_fn(|w| a[w] & b[w] & two[w]);
-            if meet[0] | meet[1] | meet[2] != 0 {
-                if meet[0] & span[0] | meet[1] & span[1] | meet[2] & span[2] != 0 {
-                    latched |= 1 << latch;
-                } else {
-                    ahead = true;
-                }
-            }
+            let (a, b) = pair(latch);
+            let (a, b) = (&self.masks[a], &self.masks[b]);
+            let meet = a[0] & b[0] & span[0] | a[1] & b[1] & span[1] | a[2] & b[2] & span[2];
+            latched |= u16::from(meet != 0) << latch;
         }
         t.collisions |= latched;
-        self.settled = !ahead;
+        // What overlaps elsewhere may do so further on.
+        self.settled = found == latched;
     }
 
     // ------------------------------------------------------------ pixels
@@ -734,7 +822,7 @@ impl Raster {
         if hidden(t) {
             row[from as usize..to as usize].fill(0);
         } else {
-            self.refresh(t, ALL_OBJECTS);
+            self.refresh(t, t.enabled);
             let scene = Scene {
                 masks: &self.masks,
                 enabled: t.enabled,
@@ -786,6 +874,56 @@ fn field_cells(t: &Tia) -> u64 {
     let cells = playfield_cells(t.playfield, t.mirror);
     let mirror = t.ctrlpf & 1;
     if mirror == t.mirror { cells } else { cells | playfield_cells(t.playfield, mirror) }
+}
+
+/// The two objects of a latch, below `PLACES`.
+#[inline(always)]
+fn pair(latch: usize) -> (usize, usize) {
+    (usize::from(FIRST[latch & 15]) % PLACES, usize::from(SECOND[latch & 15]) % PLACES)
+}
+
+/// Cells of players, from that of their position on, by NUSIZ & 7 and the place of the position in its cell.
+const PLAYER_CELLS: [[u64; 4]; 8] = player_cells();
+
+const fn player_cells() -> [[u64; 4]; 8] {
+    let mut table = [[0; 4]; 8];
+    let mut mode = 0;
+    while mode < 8 {
+        let (start, width) = match mode {
+            5 => (1, 16),
+            7 => (1, 32),
+            _ => (0, 8),
+        };
+        let mut within = 0;
+        while within < 4 {
+            let mut copy = 0;
+            while copy < 3 {
+                let offset = objects::COPIES[mode][copy] as usize;
+                let first = within + start + offset;
+                let mut cell = first >> 2;
+                while cell <= (first + width - 1) >> 2 {
+                    table[mode][within] |= 1 << cell;
+                    cell += 1;
+                }
+                copy += 1;
+            }
+            within += 1;
+        }
+        mode += 1;
+    }
+    table
+}
+
+/// Cells of a movable object; as `objects::cells`.
+#[inline(always)]
+fn cells(t: &Tia, object: usize) -> u64 {
+    if object > P0 + 1 {
+        return objects::cells(t, object);
+    }
+    let position = t.position[object];
+    let pattern = PLAYER_CELLS[usize::from(t.nusiz[object] & 7)][usize::from(position & 3)];
+    let all = pattern << (position >> 2);
+    (all | all >> 40) & objects::ALL_CELLS
 }
 
 /// True when none of `cells` lies between the beam and `target`: what changes there is not in the way.

@@ -121,8 +121,10 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     }
     // SAFETY: the board outlives the run (`run` borrows it).
     let picture = unsafe { &mut (*k.board).picture };
-    k.raster.apply(&mut k.m.tia, picture, tia::clock_of(cycles), R, value as u8);
+    let clock = tia::clock_of(cycles);
+    k.raster.apply(&mut k.m.tia, picture, clock, R, value as u8);
     k.moved_on = true;
+    k.changed_at = clock;
     remember::<R>(k, value);
 }
 

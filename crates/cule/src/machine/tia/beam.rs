@@ -16,7 +16,7 @@ const STAR_STEPS: [u8; 4] = [18, 33, 0, 17];
 
 /// Draws up to clock `target`.
 pub fn catch_up(m: &mut Machine, board: &mut Board, target: i32) {
-    if target <= m.tia.gate {
+    if target < m.tia.gate {
         return;
     }
     let end: i32 = if target < m.tia.window_end { target } else { m.tia.window_end };
@@ -97,7 +97,7 @@ pub fn skip_to(t: &mut Tia, from: i32, goal: i32) {
 /// before anything could be drawn is never too late, also where row 0 belongs to an earlier time (a console reset
 /// within a frame).
 pub fn end_blank(t: &mut Tia, clock: i32) {
-    if t.base + clock > t.last_hmove || t.last_hmove <= t.gate {
+    if t.base + clock > t.last_hmove || t.last_hmove < t.gate {
         t.blank_pending = 0;
     }
 }

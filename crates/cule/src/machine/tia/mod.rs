@@ -73,7 +73,7 @@ pub struct Tia {
     pub origin: i32,
     /// Clock of buffer row 0.
     pub base: i32,
-    /// The clock that a target must pass before anything is drawn.
+    /// The clock that a target must reach before anything is drawn.
     pub gate: i32,
     /// Clock behind the last row.
     pub window_end: i32,

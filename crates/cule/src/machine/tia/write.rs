@@ -223,7 +223,9 @@ fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
         special = true;
     }
     let sized: bool = (m.tia.nusiz[player] ^ new) & 0x37 != 0;
-    if special {
+    let both: u8 = bit(P0 + player) | bit(M0 + player);
+    // Two that change at once may meet each other, though neither meets what the other was.
+    if special || sized && m.tia.enabled & both == both {
         touch_always(m, board, target, true);
     } else if sized {
         let player_cells: u64 = objects::player_cells(m.tia.position[P0 + player], new);
@@ -387,7 +389,12 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
     if player == 1 && m.tia.vdelbl != 0 && m.tia.enabl_old != m.tia.enabl {
         objects |= bit(BL);
     }
-    touch(m, board, clock.wrapping_add(1), objects, objects != 0);
+    if objects & objects.wrapping_sub(1) != 0 {
+        // Two that change at once may meet each other, though neither meets what the other was.
+        touch_always(m, board, clock.wrapping_add(1), true);
+    } else {
+        touch(m, board, clock.wrapping_add(1), objects, objects != 0);
+    }
     m.tia.grp[player] = new;
     m.tia.grp_old[other] = m.tia.grp[other];
     show_player(&mut m.tia, board, 0);
