@@ -7,7 +7,19 @@ from typing import Any, Literal, SupportsIndex, final, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["AtariBatch", "Console", "GameRow", "Replay", "Rom", "SumTree", "__version__", "game_rows"]
+__all__ = [
+    "AtariBatch",
+    "Console",
+    "CudaAtariBatch",
+    "GameRow",
+    "Replay",
+    "Rom",
+    "SumTree",
+    "__version__",
+    "cuda_compile",
+    "cuda_report",
+    "game_rows",
+]
 
 __version__: str
 
@@ -434,3 +446,46 @@ class AtariBatch:
     def picture(self, env: int) -> NDArray[np.uint8]: ...
     def game(self, env: int) -> str: ...
     def close(self) -> None: ...
+
+_Addresses = tuple[int, int, int, int, int]
+
+@final
+class CudaAtariBatch:
+    """Environments on a CUDA device; :class:`parl.envs.atari_cuda.CudaAtariVectorEnv` is made of it.
+
+    ``config`` is that of :class:`AtariBatch`. Addresses are those of contiguous device memory, 0 for none;
+    ``targets`` those of obs, final_obs, ram, numbers and flags. ``reset`` and ``step`` do not wait.
+    """
+
+    def __new__(
+        cls, config: Mapping[str, Any], device: int, nvrtc_folders: Sequence[str | PathLike[str]]
+    ) -> CudaAtariBatch: ...
+    @property
+    def num_envs(self) -> int: ...
+    @property
+    def obs_shape(self) -> list[int]: ...
+    @property
+    def actions(self) -> list[int]: ...
+    @property
+    def device_bytes(self) -> int: ...
+    @property
+    def from_cache(self) -> bool: ...
+    def reset(self, seeds: int, mask: int, targets: _Addresses, stream: int) -> None: ...
+    def step(self, actions: int, wide: bool, targets: _Addresses, stream: int) -> None: ...
+    def check(self, stream: int) -> None: ...
+    def get_state(self, envs: Sequence[int], stream: int) -> NDArray[np.uint8]: ...
+    def set_state(self, states: NDArray[np.uint8], envs: Sequence[int], stream: int) -> None: ...
+    def game(self, env: int) -> str: ...
+    def close(self) -> None: ...
+
+def cuda_report(nvrtc_folders: Sequence[str | PathLike[str]]) -> list[tuple[str, str]]:
+    """What there is for CUDA: pairs of a name and a finding."""
+
+def cuda_compile(
+    architecture: int, nvrtc_folders: Sequence[str | PathLike[str]], ptx: bool, files: Sequence[str] = ...
+) -> tuple[str, float, list[tuple[str, int, bool]]]:
+    """Compiles kernels (those of ``files``, or all) for an architecture such as 90; no device is needed.
+
+    Returns:
+        the target, seconds, and for each file its name, its bytes and whether it was on the disk.
+    """

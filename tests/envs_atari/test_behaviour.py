@@ -419,13 +419,6 @@ def test_bad_arguments(options: dict[str, Any], error: type[Exception], match: s
         parl.AtariVectorEnv(**{"game": "breakout", **options})
 
 
-def test_cuda_says_why_not() -> None:
-    from parl.errors import CudaUnavailableError
-
-    with pytest.raises(CudaUnavailableError, match="cuda"):
-        parl.AtariVectorEnv("breakout", device="cuda")
-
-
 def test_bad_actions_seeds_and_masks() -> None:
     envs = parl.AtariVectorEnv("breakout", 2)
     with pytest.raises(ValueError, match="environment 0 has not been reset"):

@@ -1,7 +1,9 @@
 //! Rust errors as Python exceptions: one match per enum.
 
 use cule::CuleError;
-use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{
+    PyFileNotFoundError, PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use sumtree::SumTreeError;
@@ -81,6 +83,8 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
             Some(code) => PyOSError::new_err((code, source.to_string(), path)),
             None => PyOSError::new_err(message),
         },
+        CuleError::CudaUnavailable { .. } => ours!(py, "CudaUnavailableError", message),
+        CuleError::Cuda { .. } => PyRuntimeError::new_err(message),
         CuleError::RamIndex { .. } => PyIndexError::new_err(message),
         CuleError::RomWrongMd5 { .. }
         | CuleError::RomSize { .. }

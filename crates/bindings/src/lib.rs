@@ -2,6 +2,7 @@
 
 mod arrays;
 mod atari;
+mod cuda;
 mod errors;
 mod replay;
 mod sumtree;
@@ -9,12 +10,14 @@ mod vector;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+#[pymodule(gil_used = false)]
 mod _native {
     use super::*;
 
     #[pymodule_export]
     use crate::atari::{Console, GameRow, Rom, game_rows};
+    #[pymodule_export]
+    use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_report};
     #[pymodule_export]
     use crate::replay::Replay;
     #[pymodule_export]

@@ -32,16 +32,16 @@ const FLAGS: usize = 3;
 /// What `AtariBatch` is made from: a mapping with these keys.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Config {
-    games: Vec<String>,
-    folders: Vec<PathBuf>,
-    assignment: Vec<usize>,
+pub(crate) struct Config {
+    pub(crate) games: Vec<String>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) assignment: Vec<usize>,
     num_threads: usize,
     thread_affinity_offset: Option<usize>,
     batch_size: usize,
     lockstep: bool,
     ram_info: bool,
-    entropy: u64,
+    pub(crate) entropy: u64,
     repeat_action_probability: f64,
     max_num_frames_per_episode: i64,
     max_num_steps_per_episode: i64,
@@ -63,7 +63,7 @@ struct Config {
     channels_first: bool,
     size: Option<(usize, usize)>,
     full_action_space: bool,
-    continuous: bool,
+    pub(crate) continuous: bool,
     continuous_action_threshold: f32,
     mode: Option<u32>,
     difficulty: Option<u32>,
@@ -78,7 +78,7 @@ fn choose<T: Copy>(name: &str, value: &str, table: &[(&str, T)]) -> PyResult<T> 
 }
 
 impl Config {
-    fn settings(&self) -> PyResult<Settings> {
+    pub(crate) fn settings(&self) -> PyResult<Settings> {
         let life = [
             ("plain", step::LIFE_PLAIN),
             ("reports", step::LIFE_REPORTS),
@@ -149,6 +149,22 @@ impl Config {
             difficulty: self.difficulty,
             console_frame_limit: self.console_frame_limit,
         })
+    }
+}
+
+impl Config {
+    pub(crate) fn check_assignment(&self) -> PyResult<()> {
+        if self.assignment.iter().any(|&game| game >= self.games.len()) {
+            let count = self.games.len();
+            return Err(PyIndexError::new_err(format!("an environment's game is outside 0..{count}")));
+        }
+        Ok(())
+    }
+
+    /// The ROMs, with their rows in the table of games.
+    pub(crate) fn load(&self) -> Result<Vec<(rom::Rom, usize)>, CuleError> {
+        let load = |game: &String| Ok((rom::load(game, &self.folders, false)?, console::game_row(game)?));
+        self.games.iter().map(load).collect()
     }
 }
 
@@ -316,18 +332,9 @@ impl AtariBatch {
     #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn new(py: Python<'_>, config: Config) -> PyResult<Self> {
         let settings = config.settings()?;
-        if config.assignment.iter().any(|&game| game >= config.games.len()) {
-            return Err(PyIndexError::new_err(format!(
-                "an environment's game is outside 0..{}",
-                config.games.len()
-            )));
-        }
+        config.check_assignment()?;
         let batch = py.detach(|| {
-            let games = config
-                .games
-                .iter()
-                .map(|game| Ok((rom::load(game, &config.folders, false)?, console::game_row(game)?)))
-                .collect::<Result<Vec<_>, CuleError>>()?;
+            let games = config.load()?;
             let layout = Layout {
                 games: &games,
                 assignment: &config.assignment,

@@ -179,6 +179,26 @@ pub enum CuleError {
         /// What the panic said.
         message: String,
     },
+    /// An action of a batch on a device does not exist; it was taken for no input.
+    #[error("an action of environment {env} was outside 0..{count}; it did nothing")]
+    Action {
+        /// The environment with the largest number that got one.
+        env: usize,
+        /// Actions there are.
+        count: u32,
+    },
+    /// A GPU cannot be had.
+    #[error("{reason}")]
+    CudaUnavailable {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A GPU has failed.
+    #[error("{reason}")]
+    Cuda {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A mode selection did not come to its end.
     #[error("mode {mode} of {game} was not reached within {frames} frames: does the ROM belong to the game?")]
     ModeSelection {

@@ -2,10 +2,13 @@
 
 pub mod batch;
 pub mod console;
+pub mod cuda;
 pub mod env;
 mod error;
 pub mod games;
+pub mod lane;
 pub mod machine;
+pub mod numpy_random;
 pub mod observe;
 pub mod random;
 pub mod rom;

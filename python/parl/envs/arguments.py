@@ -10,27 +10,23 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from parl import _native
-from parl.errors import AtariError, CudaUnavailableError
+from parl.errors import AtariError
 
 INT32_MAX = 2**31 - 1
 
 
 def check_device(device: str) -> None:
-    """Raises unless environments can be made on ``device``."""
-    kind = str(device).split(":")[0]
-    if kind == "cpu":
-        return
-    if kind == "cuda":
-        if not hasattr(_native, "CudaAtariBatch"):
-            raise CudaUnavailableError(
-                'device="cuda" is not available: this build of parl has no CUDA batch of environments; '
-                'use device="cpu"'
-            )
-        raise CudaUnavailableError(
-            'device="cuda" is served by another class of this build; use device="cpu" here'
-        )
-    raise AtariError(f'device is {device!r}, expected "cpu" or "cuda"')
+    """Raises unless ``device`` names a place where environments can be."""
+    if device != "cpu":
+        cuda_ordinal(device)
+
+
+def cuda_ordinal(device: str) -> int:
+    """The number of a CUDA device: 0 of ``"cuda"``, 1 of ``"cuda:1"``."""
+    kind, colon, number = str(device).partition(":")
+    if kind != "cuda" or (colon and not (number.isascii() and number.isdigit() and int(number) <= INT32_MAX)):
+        raise AtariError(f'device is {device!r}, expected "cpu", "cuda" or "cuda:<number>"')
+    return int(number or 0)
 
 
 def clip(value: bool | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import secrets
 import sys
@@ -24,6 +25,8 @@ from parl.envs.window import Window, grid
 from parl.errors import AtariError
 
 Arrays = NDArray[Any]
+# Numbers, flags, and whether an episode ended.
+_Results = tuple[Arrays, Arrays, bool]
 _BUFFERS = 4
 _ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 _FPS = 60.0
@@ -67,7 +70,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         life_loss_info: a lost life is reported as ``terminated``, and the game goes on.
         reward_clipping: rewards are cut to -1..1; also ``"clamp"`` and ``"sign"``, which mean the same.
         use_fire_reset: FIRE is pressed once after a reset, in games that have it.
-        device: ``"cpu"``; ``"cuda"`` raises :class:`~parl.errors.CudaUnavailableError` with the reason.
+        device: ``"cpu"``, or ``"cuda"`` and ``"cuda:1"``, which give a
+            :class:`~parl.envs.atari_cuda.CudaAtariVectorEnv`: CUDA tensors in and out, the same numbers.
         obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, never pooled) or
             ``"ram"`` (the console's 128 bytes); None follows ``grayscale``.
         channel_order: ``"last"``, (stack, h, w, 3), or ``"first"``, (3 stack, h, w).
@@ -84,6 +88,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         show_last_frame: a step that the game ends on one of its last two frames shows that frame, too.
         boot: ``"exact"``: an unseeded reset runs the console's boot on the memory as it is, some 70 frames.
             ``"snapshot"``: it puts back the state that a seeded reset gives; idle frames differ as before.
+            None: ``"exact"`` on the CPU, ``"snapshot"`` on a CUDA device.
         lockstep: ``recv`` gives results in the order of ``send``, not of completion.
         ram_info: ``info["ram"]`` holds the console's memory, (N, 128) uint8.
         reward_dtype: of the rewards; int32 unless another is named.
@@ -109,6 +114,14 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         >>> obs, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
         >>> envs.close()
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Environments on the device that ``device`` names."""
+        if cls is AtariVectorEnv and str(kwargs.get("device", "cpu")).startswith("cuda"):
+            from parl.envs.atari_cuda import CudaAtariVectorEnv
+
+            return object.__new__(CudaAtariVectorEnv)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -147,7 +160,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         limit_counts: Literal["steps", "console"] = "steps",
         both_ends: bool = False,
         show_last_frame: bool = False,
-        boot: Literal["exact", "snapshot"] = "exact",
+        boot: Literal["exact", "snapshot"] | None = None,
         lockstep: bool = False,
         ram_info: bool = False,
         reward_dtype: str = "int32",
@@ -179,7 +192,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
         size = None if img_height is None or img_width is None or native else (img_height, img_width)
         low, high = frameskip if isinstance(frameskip, tuple) else (frameskip, frameskip)
-        self._core = _native.AtariBatch(
+        self._core: Any = self._make_core(
             {
                 "games": ids,
                 "folders": [str(folder) for folder, _ in rom_folders()],
@@ -210,7 +223,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "use_fire_reset": bool(use_fire_reset),
                 "show_last_frame": bool(show_last_frame),
                 "both_ends": bool(both_ends),
-                "boot": boot,
+                "boot": boot or ("exact" if device == "cpu" else "snapshot"),
                 "autoreset": self._autoreset.value,
                 "obs_type": obs_type or ("gray" if grayscale else "rgb"),
                 "channels_first": channel_order == "first",
@@ -256,6 +269,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         else:
             self.single_action_space = spaces.Discrete(len(self._core.actions))
         self.action_space = batch_space(self.single_action_space, self.batch_size)
+
+    def _make_core(self, config: dict[str, Any]) -> Any:
+        return _native.AtariBatch(config)
 
     # ------------------------------------------------------------------ what there is
 
@@ -379,7 +395,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _stepped(self, actions: Arrays, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         obs, ram, final_obs = self._target(out), self._ram(), self._final()
-        results = self._core.step(actions, obs, final_obs, ram)
+        results: _Results = self._core.step(actions, obs, final_obs, ram)
         if self.render_mode == "human":
             self._show()
         return self._results(obs, *results, final_obs, ram)
@@ -430,7 +446,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _received(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         obs, ram, final_obs = self._target(out), self._ram(), self._final()
-        results = self._core.recv(obs, final_obs, ram)
+        results: _Results = self._core.recv(obs, final_obs, ram)
         if self.render_mode == "human":
             self._show()
         return self._results(obs, *results, final_obs, ram)
@@ -458,7 +474,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 changed.
         """
         self._check_open()
-        self._core.set_state(arguments.byte_array("states", states), self._chosen(mask))
+        self._put_states(arguments.byte_array("states", states), self._chosen(mask))
 
     def seed_states(self, state: NDArray[np.uint8], first: int = 0, last: int | None = None) -> None:
         """Puts one state, (size,) or (1, size), into environments ``first..last``, ``last`` excluded."""
@@ -466,14 +482,26 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         end = self.num_envs if last is None else arguments.whole("last", last, 0, self.num_envs)
         envs = list(range(arguments.whole("first", first, 0, end), end))
         row = arguments.byte_array("state", state).reshape(1, -1)
-        self._core.set_state(np.repeat(row, len(envs), axis=0), envs)
+        self._put_states(np.repeat(row, len(envs), axis=0), envs)
 
     def clone(self, source: int, target: int | Sequence[int]) -> None:
         """Copies environment ``source`` over environment(s) ``target``."""
         self._check_open()
         envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
-        row = self._core.get_state([arguments.whole("source", source, 0, self.num_envs - 1)])
-        self._core.set_state(np.repeat(row, len(envs), axis=0), envs)
+        row = self._take_states([arguments.whole("source", source, 0, self.num_envs - 1)])
+        self._put_states(np.repeat(row, len(envs), axis=0), envs)
+
+    def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
+        self._core.set_state(states, envs)
+
+    def _take_states(self, envs: list[int]) -> NDArray[np.uint8]:
+        return self._core.get_state(envs)
+
+    def _turn(self) -> list[int]:
+        return self._core.turn()
+
+    def _set_turn(self, turn: list[int]) -> None:
+        self._core.set_turn(turn)
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_open()
@@ -481,8 +509,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise AtariError("environment 0 is still at work: call recv first")
         return {
             "arguments": self._arguments,
-            "states": self._core.get_state(list(range(self.num_envs))),
-            "turn": self._core.turn(),
+            "states": self._take_states(list(range(self.num_envs))),
+            "turn": self._turn(),
             "preset": self._preset,
             "spec": self.spec,
             "np_random": (self._np_random, self._np_random_seed),
@@ -491,8 +519,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         AtariVectorEnv.__init__(self, **state["arguments"])
-        self._core.set_state(state["states"], list(range(self.num_envs)))
-        self._core.set_turn(state["turn"])
+        self._put_states(state["states"], list(range(self.num_envs)))
+        self._set_turn(state["turn"])
         self._preset = state["preset"]
         self.spec = state["spec"]
         self._np_random, self._np_random_seed = state["np_random"]
@@ -683,3 +711,9 @@ def _torch() -> Callable[[Arrays], Any]:
     import torch
 
     return torch.from_numpy
+
+
+# What `__new__` takes would stand for the keywords else.
+AtariVectorEnv.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
+    list(inspect.signature(AtariVectorEnv.__init__).parameters.values())[1:]
+)

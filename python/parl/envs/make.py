@@ -80,6 +80,8 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     """
     from gymnasium.spaces import Box, Discrete
 
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
     observation, action = env.single_observation_space, env.single_action_space
     if not isinstance(observation, Box):
         raise ConfigError(f"observation space {observation} is no Box; wrap it in FlattenObservation")
@@ -89,6 +91,7 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         num_actions, action_shape, action_dtype = int(action.n), (), "int64"
     elif isinstance(action, Box):
         num_actions, action_shape, action_dtype = None, tuple(action.shape), "float32"
+        low, high = tuple(action.low.ravel().tolist()), tuple(action.high.ravel().tolist())
     else:
         raise ConfigError(f"action space {action} is neither Discrete nor Box")
     mode = env.metadata.get("autoreset_mode", "next_step")
@@ -103,4 +106,6 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         action_dtype=action_dtype,
         num_actions=num_actions,
         autoreset=AUTORESETS[autoreset],
+        action_low=low,
+        action_high=high,
     )

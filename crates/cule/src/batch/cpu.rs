@@ -220,28 +220,11 @@ impl CpuBatch {
     pub fn new(layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
         check(layout, &settings)?;
         let mixed = layout.games.len() > 1;
-        let games = layout
-            .games
-            .iter()
-            .map(|(rom, row)| Game::new(rom, *row, &settings, mixed))
-            .collect::<Result<Vec<_>, _>>()?;
-        let shape = games[0].screen.shape();
-        if let Some(other) = games.iter().find(|game| game.screen.shape() != shape) {
-            return Err(CuleError::Setting {
-                name: "the size of an observation",
-                value: format!(
-                    "{shape:?} for {} and {:?} for {}",
-                    games[0].name(),
-                    other.screen.shape(),
-                    other.name()
-                ),
-                bound: "one size for all games: set img_height and img_width",
+        let games = load_games(layout, &settings)?;
+        let slots =
+            layout.assignment.iter().enumerate().map(|(i, &game)| {
+                Mutex::new(Slot::new(game, &games[game], &settings, entropy_of(layout, i)))
             });
-        }
-        let slots = layout.assignment.iter().enumerate().map(|(i, &game)| {
-            let entropy = layout.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(i as u64));
-            Mutex::new(Slot::new(game, &games[game], &settings, entropy))
-        });
         let shared =
             Arc::new(Shared { slots: slots.collect(), wants_ram: layout.wants_ram, settings, games });
         let console = shared.games[0].boot_console(0)?;
@@ -267,14 +250,7 @@ impl CpuBatch {
 
     /// Dimensions of one observation: planes first, except that channels-first colour planes are joined to them.
     pub fn obs_shape(&self) -> Vec<usize> {
-        let mut shape = self.shared.games[0].screen.shape();
-        let settings = &self.shared.settings;
-        if settings.obs_type == super::ObsType::Rgb && settings.channel_order == super::ChannelOrder::First {
-            shape[0] *= settings.stack;
-        } else {
-            shape.insert(0, settings.stack);
-        }
-        shape
+        obs_shape(&self.shared.games[0], &self.shared.settings)
     }
 
     /// Bytes of one observation.
@@ -581,7 +557,46 @@ fn check_length(what: &'static str, found: usize, expected: usize) -> Result<(),
     if found == expected { Ok(()) } else { Err(CuleError::BufferLength { what, expected, found }) }
 }
 
-fn check(layout: &Layout<'_>, settings: &Settings) -> Result<(), CuleError> {
+pub(super) fn obs_shape(game: &Game, settings: &Settings) -> Vec<usize> {
+    let mut shape = game.screen.shape();
+    if settings.obs_type == super::ObsType::Rgb && settings.channel_order == super::ChannelOrder::First {
+        shape[0] *= settings.stack;
+    } else {
+        shape.insert(0, settings.stack);
+    }
+    shape
+}
+
+/// Seed of an environment that is never seeded.
+pub(super) fn entropy_of(layout: &Layout<'_>, env: usize) -> u64 {
+    layout.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(env as u64))
+}
+
+/// The games of a batch, which must show pictures of one size.
+pub(super) fn load_games(layout: &Layout<'_>, settings: &Settings) -> Result<Vec<Game>, CuleError> {
+    let mixed = layout.games.len() > 1;
+    let games = layout
+        .games
+        .iter()
+        .map(|(rom, row)| Game::new(rom, *row, settings, mixed))
+        .collect::<Result<Vec<_>, _>>()?;
+    let shape = games[0].screen.shape();
+    if let Some(other) = games.iter().find(|game| game.screen.shape() != shape) {
+        return Err(CuleError::Setting {
+            name: "the size of an observation",
+            value: format!(
+                "{shape:?} for {} and {:?} for {}",
+                games[0].name(),
+                other.screen.shape(),
+                other.name()
+            ),
+            bound: "one size for all games: set img_height and img_width",
+        });
+    }
+    Ok(games)
+}
+
+pub(super) fn check(layout: &Layout<'_>, settings: &Settings) -> Result<(), CuleError> {
     let setting = |name, value: String, bound| Err(CuleError::Setting { name, value, bound });
     let envs = layout.assignment.len();
     if envs == 0 || layout.games.is_empty() {

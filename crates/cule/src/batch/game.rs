@@ -24,6 +24,8 @@ pub(super) struct Game {
     pub code: Code,
     /// After loading, choosing mode and difficulty, and one reset.
     pub boot: State,
+    /// After loading, before the first reset.
+    pub loaded: State,
     pub boot_pictures: Pictures,
     /// Draws of the environment's generator in that boot; `None` when boot and draws depend on each other.
     pub boot_draws: Option<u32>,
@@ -56,6 +58,7 @@ impl Game {
             rom: rom.clone(),
             code: Code::plain(&[]),
             boot: bytemuck::Zeroable::zeroed(),
+            loaded: bytemuck::Zeroable::zeroed(),
             boot_pictures: Pictures::default(),
             boot_draws: None,
             screen: Screen::new(ObsType::Ram, settings.channel_order, false, 210, None)?,
@@ -72,6 +75,7 @@ impl Game {
         }
         game.code = console.code.clone();
         game.boot = *console.state();
+        game.loaded = Console::loaded(&game.rom, row, game.options);
         game.boot_pictures = Pictures::take(&console.board.picture, console.height());
         game.height = console.height();
         game.fires = settings.fire_reset && game.actions >> FIRE & 1 != 0;
@@ -103,6 +107,10 @@ impl Game {
 
     pub(super) fn name(&self) -> &'static str {
         games::names::NAMES[self.row]
+    }
+
+    pub(super) fn system_seed(&self) -> u32 {
+        self.options.system_seed
     }
 
     pub(super) fn keep(&self) -> f32 {

@@ -6,19 +6,21 @@
 mod affinity;
 mod cpu;
 mod game;
-mod numpy_random;
+pub mod gpu;
 mod pictures;
 mod pool;
 mod queue;
 mod screen;
 mod slot;
 mod states;
+mod team;
 
 pub use cpu::{CpuBatch, Layout, Outputs};
 pub use screen::{ChannelOrder, ObsType};
 
 use crate::CuleError;
 use crate::env::Action;
+use crate::lane;
 use crate::step::StepRules;
 
 /// What an ended environment does next.
@@ -43,13 +45,14 @@ pub enum Boot {
 
 /// Idle frames after a reset: how many, from which generator, and where FIRE comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Noops {
     /// `below(noop_max) - fire` of them behind FIRE; MT19937 of the environment.
-    AfterFire,
+    AfterFire = lane::NOOPS_AFTER_FIRE,
     /// `below(noop_max) + 1 - fire` of them before FIRE; MT19937 of the environment.
-    BeforeFire,
+    BeforeFire = lane::NOOPS_BEFORE_FIRE,
     /// 1 to `noop_max` from NumPy's generator, none with `noop_max` 0; then FIRE.
-    Numpy,
+    Numpy = lane::NOOPS_NUMPY,
 }
 
 /// What the older planes of a stack hold after a reset.

@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use super::affinity::Affinity;
+use super::team::Team;
 use crate::CuleError;
 
 /// A team of threads, the caller among them, and what each of them works in.
 pub struct Pool<W> {
     threads: usize,
-    team: Option<rayon::ThreadPool>,
+    team: Option<Team>,
     work: Vec<Mutex<W>>,
     process: u32,
 }
@@ -29,21 +30,7 @@ impl<W: Send> Pool<W> {
         mut work: impl FnMut() -> W,
     ) -> Result<Self, CuleError> {
         let threads = thread_count(threads, most);
-        let affinity = affinity.cloned();
-        let team = (threads > 1)
-            .then(|| {
-                rayon::ThreadPoolBuilder::new()
-                    .num_threads(threads - 1)
-                    .thread_name(|i| format!("parl-env-{i}"))
-                    .start_handler(move |i| {
-                        if let Some(affinity) = &affinity {
-                            affinity.pin(i + 1);
-                        }
-                    })
-                    .build()
-                    .map_err(|error| CuleError::Threads { threads, reason: error.to_string() })
-            })
-            .transpose()?;
+        let team = (threads > 1).then(|| Team::new(threads, affinity)).transpose()?;
         Ok(Self {
             threads,
             team,
@@ -93,13 +80,7 @@ impl<W: Send> Pool<W> {
             }
         };
         match &self.team {
-            Some(team) if count > 1 => team.in_place_scope(|scope| {
-                for thread in 1..count {
-                    let drain = &drain;
-                    scope.spawn(move |_| drain(thread));
-                }
-                drain(0);
-            }),
+            Some(team) if count > 1 => team.run(count, &drain),
             _ => drain(0),
         }
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {

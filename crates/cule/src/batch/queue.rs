@@ -176,17 +176,18 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        // After a fork the threads are not here: one of them may have held the lock, and there is nobody to wait for.
+        if self.process != process::id() {
+            return;
+        }
         let mut line = lock(&self.inner.line);
         line.stop = true;
         line.tasks.clear();
         drop(line);
         self.inner.work.notify_all();
-        // After a fork the threads are not here: there is nobody to wait for.
-        if self.process == process::id() {
-            for thread in self.threads.drain(..) {
-                // A panic in a thread has been reported with its result.
-                let _ = thread.join();
-            }
+        for thread in self.threads.drain(..) {
+            // A panic in a thread has been reported with its result.
+            let _ = thread.join();
         }
     }
 }

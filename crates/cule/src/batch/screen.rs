@@ -2,8 +2,7 @@
 
 use crate::CuleError;
 use crate::observe::reduce::{Plane, Reducer, Work};
-use crate::observe::translate::{translate, translate_brighter};
-use crate::observe::{WIDTH, palette};
+use crate::observe::{WIDTH, palette, translate};
 
 /// What an observation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +78,16 @@ impl Screen {
         Ok(Self { obs_type, order, reducer: Reducer::new(height, rows, columns)?, tables })
     }
 
+    /// How planes are made smaller or larger.
+    pub fn reducer(&self) -> &Reducer {
+        &self.reducer
+    }
+
+    /// What each channel makes of a palette index.
+    pub fn tables(&self) -> &[[u8; 256]] {
+        &self.tables
+    }
+
     /// Dimensions of one observation.
     pub fn shape(&self) -> Vec<usize> {
         let (rows, columns) = self.reducer.target();
@@ -135,27 +144,12 @@ impl Screen {
 
     /// Translates and pools; rows that equal the one above in both pictures are not made twice.
     fn pool(&self, channel: usize, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas) {
-        let table = &self.tables[channel];
         let height = self.reducer.source_rows();
-        canvas.pooled.resize(height * WIDTH, 0);
+        let size = height * WIDTH;
+        canvas.pooled.resize(size, 0);
         canvas.rows.resize(height, 0);
-        for y in 0..height {
-            let row = y * WIDTH..(y + 1) * WIDTH;
-            let above =
-                |picture: &[u8]| y > 0 && picture[row.clone()] == picture[row.start - WIDTH..row.start];
-            if above(last) && before.is_none_or(above) {
-                canvas.rows[y] = canvas.rows[y - 1];
-                continue;
-            }
-            canvas.rows[y] = row.start as u32;
-            let target = &mut canvas.pooled[row.clone()];
-            match before {
-                Some(before) if before[row.clone()] != last[row.clone()] => {
-                    translate_brighter(&last[row.clone()], &before[row], table, target);
-                }
-                _ => translate(&last[row], table, target),
-            }
-        }
+        let before = before.map(|before| &before[..size]);
+        translate::pool(&last[..size], before, &self.tables[channel], &mut canvas.pooled, &mut canvas.rows);
     }
 
     fn put(&self, channel: usize, canvas: &mut Canvas, out: &mut [u8]) {

@@ -6,20 +6,21 @@
 //! again from the machine as it was two frames before. An environment whose pictures cannot be made from there keeps
 //! them (`pictures`) and draws every frame, until two whole frames have been seen again.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Zeroable;
 
 use super::game::Game;
-use super::numpy_random::{self, NumpyRandom};
 use super::pictures::Pictures;
 use super::screen::Canvas;
 use super::{Boot, Noops, ObsType, Padding, Report, Settings};
 use crate::CuleError;
 use crate::console::Console;
 use crate::env::{self, Action, NOOP, State, full};
+use crate::lane::{self, Head, Recent, is_whole};
 use crate::machine::input::Input;
 use crate::machine::{self, Board, Machine, tia};
+use crate::numpy_random;
 use crate::random::{self, Random};
-use crate::step::{self, Episode};
+use crate::step;
 use crate::threaded::{self, Code};
 
 const FIRE: u32 = 1;
@@ -38,46 +39,6 @@ impl Work {
     }
 }
 
-/// The last frames that were run, enough to run them again.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-struct Recent {
-    /// The machine before the first of them.
-    from: Machine,
-    /// Their inputs, the last frame's at the end.
-    inputs: [Input; 2],
-    /// How many there are, at most two.
-    count: u32,
-    /// How many at the end were drawn in full.
-    whole: u32,
-}
-
-/// Everything of an environment that has a fixed size.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub(super) struct Head {
-    pub state: State,
-    recent: Recent,
-    numpy: NumpyRandom,
-    episode: Episode,
-    /// Seed of the environment's generator.
-    random_seed: u32,
-    noop_seed: u32,
-    noop_draws: u32,
-    /// Index of the newest plane.
-    newest: u32,
-    /// The last plane shows one frame, not the brighter of two.
-    single: u8,
-    /// Nothing has run since the console was loaded.
-    pub unused: u8,
-    /// The environment has been reset at least once.
-    pub ready: u8,
-    /// The episode ended with a lost life and goes on.
-    continues: u8,
-    /// Keeps the size a multiple of eight.
-    spare: u32,
-}
-
 /// One environment.
 pub(super) struct Slot {
     pub game: usize,
@@ -85,11 +46,6 @@ pub(super) struct Slot {
     pub random: Box<Random>,
     pub planes: Box<[u8]>,
     pub pictures: Option<Box<Pictures>>,
-}
-
-/// The picture ends where the beam stands; true when that is below the last row.
-fn is_whole(m: &Machine) -> bool {
-    m.unfinished == 0 && m.tia.beam >= m.tia.window_end - m.tia.base
 }
 
 impl Slot {
@@ -106,28 +62,7 @@ impl Slot {
     }
 
     fn seed(&mut self, seed: u64, settings: &Settings) {
-        let words: [u32; 2] = numpy_random::seed_words(seed);
-        self.head.numpy = NumpyRandom::seeded(u64::from(words[0]));
-        self.head.noop_seed = seed as u32;
-        self.head.noop_draws = 0;
-        self.head.random_seed = if settings.noops == Noops::Numpy { words[1] } else { seed as u32 };
-        *self.random = random::seeded(self.head.random_seed);
-        self.head.unused = 1;
-    }
-
-    /// The next number below `n` of the environment's no-op generator.
-    fn below(&mut self, n: u32) -> u32 {
-        let mut random = random::seeded(self.head.noop_seed);
-        for _ in 0..self.head.noop_draws {
-            random::draw(&mut random);
-        }
-        loop {
-            self.head.noop_draws += 1;
-            let product = u64::from(random::draw(&mut random)) * u64::from(n);
-            if product as u32 >= n || product as u32 >= n.wrapping_neg() % n {
-                return (product >> 32) as u32;
-            }
-        }
+        lane::seed(&mut self.head, &mut self.random, seed, settings.noops as u32);
     }
 
     // ------------------------------------------------------------ reset
@@ -145,12 +80,7 @@ impl Slot {
         }
         let soft = self.head.continues != 0 && self.head.unused == 0;
         let fire = u32::from(game.fires);
-        let idle = match settings.noops {
-            Noops::AfterFire => self.below(settings.noop_max.max(1)).saturating_sub(fire),
-            Noops::BeforeFire => self.below(settings.noop_max.max(1)) + 1 - fire,
-            Noops::Numpy if settings.noop_max == 0 => 0,
-            Noops::Numpy => self.head.numpy.integers(1, settings.noop_max + 1),
-        };
+        let idle = lane::idle_frames(&mut self.head, settings.noops as u32, settings.noop_max, fire);
         let mut acts = vec![u32::from(NOOP); idle as usize];
         if fire != 0 {
             let at = if settings.noops == Noops::AfterFire { 0 } else { acts.len() };
@@ -260,7 +190,7 @@ impl Slot {
     /// One step with an action; an ended episode stays as it is.
     pub(super) fn step(&mut self, work: &mut Work, game: &Game, settings: &Settings, action: Action) {
         let (low, high) = settings.frame_skip;
-        let skip = if low == high { low } else { self.head.numpy.integers(low, high) };
+        let skip = if low == high { low } else { numpy_random::integers(&mut self.head.numpy, low, high) };
         let draws = settings.obs_type != ObsType::Ram;
         let careful = self.pictures.is_some();
         if let Some(pictures) = &self.pictures {
@@ -305,7 +235,8 @@ impl Slot {
         if !careful && recent.whole < 2 && early.is_none() {
             // Something older shows: all frames of the step again, drawn, on the pictures before them.
             self.show(board, game);
-            rerun(start, &work.inputs, board, &game.code);
+            let drawn = rerun(start, &work.inputs, board, &game.code);
+            follow(&mut self.head.state.machine, &drawn);
         }
         let pool = settings.maxpool && skip > 1;
         // A frame that goes on with an open one draws over it: the picture of the frame before is made apart.
@@ -321,7 +252,8 @@ impl Slot {
             let board = &mut *work.console.board;
             if !careful && recent.whole < 1 {
                 self.show(board, game);
-                rerun(start, &work.inputs, board, &game.code);
+                let drawn = rerun(start, &work.inputs, board, &game.code);
+                follow(&mut self.head.state.machine, &drawn);
             }
             let [last, _] = shown(&self.head.state, board, game.height);
             self.push(game, settings, |out| game.screen.draw(last, None, &mut work.canvas, out));
@@ -334,7 +266,8 @@ impl Slot {
         if early.is_some() && self.head.continues != 0 && recent.whole < 2 {
             let board = &mut *work.console.board;
             self.show(board, game);
-            rerun(start, &work.inputs, board, &game.code);
+            let drawn = rerun(start, &work.inputs, board, &game.code);
+            follow(&mut self.head.state.machine, &drawn);
         }
         self.head.recent = recent;
         if early.is_none() || self.head.continues != 0 {
@@ -527,6 +460,13 @@ fn rerun(mut from: Machine, inputs: &[Input], board: &mut Board, code: &Code) ->
         threaded::step(&mut from, board, code);
     }
     from
+}
+
+/// Brings the beam of an open frame, which lags where no pixels were made, to where it was when they were.
+fn follow(m: &mut Machine, drawn: &Machine) {
+    if m.unfinished != 0 {
+        m.tia = drawn.tia;
+    }
 }
 
 /// The picture of the last frame and that of the frame before.

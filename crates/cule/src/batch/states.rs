@@ -5,11 +5,13 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::Settings;
 use super::game::Game;
 use super::pictures::Pictures;
-use super::slot::{Head, Slot};
-use super::{Settings, slot};
+use super::slot::Slot;
 use crate::CuleError;
+use crate::lane::Head;
+use crate::machine;
 use crate::random::Random;
 
 const MAGIC: [u8; 8] = *b"parl-env";
@@ -67,7 +69,11 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     let (head, body) = row.split_at_mut(size_of::<Header>());
     let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
     let mut rest = &mut body[..];
-    for part in [bytemuck::bytes_of(&slot.head), bytemuck::bytes_of(&*slot.random), &slot.planes, &pictures] {
+    // How a machine came to where it is belongs to nobody's future: rows of equal environments are equal.
+    let mut fixed = slot.head;
+    fixed.state.machine = machine::essence(&fixed.state.machine);
+    fixed.recent.from = machine::essence(&fixed.recent.from);
+    for part in [bytemuck::bytes_of(&fixed), bytemuck::bytes_of(&*slot.random), &slot.planes, &pictures] {
         let (target, left) = rest.split_at_mut(part.len());
         target.copy_from_slice(part);
         rest = left;
@@ -103,7 +109,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
     if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
         return Err(bad(format!("pictures of {pictures} bytes")));
     }
-    let fixed = size_of::<slot::Head>() + size_of::<Random>();
+    let fixed = size_of::<Head>() + size_of::<Random>();
     let length = fixed + like.planes.len() + pictures;
     if body.len() < length {
         return Err(bad(format!("{} bytes follow the header, expected {length}", body.len())));
@@ -112,7 +118,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
     if found != header.checksum {
         return Err(bad(format!("its checksum is {found:016x}, expected {:016x}: damaged", header.checksum)));
     }
-    let (head, rest) = body.split_at(size_of::<slot::Head>());
+    let (head, rest) = body.split_at(size_of::<Head>());
     let (random, rest) = rest.split_at(size_of::<Random>());
     let (planes, rest) = rest.split_at(like.planes.len());
     let slot = Slot {

@@ -1,0 +1,213 @@
+//! `parl._native.CudaAtariBatch`: Atari environments on a CUDA device. It takes device addresses and a stream, which
+//! belong to whoever allocates: torch.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use cule::CuleError;
+use cule::batch::Layout;
+use cule::batch::gpu::{GpuBatch, Targets};
+use cule::cuda::nvrtc::Nvrtc;
+use cule::cuda::{self, Cuda};
+use numpy::{PyArray2, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::arrays::bytes;
+use crate::errors::cule_error;
+use crate::vector::Config;
+
+/// Environments on a device. Addresses are those of contiguous device memory, 0 for none, one row per environment:
+/// observations and last observations uint8, RAM uint8 (n, 128), numbers int32 (11, n), flags bool (3, n).
+#[pyclass(frozen, module = "parl._native")]
+pub struct CudaAtariBatch {
+    batch: Mutex<Option<GpuBatch<Cuda>>>,
+    #[pyo3(get)]
+    num_envs: usize,
+    /// Dimensions of one observation.
+    #[pyo3(get)]
+    obs_shape: Vec<usize>,
+    /// Codes that can be chosen, ascending.
+    #[pyo3(get)]
+    actions: Vec<u8>,
+    /// Memory on the device that it holds.
+    #[pyo3(get)]
+    device_bytes: usize,
+    /// Every kernel came from the disk.
+    #[pyo3(get)]
+    from_cache: bool,
+}
+
+impl CudaAtariBatch {
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut GpuBatch<Cuda>) -> Result<T, CuleError> + Send,
+    ) -> PyResult<T> {
+        let result = py.detach(|| {
+            let mut guard = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+            guard.as_mut().map(work)
+        });
+        match result {
+            Some(result) => result.map_err(|error| cule_error(py, error)),
+            None => Err(PyValueError::new_err("the environments are closed")),
+        }
+    }
+
+    fn check_envs(&self, envs: &[usize]) -> PyResult<()> {
+        match envs.iter().find(|&&env| env >= self.num_envs) {
+            None => Ok(()),
+            Some(env) => {
+                Err(PyIndexError::new_err(format!("environment {env} is outside 0..{}", self.num_envs)))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl CudaAtariBatch {
+    #[new]
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn new(py: Python<'_>, config: Config, device: u32, nvrtc_folders: Vec<PathBuf>) -> PyResult<Self> {
+        let settings = config.settings()?;
+        config.check_assignment()?;
+        let batch = py.detach(|| {
+            // What is missing is said before anything is loaded.
+            let cuda = Cuda::new(device, &nvrtc_folders)?;
+            let games = config.load()?;
+            let layout = Layout {
+                games: &games,
+                assignment: &config.assignment,
+                threads: 1,
+                affinity: None,
+                batch_size: config.assignment.len(),
+                lockstep: true,
+                wants_ram: false,
+                entropy: config.entropy,
+            };
+            GpuBatch::new(cuda, &layout, settings)
+        });
+        let batch = batch.map_err(|error| cule_error(py, error))?;
+        Ok(Self {
+            num_envs: batch.num_envs(),
+            obs_shape: batch.obs_shape(),
+            actions: batch.actions(),
+            device_bytes: batch.device_bytes(),
+            from_cache: batch.device().from_cache,
+            batch: Mutex::new(Some(batch)),
+        })
+    }
+
+    /// Resets all environments, or those whose byte at `mask` is not 0; `seeds` are int64, negative for none.
+    /// `targets` are the addresses of obs, final_obs, ram, numbers, flags. Does not wait.
+    fn reset(
+        &self,
+        py: Python<'_>,
+        seeds: u64,
+        mask: u64,
+        targets: (u64, u64, u64, u64, u64),
+        stream: u64,
+    ) -> PyResult<()> {
+        let out = addresses(targets);
+        self.with(py, |batch| batch.reset(seeds, mask, &out, stream))
+    }
+
+    /// One step of every environment; `actions` are int32 or, with `wide`, int64. Does not wait.
+    fn step(
+        &self,
+        py: Python<'_>,
+        actions: u64,
+        wide: bool,
+        targets: (u64, u64, u64, u64, u64),
+        stream: u64,
+    ) -> PyResult<()> {
+        let out = addresses(targets);
+        self.with(py, |batch| batch.step(actions, wide, &out, stream))
+    }
+
+    /// Waits for the stream; raises what went wrong on the device since the last look.
+    fn check(&self, py: Python<'_>, stream: u64) -> PyResult<()> {
+        self.with(py, |batch| batch.check_faults(stream))
+    }
+
+    /// One row of bytes per environment of `envs`, as `AtariBatch.get_state` gives them.
+    fn get_state<'py>(
+        &self,
+        py: Python<'py>,
+        envs: Vec<usize>,
+        stream: u64,
+    ) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        self.check_envs(&envs)?;
+        let count = envs.len();
+        let (rows, size) = self.with(py, move |batch| batch.save(&envs, stream))?;
+        numpy::PyArray1::from_vec(py, rows).reshape([count, size])
+    }
+
+    /// Puts row i of `states` into environment `envs[i]`.
+    fn set_state(
+        &self,
+        py: Python<'_>,
+        states: &Bound<'_, PyUntypedArray>,
+        envs: Vec<usize>,
+        stream: u64,
+    ) -> PyResult<()> {
+        self.check_envs(&envs)?;
+        let rows = bytes(states, "states")?;
+        if states.dtype().itemsize() != 1 || states.shape().first() != Some(&envs.len()) || states.ndim() != 2
+        {
+            let (dtype, shape, count) = (states.dtype(), states.shape(), envs.len());
+            let message =
+                format!("states are {dtype} of shape {shape:?}, expected uint8 of shape [{count}, bytes]");
+            return Err(PyValueError::new_err(message));
+        }
+        self.with(py, |batch| batch.load(&envs, rows, stream))
+    }
+
+    /// Name of the game of an environment.
+    fn game(&self, py: Python<'_>, env: usize) -> PyResult<&'static str> {
+        self.check_envs(&[env])?;
+        self.with(py, |batch| Ok(batch.game(env)))
+    }
+
+    /// Frees the environments; nothing more can be asked of them.
+    fn close(&self, py: Python<'_>) {
+        let batch = py.detach(|| self.batch.lock().unwrap_or_else(PoisonError::into_inner).take());
+        py.detach(|| drop(batch));
+    }
+}
+
+fn addresses((obs, final_obs, ram, numbers, flags): (u64, u64, u64, u64, u64)) -> Targets {
+    Targets { obs, final_obs, ram, numbers, flags }
+}
+
+/// What there is for CUDA: pairs of a name and a finding.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, String)> {
+    py.detach(|| cuda::report(&nvrtc_folders))
+}
+
+/// Compiles kernels (those of `files`, all without any) for an architecture such as 90; no device is needed.
+///
+/// Returns the target, the seconds, and for each file its name, its bytes and whether it was on the disk.
+#[pyfunction]
+#[pyo3(signature = (architecture, nvrtc_folders, ptx, files=vec![]))]
+#[allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "a plain tuple for Python")]
+pub fn cuda_compile(
+    py: Python<'_>,
+    architecture: u32,
+    nvrtc_folders: Vec<PathBuf>,
+    ptx: bool,
+    files: Vec<String>,
+) -> PyResult<(String, f64, Vec<(&'static str, usize, bool)>)> {
+    py.detach(|| {
+        let nvrtc = Nvrtc::find(&nvrtc_folders)?;
+        let target = if ptx { format!("compute_{architecture}") } else { nvrtc.target(architecture)? };
+        let start = Instant::now();
+        let images = cuda::compile(&nvrtc, &target, 0, &files)?;
+        let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
+        Ok((target, start.elapsed().as_secs_f64(), files.collect()))
+    })
+    .map_err(|error| cule_error(py, error))
+}

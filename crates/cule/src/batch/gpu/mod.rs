@@ -1,0 +1,481 @@
+//! The batch on a GPU: what lies where, and which kernels run in which order. It knows no driver: a [`Device`] does.
+//!
+//! Host only. A step is two or four launches on the caller's stream, without waiting: play, show; and where episodes
+//! start again within the step, reset and show those. Results go to addresses on the device that the caller gives.
+
+mod layout;
+mod tables;
+
+pub use layout::{Call, Plan};
+
+use bytemuck::Zeroable;
+use layout::{BYTE_THREADS, FAULTS, PLAY_THREADS, blocks};
+use tables::Tables;
+
+use super::game::Game;
+use super::pictures::Pictures;
+use super::slot::Slot;
+use super::{Autoreset, Layout, Settings, states};
+use crate::CuleError;
+use crate::games::names;
+use crate::lane::{self, Extra, Head};
+use crate::machine::Board;
+use crate::machine::input::Input;
+use crate::random::Random;
+
+/// The kernels by name, with the file they are in.
+pub const KERNELS: [(&str, &str); 4] = [
+    ("parl_step", "step.cu"),
+    ("parl_reset", "reset.cu"),
+    ("parl_observe", "observe.cu"),
+    ("parl_states", "observe.cu"),
+];
+
+/// A place where kernels run.
+pub trait Device {
+    /// Memory there, freed when dropped.
+    type Memory;
+
+    /// `bytes` bytes of zeros.
+    ///
+    /// # Errors
+    /// There is not so much left.
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, CuleError>;
+
+    /// Where it begins, as kernels see it.
+    fn address(&self, memory: &Self::Memory) -> u64;
+
+    /// Copies to the device, behind what was given to `stream` before.
+    ///
+    /// # Errors
+    /// What the driver says.
+    fn write(&self, memory: &mut Self::Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError>;
+
+    /// Copies from the device, and waits for that.
+    ///
+    /// # Errors
+    /// What the driver says, also of kernels that failed before.
+    fn read(&self, memory: &Self::Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError>;
+
+    /// Starts a kernel of [`KERNELS`] on a stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    fn launch(
+        &self,
+        kernel: &str,
+        shape: Shape,
+        plan: &Plan,
+        call: &Call,
+        stream: u64,
+    ) -> Result<(), CuleError>;
+}
+
+/// Blocks and threads of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+/// Device addresses that results are written to, one row per environment; 0 where there is nothing to write to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Targets {
+    /// Observations.
+    pub obs: u64,
+    /// The last observation of episodes that ended within a step; other rows are left alone.
+    pub final_obs: u64,
+    /// Console RAM, 128 bytes each.
+    pub ram: u64,
+    /// [`lane::NUMBERS`] rows of `i32`, one column per environment.
+    pub numbers: u64,
+    /// Three rows of bytes: terminated, truncated, ended.
+    pub flags: u64,
+}
+
+/// Environments on a device.
+pub struct GpuBatch<D: Device> {
+    device: D,
+    settings: Settings,
+    games: Vec<Game>,
+    playing: Vec<usize>,
+    plan: Plan,
+    actions: u32,
+    shape: Vec<usize>,
+    faults: D::Memory,
+    /// What nobody touches from here, and what must live as long as the batch.
+    _memory: Vec<D::Memory>,
+    bytes: usize,
+}
+
+/// Gathers what a batch allocates.
+struct Pile<'a, D: Device> {
+    device: &'a D,
+    memory: Vec<D::Memory>,
+    bytes: usize,
+}
+
+impl<D: Device> Pile<'_, D> {
+    fn empty(&mut self, bytes: usize) -> Result<u64, CuleError> {
+        let memory = self.device.allocate(bytes.max(1))?;
+        let address = self.device.address(&memory);
+        self.memory.push(memory);
+        self.bytes += bytes;
+        Ok(address)
+    }
+
+    fn filled<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> Result<u64, CuleError> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let mut memory = self.device.allocate(bytes.len().max(1))?;
+        if !bytes.is_empty() {
+            self.device.write(&mut memory, bytes, 0)?;
+        }
+        let address = self.device.address(&memory);
+        self.memory.push(memory);
+        self.bytes += bytes.len();
+        Ok(address)
+    }
+}
+
+impl<D: Device> GpuBatch<D> {
+    /// Loads the games, boots one console of each on the host, and makes the environments; none has been reset yet.
+    ///
+    /// # Errors
+    /// As [`super::CpuBatch::new`]; and what the device says.
+    pub fn new(device: D, layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
+        super::cpu::check(layout, &settings)?;
+        let games = super::cpu::load_games(layout, &settings)?;
+        let envs = layout.assignment.len();
+        let all = games.iter().fold(0, |all, game| all | game.actions);
+        let tables = Tables::new(&games, &settings, all);
+        let rules = tables::rules(&settings, &games);
+        let plane_bytes = games[0].screen.size_bytes();
+        let kept = (lane::KEPT_PICTURES + lane::WORK_PICTURES) * rules.picture_bytes * u32::from(rules.draws);
+        let board_bytes = std::mem::offset_of!(Board, ram).next_multiple_of(16);
+        let order = layout::order(layout.assignment);
+        let (heads, randoms) = first_states(layout, &games, &settings);
+        let mut pile = Pile { device: &device, memory: vec![], bytes: 0 };
+        let playing: Vec<u32> = layout.assignment.iter().map(|&game| game as u32).collect();
+        let mut plan = Plan {
+            heads: pile.filled(&heads)?,
+            randoms: pile.filled(&randoms)?,
+            boards: pile.empty(envs * board_bytes)?,
+            kept: pile.empty(envs * kept as usize)?,
+            planes: pile.empty(envs * settings.stack * plane_bytes)?,
+            inputs: pile.empty(envs * settings.frame_skip.1 as usize * size_of::<Input>())?,
+            extras: pile.empty(envs * size_of::<Extra>())?,
+            faults: 0,
+            order: pile.filled(&order)?,
+            playing: pile.filled(&playing)?,
+            games: pile.filled(&tables.games)?,
+            rules: pile.filled(&[rules])?,
+            roms: pile.filled(&tables.roms)?,
+            boot_pictures: pile.filled(&tables.boot_pictures)?,
+            reductions: pile.filled(&tables.reductions)?,
+            cells: pile.filled(&tables.cells)?,
+            weights: pile.filled(&tables.weights)?,
+            blends: pile.filled(&tables.blends)?,
+            tables: pile.filled(&tables.bytes)?,
+            count: envs as u32,
+            threads: order.len() as u32,
+            board_bytes: board_bytes as u32,
+            kept_bytes: kept,
+            plane_bytes: plane_bytes as u32,
+            stack: settings.stack as u32,
+            inputs_per_env: settings.frame_skip.1,
+            boot_bytes: tables.boot_bytes as u32,
+            cell_count: tables.cells.len() as u32,
+            weight_count: tables.weights.len() as u32,
+            blend_count: tables.blends.len() as u32,
+            table_bytes: tables.bytes.len() as u32,
+        };
+        let (memory, bytes) = (pile.memory, pile.bytes);
+        let faults = device.allocate(FAULTS * size_of::<u32>())?;
+        plan.faults = device.address(&faults);
+        let mut batch = Self {
+            shape: super::cpu::obs_shape(&games[0], &settings),
+            playing: layout.assignment.to_vec(),
+            device,
+            settings,
+            games,
+            plan,
+            actions: all,
+            faults,
+            _memory: memory,
+            bytes,
+        };
+        // Waits: what comes next is on other streams.
+        batch.check_faults(0)?;
+        Ok(batch)
+    }
+
+    /// How many environments there are.
+    pub fn num_envs(&self) -> usize {
+        self.playing.len()
+    }
+
+    /// As [`super::CpuBatch::obs_shape`].
+    pub fn obs_shape(&self) -> Vec<usize> {
+        self.shape.clone()
+    }
+
+    /// Bytes of one observation.
+    pub fn obs_bytes(&self) -> usize {
+        (self.plan.stack * self.plan.plane_bytes) as usize
+    }
+
+    /// Codes that can be chosen, ascending; the same for all environments.
+    pub fn actions(&self) -> Vec<u8> {
+        (0..18).filter(|&code| self.actions >> code & 1 != 0).collect()
+    }
+
+    /// Bytes on the device, observations that the caller gives apart.
+    pub fn device_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Name of the game of an environment.
+    pub fn game(&self, env: usize) -> &'static str {
+        names::NAMES[self.games[self.playing[env]].row]
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    // ------------------------------------------------------------ running
+
+    /// Resets all environments, or those whose byte at `mask` is not 0; `seeds` is one `i64` each, negative for none.
+    /// Both are device addresses or 0.
+    ///
+    /// # Errors
+    /// What the device says. Environments that were never reset and are not reset now show in
+    /// [`GpuBatch::check_faults`].
+    pub fn reset(&self, seeds: u64, mask: u64, out: &Targets, stream: u64) -> Result<(), CuleError> {
+        let call = Call { seeds, mask, mode: RESET_ASKED, ..base(out) };
+        self.play("parl_reset", &call, stream)?;
+        self.observe(OBSERVE_ALL, out, stream)
+    }
+
+    /// One step; `actions` is the address of one `i32` or, `wide`, one `i64` each.
+    ///
+    /// # Errors
+    /// What the device says. Actions that do not exist and environments that cannot step show in
+    /// [`GpuBatch::check_faults`].
+    pub fn step(&self, actions: u64, wide: bool, out: &Targets, stream: u64) -> Result<(), CuleError> {
+        let mode = match self.settings.autoreset {
+            Autoreset::NextStep => NEXT_STEP,
+            Autoreset::SameStep => SAME_STEP,
+            Autoreset::Disabled => DISABLED,
+        };
+        let call = Call { actions, wide_actions: u32::from(wide), mode, ..base(out) };
+        self.play("parl_step", &call, stream)?;
+        match self.settings.autoreset {
+            Autoreset::NextStep => {
+                self.play("parl_reset", &Call { mode: RESET_DUE, ..base(out) }, stream)?;
+                self.observe(OBSERVE_ALL, out, stream)
+            }
+            Autoreset::SameStep => {
+                self.observe(OBSERVE_ENDED_APART, out, stream)?;
+                self.play("parl_reset", &Call { mode: RESET_WITHIN, ..base(out) }, stream)?;
+                self.observe(OBSERVE_RESET, out, stream)
+            }
+            Autoreset::Disabled => self.observe(OBSERVE_ALL, out, stream),
+        }
+    }
+
+    fn play(&self, kernel: &str, call: &Call, stream: u64) -> Result<(), CuleError> {
+        let blocks = self.plan.threads / PLAY_THREADS;
+        self.device.launch(kernel, Shape { blocks, threads: PLAY_THREADS }, &self.plan, call, stream)
+    }
+
+    fn observe(&self, mode: u32, out: &Targets, stream: u64) -> Result<(), CuleError> {
+        let bytes = u64::from(self.plan.count) * u64::from(self.plan.plane_bytes);
+        self.bytewise("parl_observe", bytes, &Call { mode, ..base(out) }, stream)
+    }
+
+    fn bytewise(&self, kernel: &str, bytes: u64, call: &Call, stream: u64) -> Result<(), CuleError> {
+        let blocks = blocks(bytes, BYTE_THREADS).ok_or_else(|| CuleError::Setting {
+            name: "num_envs",
+            value: self.playing.len().to_string(),
+            bound: "what one launch can write: 2^39 bytes of observations",
+        })?;
+        self.device.launch(kernel, Shape { blocks, threads: BYTE_THREADS }, &self.plan, call, stream)
+    }
+
+    /// Waits for the stream, and says what went wrong on the device since the last look.
+    ///
+    /// # Errors
+    /// An action was outside the action space, an environment could not step, a mode was not reached; or what the
+    /// device says.
+    pub fn check_faults(&mut self, stream: u64) -> Result<(), CuleError> {
+        let mut found = [0u32; FAULTS];
+        self.device.read(&self.faults, bytemuck::bytes_of_mut(&mut found), stream)?;
+        let Some(kind) = found.iter().position(|&env| env != 0) else { return Ok(()) };
+        self.device.write(&mut self.faults, &[0; FAULTS * size_of::<u32>()], stream)?;
+        let env = found[kind] as usize - 1;
+        let reason = match kind {
+            0 => return Err(CuleError::Action { env, count: self.actions.count_ones() }),
+            1 => "has not been reset: call reset first",
+            2 => "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}",
+            _ => "did not reach its mode: does the ROM belong to the game?",
+        };
+        Err(CuleError::EnvState { env, reason })
+    }
+
+    // ------------------------------------------------------------ states
+
+    fn row_bytes(&self) -> usize {
+        let fixed = size_of::<Head>() + size_of::<Random>() + size_of::<Extra>();
+        fixed + self.obs_bytes() + self.plan.kept_bytes as usize
+    }
+
+    fn transfer(&self, envs: &[usize], rows: &mut [u8], writes: bool, stream: u64) -> Result<(), CuleError> {
+        let numbers: Vec<u32> = envs.iter().map(|&env| env as u32).collect();
+        let mut list = self.device.allocate(size_of_val(&numbers[..]))?;
+        self.device.write(&mut list, bytemuck::cast_slice(&numbers), stream)?;
+        let mut there = self.device.allocate(rows.len())?;
+        if writes {
+            self.device.write(&mut there, rows, stream)?;
+        }
+        let call = Call {
+            envs: self.device.address(&list),
+            rows: self.device.address(&there),
+            row_count: envs.len() as u32,
+            row_bytes: self.row_bytes() as u32,
+            writes: u32::from(writes),
+            ..Call::default()
+        };
+        self.bytewise("parl_states", rows.len() as u64, &call, stream)?;
+        if writes {
+            // The rows must stay until they have been taken.
+            self.device.read(&list, &mut [0; 4], stream)
+        } else {
+            self.device.read(&there, rows, stream)
+        }
+    }
+
+    fn slots(&self, envs: &[usize], stream: u64) -> Result<Vec<Slot>, CuleError> {
+        let size = self.row_bytes();
+        let mut rows = vec![0; size * envs.len()];
+        self.transfer(envs, &mut rows, false, stream)?;
+        Ok(envs.iter().zip(rows.chunks_exact(size)).map(|(&env, row)| self.slot(env, row)).collect())
+    }
+
+    fn slot(&self, env: usize, row: &[u8]) -> Slot {
+        let (head, row) = row.split_at(size_of::<Head>());
+        let (random, row) = row.split_at(size_of::<Random>());
+        let (extra, row) = row.split_at(size_of::<Extra>());
+        let (planes, kept) = row.split_at(self.obs_bytes());
+        let extra: Extra = bytemuck::pod_read_unaligned(extra);
+        let game = self.playing[env];
+        let picture = self.plan.kept_bytes as usize / (lane::KEPT_PICTURES + lane::WORK_PICTURES) as usize;
+        let shown = self.games[game].height * crate::machine::tia::WIDTH;
+        let pictures: Vec<u8> = kept
+            .chunks_exact(picture.max(1))
+            .take(usize::from(extra.kept))
+            .flat_map(|picture| &picture[..shown])
+            .copied()
+            .collect();
+        Slot {
+            game,
+            head: bytemuck::pod_read_unaligned(head),
+            random: Box::new(bytemuck::pod_read_unaligned(random)),
+            planes: planes.into(),
+            pictures: (extra.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
+        }
+    }
+
+    fn row(&self, slot: &Slot) -> Vec<u8> {
+        let shown = self.games[slot.game].height * crate::machine::tia::WIDTH;
+        let picture = self.plan.kept_bytes as usize / (lane::KEPT_PICTURES + lane::WORK_PICTURES) as usize;
+        let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
+        let extra = Extra { kept: (pictures.len() / shown) as u8, ..Extra::zeroed() };
+        let mut row = vec![];
+        for part in [
+            bytemuck::bytes_of(&slot.head),
+            bytemuck::bytes_of(&*slot.random),
+            bytemuck::bytes_of(&extra),
+            &slot.planes,
+        ] {
+            row.extend_from_slice(part);
+        }
+        for one in pictures.chunks_exact(shown) {
+            let end = row.len() + picture;
+            row.extend_from_slice(one);
+            row.resize(end, 0);
+        }
+        row.resize(self.row_bytes(), 0);
+        row
+    }
+
+    /// One row per environment of `envs`, equal byte for byte to those of a CPU batch, and the size of a row.
+    ///
+    /// # Errors
+    /// A fault on the device, see [`GpuBatch::check_faults`]; or what the device says.
+    pub fn save(&mut self, envs: &[usize], stream: u64) -> Result<(Vec<u8>, usize), CuleError> {
+        self.check_faults(stream)?;
+        let slots = self.slots(envs, stream)?;
+        let size = slots.iter().map(states::row_bytes).max().unwrap_or(0);
+        let mut rows = vec![0; size * envs.len()];
+        for (row, slot) in rows.chunks_exact_mut(size.max(1)).zip(&slots) {
+            states::save(slot, &self.games[slot.game], row);
+        }
+        Ok((rows, size))
+    }
+
+    /// Puts row i of `rows`, from a batch of either kind, into environment `envs[i]`. All rows are checked before the
+    /// first is used.
+    ///
+    /// # Errors
+    /// As [`super::Batch::load`]; or what the device says.
+    pub fn load(&mut self, envs: &[usize], rows: &[u8], stream: u64) -> Result<(), CuleError> {
+        if envs.is_empty() {
+            return Ok(());
+        }
+        let size = rows.len() / envs.len();
+        let mut there = Vec::with_capacity(envs.len() * self.row_bytes());
+        for (i, &env) in envs.iter().enumerate() {
+            let game = &self.games[self.playing[env]];
+            let like = Slot::new(self.playing[env], game, &self.settings, 0);
+            let slot = states::load(&rows[i * size..(i + 1) * size], &like, game, &self.settings)?;
+            there.extend(self.row(&slot));
+        }
+        self.transfer(envs, &mut there, true, stream)
+    }
+}
+
+/// `Call::mode` of the kernels, as `kernels/layout.cuh` has them.
+const NEXT_STEP: u32 = 0;
+const SAME_STEP: u32 = 1;
+const DISABLED: u32 = 2;
+const RESET_DUE: u32 = 0;
+const RESET_WITHIN: u32 = 1;
+const RESET_ASKED: u32 = 2;
+const OBSERVE_ALL: u32 = 0;
+const OBSERVE_ENDED_APART: u32 = 1;
+const OBSERVE_RESET: u32 = 2;
+
+fn base(out: &Targets) -> Call {
+    let Targets { obs, final_obs, ram, numbers, flags } = *out;
+    Call { obs, final_obs, ram, numbers, flags, ..Call::default() }
+}
+
+/// Heads, word by word side by side, and generators of environments that have not been reset.
+fn first_states(layout: &Layout<'_>, games: &[Game], settings: &Settings) -> (Vec<u32>, Vec<Random>) {
+    let envs = layout.assignment.len();
+    let mut heads = vec![0u32; envs * (size_of::<Head>() / 4)];
+    let mut randoms = Vec::with_capacity(envs);
+    for (env, &game) in layout.assignment.iter().enumerate() {
+        let slot = Slot::new(game, &games[game], settings, super::cpu::entropy_of(layout, env));
+        let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
+        for (word, &value) in words.iter().enumerate() {
+            heads[word * envs + env] = value;
+        }
+        randoms.push(*slot.random);
+    }
+    (heads, randoms)
+}

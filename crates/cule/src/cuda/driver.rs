@@ -1,0 +1,387 @@
+//! The CUDA driver, found when it is first asked for: the few functions that a batch needs.
+//!
+//! Source: the CUDA Driver API reference (names, arguments, error numbers).
+
+#![allow(unsafe_code, reason = "functions of a library that is only there at run time")]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::CuleError;
+
+/// Where the driver is looked for.
+const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+const OUT_OF_MEMORY: c_int = 2;
+/// Attributes of a device.
+const MAJOR: c_int = 75;
+const MINOR: c_int = 76;
+
+macro_rules! functions {
+    ($($field:ident = $name:literal ($($argument:ty),*);)*) => {
+        /// Its functions; each gives 0 or an error number.
+        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> c_int,)* }
+
+        impl Functions {
+            fn load(library: &Library) -> Result<Self, String> {
+                // SAFETY: these functions of the driver have these types, in all versions since CUDA 4.
+                unsafe {
+                    Ok(Self { $($field: *library.get($name).map_err(|error| super::said(&error))?,)* })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    init = b"cuInit" (c_uint);
+    version = b"cuDriverGetVersion" (*mut c_int);
+    count = b"cuDeviceGetCount" (*mut c_int);
+    device = b"cuDeviceGet" (*mut c_int, c_int);
+    name = b"cuDeviceGetName" (*mut c_char, c_int, c_int);
+    attribute = b"cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+    total = b"cuDeviceTotalMem_v2" (*mut usize, c_int);
+    retain = b"cuDevicePrimaryCtxRetain" (*mut *mut c_void, c_int);
+    release = b"cuDevicePrimaryCtxRelease_v2" (c_int);
+    push = b"cuCtxPushCurrent_v2" (*mut c_void);
+    pop = b"cuCtxPopCurrent_v2" (*mut *mut c_void);
+    memory = b"cuMemGetInfo_v2" (*mut usize, *mut usize);
+    allocate = b"cuMemAlloc_v2" (*mut u64, usize);
+    free = b"cuMemFree_v2" (u64);
+    fill = b"cuMemsetD8Async" (u64, u8, usize, *mut c_void);
+    to_device = b"cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, *mut c_void);
+    to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, *mut c_void);
+    wait = b"cuStreamSynchronize" (*mut c_void);
+    load_module = b"cuModuleLoadData" (*mut *mut c_void, *const c_void);
+    unload_module = b"cuModuleUnload" (*mut c_void);
+    function = b"cuModuleGetFunction" (*mut *mut c_void, *mut c_void, *const c_char);
+    launch = b"cuLaunchKernel" (
+        *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void,
+        *mut *mut c_void
+    );
+    error_name = b"cuGetErrorName" (c_int, *mut *const c_char);
+}
+
+/// The driver.
+pub struct Driver {
+    functions: Functions,
+    _library: Library,
+}
+
+fn unavailable(reason: String) -> CuleError {
+    CuleError::CudaUnavailable { reason }
+}
+
+/// The driver, loaded and started once.
+///
+/// # Errors
+/// [`CuleError::CudaUnavailable`]: it is not there, or does not start.
+pub fn driver() -> Result<&'static Driver, CuleError> {
+    static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+    DRIVER.get_or_init(Driver::load).as_ref().map_err(|reason| unavailable(reason.clone()))
+}
+
+/// What one device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// Compute capability times ten: 90 for 9.0.
+    pub architecture: u32,
+    /// All its memory.
+    pub total_bytes: usize,
+}
+
+impl Driver {
+    fn load() -> Result<Self, String> {
+        let mut reasons = vec![];
+        for name in NAMES {
+            // SAFETY: loading the driver runs its own initialisation, as in every CUDA program.
+            match unsafe { Library::new(name) } {
+                Ok(library) => {
+                    let functions = Functions::load(&library)
+                        .map_err(|error| format!("the CUDA driver ({name}) is too old: {error}"))?;
+                    let driver = Self { functions, _library: library };
+                    // SAFETY: no argument is a pointer.
+                    let status = unsafe { (driver.functions.init)(0) };
+                    if status != 0 {
+                        let error = driver.error_name(status);
+                        return Err(format!("the CUDA driver ({name}) does not start: {error}"));
+                    }
+                    return Ok(driver);
+                }
+                Err(error) => reasons.push(super::said(&error)),
+            }
+        }
+        Err(format!("no CUDA driver on this machine: {}", reasons.join("; ")))
+    }
+
+    fn error_name(&self, status: c_int) -> String {
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: the driver writes the address of a text of its own, or leaves null.
+        unsafe { (self.functions.error_name)(status, &raw mut text) };
+        if text.is_null() {
+            return format!("error {status}");
+        }
+        // SAFETY: a text of the driver ends with a zero and lives as long as the driver.
+        let name = unsafe { CStr::from_ptr(text) };
+        format!("{} ({status})", name.to_string_lossy())
+    }
+
+    fn check(&self, what: &str, status: c_int) -> Result<(), CuleError> {
+        if status == 0 {
+            return Ok(());
+        }
+        Err(CuleError::Cuda { reason: format!("{what} failed: {}", self.error_name(status)) })
+    }
+
+    /// Version of the driver's API: 13020 for 13.2.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn version(&self) -> Result<u32, CuleError> {
+        let mut version = 0;
+        // SAFETY: the driver writes one number.
+        self.check("cuDriverGetVersion", unsafe { (self.functions.version)(&raw mut version) })?;
+        Ok(version as u32)
+    }
+
+    /// The devices that the process may use.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn devices(&self) -> Result<Vec<DeviceFacts>, CuleError> {
+        let mut count = 0;
+        // SAFETY: the driver writes one number.
+        self.check("cuDeviceGetCount", unsafe { (self.functions.count)(&raw mut count) })?;
+        (0..count).map(|ordinal| self.facts(ordinal)).collect()
+    }
+
+    fn handle(&self, ordinal: c_int) -> Result<c_int, CuleError> {
+        let mut device = 0;
+        // SAFETY: the driver writes one number.
+        self.check("cuDeviceGet", unsafe { (self.functions.device)(&raw mut device, ordinal) })?;
+        Ok(device)
+    }
+
+    fn facts(&self, ordinal: c_int) -> Result<DeviceFacts, CuleError> {
+        const NAME_BYTES: usize = 256;
+        let device = self.handle(ordinal)?;
+        let mut name = [0u8; NAME_BYTES];
+        let (mut major, mut minor, mut total) = (0, 0, 0);
+        let f = &self.functions;
+        // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and three numbers.
+        unsafe {
+            self.check("cuDeviceGetName", (f.name)(name.as_mut_ptr().cast(), NAME_BYTES as c_int, device))?;
+            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut major, MAJOR, device))?;
+            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut minor, MINOR, device))?;
+            self.check("cuDeviceTotalMem", (f.total)(&raw mut total, device))?;
+        }
+        let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+        Ok(DeviceFacts {
+            name: text.to_string_lossy().into_owned(),
+            architecture: (10 * major + minor) as u32,
+            total_bytes: total,
+        })
+    }
+}
+
+/// The primary context of a device, which torch uses too.
+pub struct Context {
+    driver: &'static Driver,
+    /// Number of the device.
+    pub ordinal: u32,
+    device: c_int,
+    context: *mut c_void,
+}
+
+// SAFETY: a context may be used from every thread; each call makes it current on its own thread first.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// The context is current on this thread until this is dropped.
+struct Current<'a>(&'a Context);
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        let mut old = std::ptr::null_mut();
+        // SAFETY: the driver writes one address.
+        unsafe { (self.0.driver.functions.pop)(&raw mut old) };
+    }
+}
+
+impl Context {
+    /// Of device number `ordinal`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn new(driver: &'static Driver, ordinal: u32) -> Result<Self, CuleError> {
+        let device = driver.handle(ordinal as c_int)?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the driver writes one address.
+        let status = unsafe { (driver.functions.retain)(&raw mut context, device) };
+        driver.check("cuDevicePrimaryCtxRetain", status)?;
+        Ok(Self { driver, ordinal, device, context })
+    }
+
+    fn enter(&self) -> Result<Current<'_>, CuleError> {
+        // SAFETY: the context is retained while `self` lives.
+        self.driver.check("cuCtxPushCurrent", unsafe { (self.driver.functions.push)(self.context) })?;
+        Ok(Current(self))
+    }
+
+    /// `bytes` bytes of zeros, and their address.
+    ///
+    /// # Errors
+    /// [`CuleError::CudaUnavailable`] with the bytes asked for and free; or what the driver says.
+    pub fn allocate(&self, bytes: usize) -> Result<u64, CuleError> {
+        let _current = self.enter()?;
+        let f = &self.driver.functions;
+        let mut address = 0;
+        // SAFETY: the driver writes one address.
+        let status = unsafe { (f.allocate)(&raw mut address, bytes) };
+        if status == OUT_OF_MEMORY {
+            let (mut free, mut total) = (0, 0);
+            // SAFETY: the driver writes two numbers.
+            unsafe { (f.memory)(&raw mut free, &raw mut total) };
+            let ordinal = self.ordinal;
+            return Err(unavailable(format!(
+                "out of memory on CUDA device {ordinal}: {bytes} bytes were asked for, {free} of {total} are free"
+            )));
+        }
+        self.driver.check("cuMemAlloc", status)?;
+        // SAFETY: the memory was given just now.
+        let status = unsafe { (f.fill)(address, 0, bytes, std::ptr::null_mut()) };
+        self.driver.check("cuMemsetD8Async", status)?;
+        Ok(address)
+    }
+
+    /// Gives memory back, after all work on it.
+    pub fn free(&self, address: u64) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the owner of the memory drops it; the driver waits for what still uses it.
+            unsafe { (self.driver.functions.free)(address) };
+        }
+    }
+
+    /// Copies to the device, behind what was given to the stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn write(&self, address: u64, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
+        let _current = self.enter()?;
+        let f = &self.driver.functions;
+        // SAFETY: the caller holds as much memory at `address`; pageable memory is read before the call returns.
+        let status =
+            unsafe { (f.to_device)(address, bytes.as_ptr().cast(), bytes.len(), stream as *mut c_void) };
+        self.driver.check("cuMemcpyHtoDAsync", status)
+    }
+
+    /// Copies from the device and waits.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn read(&self, address: u64, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
+        let _current = self.enter()?;
+        let f = &self.driver.functions;
+        // SAFETY: the caller holds as much memory at `address`; `bytes` stays until the stream is done.
+        unsafe {
+            let status = (f.to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), stream as *mut c_void);
+            self.driver.check("cuMemcpyDtoHAsync", status)?;
+            self.driver.check("cuStreamSynchronize", (f.wait)(stream as *mut c_void))
+        }
+    }
+
+    /// Loads machine code or PTX.
+    ///
+    /// # Errors
+    /// What the driver says: the code is for another device, or the PTX too new.
+    pub fn load(&self, image: &[u8]) -> Result<Module<'_>, CuleError> {
+        let _current = self.enter()?;
+        let mut text = image.to_vec();
+        text.push(0);
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the image ends with a zero, which PTX needs and machine code allows; the driver copies it.
+        let status = unsafe { (self.driver.functions.load_module)(&raw mut module, text.as_ptr().cast()) };
+        self.driver.check("cuModuleLoadData", status)?;
+        Ok(Module { context: self, module })
+    }
+
+    /// Unloads what [`Module::keep`] gave.
+    pub fn unload(&self, module: u64) {
+        if let Ok(_current) = self.enter() {
+            // SAFETY: the owner drops it; nothing is launched from it any more.
+            unsafe { (self.driver.functions.unload_module)(module as *mut c_void) };
+        }
+    }
+
+    /// Starts a function of a module with its arguments, each by its address.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn launch(
+        &self,
+        function: u64,
+        blocks: u32,
+        threads: u32,
+        arguments: &mut [*mut c_void],
+        stream: u64,
+    ) -> Result<(), CuleError> {
+        let _current = self.enter()?;
+        // SAFETY: the arguments are those of the function (`kernels/layout.cuh`), and the driver copies them.
+        let status = unsafe {
+            (self.driver.functions.launch)(
+                function as *mut c_void,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream as *mut c_void,
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.driver.check("cuLaunchKernel", status)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained in `new`.
+        unsafe { (self.driver.functions.release)(self.device) };
+    }
+}
+
+/// Loaded code.
+pub struct Module<'a> {
+    context: &'a Context,
+    module: *mut c_void,
+}
+
+impl Module<'_> {
+    /// The function of a name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn function(&self, name: &str) -> Result<u64, CuleError> {
+        let _current = self.context.enter()?;
+        let text = std::ffi::CString::new(name)
+            .map_err(|_| CuleError::Cuda { reason: format!("{name:?} is no name of a kernel") })?;
+        let mut function = std::ptr::null_mut();
+        let driver = self.context.driver;
+        // SAFETY: the module is loaded; the driver writes one address.
+        let status = unsafe { (driver.functions.function)(&raw mut function, self.module, text.as_ptr()) };
+        driver.check(&format!("cuModuleGetFunction({name})"), status)?;
+        Ok(function as u64)
+    }
+
+    /// Stays loaded until [`Context::unload`].
+    pub fn keep(self) -> u64 {
+        self.module as u64
+    }
+}

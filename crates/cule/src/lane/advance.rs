@@ -1,0 +1,261 @@
+//! One step of an environment: its frames, which of them draw, and what is shown of them.
+//!
+//! Device subset.
+
+use super::{
+    Extra, Figures, Head, KEPT, KEPT_PICTURES, LaneGame, LaneRules, NONE, PUSH_AGAIN, PUSH_PICTURES,
+    PUSH_RAM, Roll, copy_picture, figures, frame, height_bytes, rerun,
+};
+use crate::env::{self, Action, NOOP, State, full};
+use crate::machine::input::Input;
+use crate::machine::{Board, Machine};
+use crate::numpy_random;
+use crate::random::Random;
+use crate::step::{self, Episode};
+
+/// One step with an action. `kept` are the environment's kept pictures, `inputs` room for the inputs of a step.
+#[inline(never)]
+pub fn advance(
+    head: &mut Head,
+    extra: &mut Extra,
+    random: &mut Random,
+    board: &mut Board,
+    kept: &mut [u8],
+    inputs: &mut [Input],
+    rom: &[u8],
+    settings: &LaneRules,
+    game: &LaneGame,
+    action: Action,
+) {
+    let mut skip: u32 = settings.skip[0];
+    if settings.skip[1] != skip {
+        skip = numpy_random::integers(&mut head.numpy, settings.skip[0], settings.skip[1]);
+    }
+    let careful: bool = extra.kept != 0;
+    if careful {
+        put_pictures(board, kept, settings, game);
+    }
+    let start: Machine = head.state.machine;
+    let mut roll: Roll = Roll { recent: settings.none, middle: start, open: 0 };
+    step::begin_step(&mut head.episode);
+    let shown_frames: u32 = if settings.maxpool != 0 || settings.show_last_frame != 0 { 2 } else { 1 };
+    let mut ran: usize = 0;
+    let mut stopped_at: u32 = 0;
+    let mut left: u32 = skip;
+    while left > 0 && stopped_at == 0 {
+        env::hold(&mut head.state, random, settings.rules.keep, action, full(NOOP as u32));
+        let mut reward: i32 = 0;
+        if !env::ended(&head.state) {
+            env::set_held_inputs(&mut head.state);
+            inputs[ran] = head.state.machine.input;
+            ran += 1;
+            head.state.machine.draw = (settings.draws != 0 && (careful || left <= shown_frames)) as u8;
+            reward = frame(&mut roll, &mut head.state, board, rom);
+        }
+        step::count(&mut head.episode, &head.state, reward);
+        if step::stops(&settings.rules, &head.episode, &head.state) {
+            stopped_at = left;
+        }
+        left -= 1;
+    }
+    step::end_step(&settings.rules, &mut head.episode, &head.state);
+    head.continues =
+        (settings.life_continues != 0 && head.episode.ended != 0 && !env::ended(&head.state)) as u8;
+    extra.picture = [NONE, NONE, NONE];
+    extra.clear = 0;
+    head.newest = (head.newest + 1) % settings.stack;
+    if settings.draws == 0 {
+        extra.push = PUSH_RAM;
+        head.recent = roll.recent;
+        return;
+    }
+    // An end on the last frame is an early stop only where that frame is not shown.
+    let early: u32 = if stopped_at > 1 || settings.show_last_frame == 0 { stopped_at } else { 0 };
+    show_step(head, extra, board, kept, inputs, ran, rom, settings, game, &start, &roll, early, skip);
+}
+
+/// Says what is shown of a step, and makes the pictures that are missing for it.
+#[inline(never)]
+fn show_step(
+    head: &mut Head,
+    extra: &mut Extra,
+    board: &mut Board,
+    kept: &mut [u8],
+    inputs: &[Input],
+    ran: usize,
+    rom: &[u8],
+    settings: &LaneRules,
+    game: &LaneGame,
+    start: &Machine,
+    roll: &Roll,
+    early: u32,
+    skip: u32,
+) {
+    let careful: bool = extra.kept != 0;
+    let pool: bool = settings.maxpool != 0 && skip > 1;
+    let whole: u32 = roll.recent.whole;
+    let mut machine: Machine = *start;
+    let mut second: bool = false;
+    extra.push = PUSH_PICTURES;
+    if early == 0 {
+        if pool && roll.open != 0 {
+            // A frame that goes on with an open one draws over it: the picture of the frame before is made apart.
+            put_before(head, extra, board, kept, rom, settings, game);
+            rerun_apart(&mut machine, inputs, ran, board, kept, rom, settings, game);
+            second = true;
+        } else if !careful && whole < 2 {
+            // Something older shows: all frames of the step again, drawn, on the pictures before them.
+            put_before(head, extra, board, kept, rom, settings, game);
+            rerun(&mut machine, inputs, 0, ran, board, rom);
+        }
+        let last: u8 = head.state.machine.tia.buffer & 1;
+        extra.picture[0] = last;
+        if pool && settings.indices == 0 {
+            extra.picture[1] = if second { KEPT + KEPT_PICTURES as u8 } else { last ^ 1 };
+        }
+        head.single = !pool as u8;
+    } else if early == 2 && settings.show_last_frame != 0 {
+        // The first of the two frames that would have been pooled stands alone.
+        if !careful && whole < 1 {
+            put_before(head, extra, board, kept, rom, settings, game);
+            rerun(&mut machine, inputs, 0, ran, board, rom);
+        }
+        extra.picture[0] = head.state.machine.tia.buffer & 1;
+        head.single = 1;
+    } else if early == 1 && pool {
+        // The step stopped on its last frame, which is not shown: the frame before it, pooled with the plane before.
+        put_before(head, extra, board, kept, rom, settings, game);
+        rerun_apart(&mut machine, inputs, ran, board, kept, rom, settings, game);
+        put_before(head, extra, board, kept, rom, settings, game);
+        // The board may be needed again: what it shows is copied.
+        let size: usize = settings.picture_bytes as usize;
+        let work: usize = KEPT_PICTURES as usize;
+        let last: usize = (start.tia.buffer & 1) as usize;
+        copy_picture(kept, (work + 1) * size, &board.picture[last], 0, height_bytes(game));
+        extra.picture[0] = KEPT + KEPT_PICTURES as u8;
+        extra.picture[1] = KEPT + KEPT_PICTURES as u8 + 1;
+        if head.single == 0 {
+            if extra.kept == KEPT_PICTURES as u8 {
+                copy_within(kept, (work + 2) * size, 2 * size, height_bytes(game));
+            } else {
+                copy_picture(kept, (work + 2) * size, &board.picture[last ^ 1], 0, height_bytes(game));
+            }
+            extra.picture[2] = KEPT + KEPT_PICTURES as u8 + 2;
+        }
+        head.single = 0;
+    } else {
+        extra.push = PUSH_AGAIN;
+    }
+    if early != 0 && head.continues != 0 && whole < 2 {
+        machine = *start;
+        put_before(head, extra, board, kept, rom, settings, game);
+        rerun(&mut machine, inputs, 0, ran, board, rom);
+    }
+    head.recent = roll.recent;
+    if early == 0 || head.continues != 0 {
+        keep_pictures(extra, board, kept, whole, settings, game);
+        if extra.kept != 0 && second {
+            let size: usize = settings.picture_bytes as usize;
+            copy_within(kept, 2 * size, KEPT_PICTURES as usize * size, height_bytes(game));
+            extra.kept = KEPT_PICTURES as u8;
+        }
+    }
+}
+
+/// All frames of a step again, drawn; the picture of the last but one goes to the first picture to work in.
+#[inline(never)]
+fn rerun_apart(
+    machine: &mut Machine,
+    inputs: &[Input],
+    ran: usize,
+    board: &mut Board,
+    kept: &mut [u8],
+    rom: &[u8],
+    settings: &LaneRules,
+    game: &LaneGame,
+) {
+    let before: usize = if ran > 0 { ran - 1 } else { 0 };
+    rerun(machine, inputs, 0, before, board, rom);
+    let buffer: usize = (machine.tia.buffer & 1) as usize;
+    let at: usize = (KEPT_PICTURES * settings.picture_bytes) as usize;
+    copy_picture(kept, at, &board.picture[buffer], 0, height_bytes(game));
+    rerun(machine, inputs, before, ran, board, rom);
+}
+
+/// Puts the pictures of the last two frames before a step on the board.
+#[inline(never)]
+pub fn put_before(
+    head: &Head,
+    extra: &Extra,
+    board: &mut Board,
+    kept: &[u8],
+    rom: &[u8],
+    settings: &LaneRules,
+    game: &LaneGame,
+) {
+    if extra.kept != 0 {
+        put_pictures(board, kept, settings, game);
+    } else {
+        let mut machine: Machine = head.recent.from;
+        rerun(&mut machine, &head.recent.inputs, 2 - head.recent.count as usize, 2, board, rom);
+    }
+}
+
+/// Puts the kept pictures on the board.
+#[inline(never)]
+fn put_pictures(board: &mut Board, kept: &[u8], settings: &LaneRules, game: &LaneGame) {
+    let size: usize = settings.picture_bytes as usize;
+    copy_picture(&mut board.picture[0], 0, kept, 0, height_bytes(game));
+    copy_picture(&mut board.picture[1], 0, kept, size, height_bytes(game));
+}
+
+/// Keeps the pictures on the board if they cannot be made again from the last `whole` frames.
+#[inline(never)]
+pub fn keep_pictures(
+    extra: &mut Extra,
+    board: &Board,
+    kept: &mut [u8],
+    whole: u32,
+    settings: &LaneRules,
+    game: &LaneGame,
+) {
+    if whole >= 2 {
+        extra.kept = 0;
+        return;
+    }
+    let size: usize = settings.picture_bytes as usize;
+    copy_picture(kept, 0, &board.picture[0], 0, height_bytes(game));
+    copy_picture(kept, size, &board.picture[1], 0, height_bytes(game));
+    extra.kept = 2;
+}
+
+/// Copies one kept picture over another.
+#[inline(never)]
+fn copy_within(kept: &mut [u8], to: usize, from: usize, bytes: usize) {
+    for i in 0..bytes {
+        kept[to + i] = kept[from + i];
+    }
+}
+
+/// Figures of the step that has just run.
+#[inline(never)]
+pub fn report(head: &Head, id: u32, settings: &LaneRules) -> Figures {
+    let episode: &Episode = &head.episode;
+    let state: &State = &head.state;
+    let terminated: bool = step::terminated(&settings.rules, episode, state);
+    let cut: bool = step::truncated(&settings.rules, episode, state);
+    let mut now: Figures = figures(head, id);
+    now.number[0] = step::clipped(&settings.rules, episode.reward);
+    now.number[1] = episode.reward;
+    now.flag[0] = terminated as u8;
+    now.flag[1] = (cut && (settings.both_ends != 0 || !terminated)) as u8;
+    now.flag[2] = (episode.ended != 0) as u8;
+    if episode.ended != 0 {
+        now.number[6] = now.number[2];
+        now.number[7] = now.number[3];
+        now.number[8] = now.number[4];
+        now.number[9] = episode.total;
+        now.number[10] = episode.steps;
+    }
+    now
+}

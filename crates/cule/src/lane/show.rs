@@ -1,0 +1,156 @@
+//! One pixel of an observation: the brightest of the pictures that are shown, made smaller or larger.
+//!
+//! Device subset. The order of sums is that of `observe`, so that pixels are equal bit for bit.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::NONE;
+use crate::observe::{Blend, Cell, WIDTH, block_average, quarter, round_pixel};
+
+/// The native size.
+pub const REDUCE_COPY: u32 = 0;
+/// Averages of whole blocks.
+pub const REDUCE_BLOCKS: u32 = 1;
+/// Averages over any area.
+pub const REDUCE_AREA: u32 = 2;
+/// Bilinear, where a side grows.
+pub const REDUCE_BLEND: u32 = 3;
+
+/// How the pictures of a game become a plane. Its tables stand beside it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Reduction {
+    /// One of the `REDUCE_` constants.
+    pub kind: u32,
+    /// Rows and columns of a plane.
+    pub rows: u32,
+    /// As `rows`.
+    pub columns: u32,
+    /// Colour channels: 1 or 3.
+    pub channels: u32,
+    /// Channels stand side by side in a pixel, not plane by plane.
+    pub channels_last: u32,
+    /// Sides of a block.
+    pub across: u32,
+    /// As `across`.
+    pub down: u32,
+    /// One divided by the pixels of a block.
+    pub scale: f32,
+    /// Where in the cells those of columns and of rows begin.
+    pub cells: [u32; 2],
+    /// Where in the weights those of columns and of rows begin.
+    pub weights: [u32; 2],
+    /// Where in the blends those of columns and of rows begin.
+    pub blends: [u32; 2],
+    /// Where in the tables the first channel's begins: 256 bytes for each.
+    pub table: u32,
+    /// Keeps the size a multiple of eight.
+    pub unused: u32,
+}
+
+/// The pictures that are shown together.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Chosen {
+    /// Numbers of pictures, `NONE` where there are fewer.
+    pub picture: [u8; 3],
+    /// Bytes of a kept picture.
+    pub picture_bytes: u32,
+}
+
+/// The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
+fn brightest(chosen: &Chosen, boards: &[u8], kept: &[u8], table: &[u8], at: usize) -> u8 {
+    let board_bytes: usize = boards.len() / 2;
+    let mut most: u8 = 0;
+    for i in 0..3usize {
+        let picture: u8 = chosen.picture[i];
+        if picture != NONE {
+            let index: u8 = if picture < 2 {
+                boards[picture as usize * board_bytes + at]
+            } else {
+                kept[(picture as usize - 2) * chosen.picture_bytes as usize + at]
+            };
+            let value: u8 = table[index as usize];
+            if value > most {
+                most = value;
+            }
+        }
+    }
+    most
+}
+
+/// Byte `index` of a plane.
+#[inline(never)]
+pub fn pixel(
+    reduction: &Reduction,
+    chosen: &Chosen,
+    boards: &[u8],
+    kept: &[u8],
+    cells: &[Cell],
+    weights: &[f32],
+    blends: &[Blend],
+    tables: &[u8],
+    index: u32,
+) -> u8 {
+    let size: u32 = reduction.rows * reduction.columns;
+    let mut channel: u32 = 0;
+    let mut place: u32 = index;
+    if reduction.channels > 1 {
+        channel = if reduction.channels_last != 0 { index % reduction.channels } else { index / size };
+        place = if reduction.channels_last != 0 { index / reduction.channels } else { index % size };
+    }
+    let first: usize = (reduction.table + 256 * channel) as usize;
+    let table: &[u8] = &tables[first..first + 256];
+    let row: usize = (place / reduction.columns) as usize;
+    let column: usize = (place % reduction.columns) as usize;
+    match reduction.kind {
+        REDUCE_BLOCKS => {
+            let mut sum: u32 = 0;
+            for j in 0..reduction.down as usize {
+                let from: usize =
+                    (row * reduction.down as usize + j) * WIDTH + column * reduction.across as usize;
+                for i in 0..reduction.across as usize {
+                    sum += brightest(chosen, boards, kept, table, from + i) as u32;
+                }
+            }
+            if reduction.across == 2 && reduction.down == 2 {
+                quarter(sum)
+            } else {
+                block_average(sum, reduction.scale)
+            }
+        }
+        REDUCE_AREA => {
+            let x: Cell = cells[reduction.cells[0] as usize + column];
+            let y: Cell = cells[reduction.cells[1] as usize + row];
+            let x_at: usize = (reduction.weights[0] + x.at) as usize;
+            let y_at: usize = (reduction.weights[1] + y.at) as usize;
+            let mut total: f32 = 0.0;
+            for j in 0..y.count as usize {
+                let from: usize = (y.first as usize + j) * WIDTH + x.first as usize;
+                let mut sum: f32 = brightest(chosen, boards, kept, table, from) as f32 * weights[x_at];
+                for i in 1..x.count as usize {
+                    let value: u8 = brightest(chosen, boards, kept, table, from + i);
+                    sum += value as f32 * weights[x_at + i];
+                }
+                let product: f32 = sum * weights[y_at + j];
+                total = if j == 0 { product } else { total + product };
+            }
+            round_pixel(total)
+        }
+        REDUCE_BLEND => {
+            let x: Blend = blends[reduction.blends[0] as usize + column];
+            let y: Blend = blends[reduction.blends[1] as usize + row];
+            let mut sum: i32 = 0;
+            for j in 0..2usize {
+                let from: usize = y.from[j] as usize * WIDTH;
+                let left: u8 = brightest(chosen, boards, kept, table, from + x.from[0] as usize);
+                let right: u8 = brightest(chosen, boards, kept, table, from + x.from[1] as usize);
+                let across: i32 = left as i32 * x.weight[0] + right as i32 * x.weight[1];
+                sum += (y.weight[j] * (across >> 4)) >> 16;
+            }
+            let value: i32 = (sum + 2) >> 2;
+            if value > 255 { 255 } else { value as u8 }
+        }
+        _ => brightest(chosen, boards, kept, table, row * WIDTH + column),
+    }
+}

@@ -1,0 +1,516 @@
+//! The batch of a GPU without a GPU: its kernels as host C++ (`kernels/host.cpp`), launched by the same code that
+//! launches them on a device, beside the batch on CPU threads. Observations, figures and saved states are equal, byte
+//! for byte.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where its program cannot be run")]
+#![allow(unsafe_code, reason = "functions of a library that was compiled here")]
+
+use std::cell::UnsafeCell;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use cule::batch::gpu::{Call, Device, GpuBatch, Plan, Shape, Targets};
+use cule::batch::{
+    Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
+    Settings,
+};
+use cule::env::full;
+use cule::games::rows;
+use cule::lane::{Head, NUMBERS};
+use cule::machine::Board;
+use cule::step::{self, StepRules};
+use cule::{CuleError, console, rom};
+use libloading::Library;
+
+/// The kernels, compiled with bounds checked; once for all tests.
+fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libkernels.so");
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let output = Command::new(compiler)
+            .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DPARL_CHECKED"])
+            .args(["-fPIC", "-shared"])
+            .arg(crate_folder.join("kernels/host.cpp"))
+            .arg("-o")
+            .arg(&file)
+            .output()
+            .expect("a C++ compiler: c++, or what CXX names");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // SAFETY: the library was made above and runs nothing when it is loaded.
+        unsafe { Library::new(file) }.unwrap()
+    })
+}
+
+type Launch = unsafe extern "C" fn(*const std::ffi::c_char, u32, u32, *const Plan, *const Call) -> i32;
+
+/// The machine itself as a device: its memory is the process's.
+struct Host;
+
+/// Memory that kernels write to behind the back of its owner.
+struct Bytes(UnsafeCell<Vec<u64>>, usize);
+
+impl Device for Host {
+    type Memory = Bytes;
+
+    fn allocate(&self, bytes: usize) -> Result<Bytes, CuleError> {
+        Ok(Bytes(UnsafeCell::new(vec![0; bytes.div_ceil(8)]), bytes))
+    }
+
+    fn address(&self, memory: &Bytes) -> u64 {
+        // SAFETY: nobody holds a reference to the words.
+        unsafe { (*memory.0.get()).as_mut_ptr() as u64 }
+    }
+
+    fn write(&self, memory: &mut Bytes, bytes: &[u8], _: u64) -> Result<(), CuleError> {
+        assert!(bytes.len() <= memory.1);
+        bytemuck::cast_slice_mut(memory.0.get_mut())[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, memory: &Bytes, bytes: &mut [u8], _: u64) -> Result<(), CuleError> {
+        // SAFETY: no kernel runs between launches, and nobody holds a reference to the words.
+        let words: &[u64] = unsafe { &*memory.0.get() };
+        bytes.copy_from_slice(&bytemuck::cast_slice(words)[..bytes.len()]);
+        Ok(())
+    }
+
+    fn launch(&self, kernel: &str, shape: Shape, plan: &Plan, call: &Call, _: u64) -> Result<(), CuleError> {
+        let name = std::ffi::CString::new(kernel).unwrap();
+        // SAFETY: the function has this type (`kernels/host.cpp`), and the addresses are those of living memory.
+        let status = unsafe {
+            let launch = library().get::<Launch>(b"parl_launch").unwrap();
+            launch(name.as_ptr(), shape.blocks, shape.threads, plan, call)
+        };
+        assert_eq!(status, 0, "no kernel {kernel}");
+        Ok(())
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        rules: StepRules {
+            keep: 0.25,
+            frame_limit: 108_000,
+            step_limit: 0,
+            life: step::LIFE_PLAIN,
+            clip: step::CLIP_CLAMP,
+        },
+        frame_skip: (4, 4),
+        maxpool: true,
+        stack: 4,
+        padding: Padding::Zeros,
+        noops: Noops::AfterFire,
+        noop_max: 30,
+        fire_reset: true,
+        life_continues: false,
+        show_last_frame: false,
+        both_ends: false,
+        boot: Boot::Snapshot,
+        autoreset: Autoreset::NextStep,
+        obs_type: ObsType::Gray,
+        channel_order: ChannelOrder::Last,
+        size: Some((84, 84)),
+        full_actions: false,
+        mode: None,
+        difficulty: None,
+        console_frame_limit: 0,
+    }
+}
+
+/// Where one batch writes.
+struct Room {
+    obs: Vec<u8>,
+    final_obs: Vec<u8>,
+    ram: Vec<u8>,
+}
+
+impl Room {
+    fn new(envs: usize, obs_bytes: usize) -> Self {
+        Self {
+            obs: vec![1; envs * obs_bytes],
+            final_obs: vec![0; envs * obs_bytes],
+            ram: vec![2; envs * 128],
+        }
+    }
+}
+
+/// Both batches, side by side.
+struct Pair {
+    cpu: CpuBatch,
+    gpu: GpuBatch<Host>,
+    envs: usize,
+    cpu_room: Room,
+    gpu_room: Room,
+    reports: Vec<Report>,
+    numbers: Vec<i32>,
+    flags: Vec<u8>,
+    draws: u64,
+    ended: usize,
+}
+
+impl Pair {
+    /// Environment i plays game i mod their number; `None` without ROMs.
+    fn new(names: &[&str], envs: usize, settings: &Settings) -> Option<Self> {
+        if rom::folders(&[]).is_empty() {
+            eprintln!("skipped: none of {:?} is set, so there are no ROMs to run", rom::FOLDER_VARIABLES);
+            return None;
+        }
+        let games: Vec<_> = names
+            .iter()
+            .map(|name| (rom::load(name, &[], false).unwrap(), console::game_row(name).unwrap()))
+            .collect();
+        Some(Self::of(&games, envs, settings))
+    }
+
+    fn of(games: &[(rom::Rom, usize)], envs: usize, settings: &Settings) -> Self {
+        let assignment: Vec<usize> = (0..envs).map(|env| env % games.len()).collect();
+        let layout = Layout {
+            games,
+            assignment: &assignment,
+            threads: 1,
+            affinity: None,
+            batch_size: envs,
+            lockstep: true,
+            wants_ram: true,
+            entropy: 77,
+        };
+        let cpu = CpuBatch::new(&layout, settings.clone()).unwrap();
+        let gpu = GpuBatch::new(Host, &layout, settings.clone()).unwrap();
+        assert_eq!((cpu.obs_shape(), cpu.actions()), (gpu.obs_shape(), gpu.actions()));
+        let bytes = cpu.obs_bytes();
+        Self {
+            cpu,
+            gpu,
+            envs,
+            cpu_room: Room::new(envs, bytes),
+            gpu_room: Room::new(envs, bytes),
+            reports: vec![Report::default(); envs],
+            numbers: vec![0; NUMBERS * envs],
+            flags: vec![0; 3 * envs],
+            draws: 1,
+            ended: 0,
+        }
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.draws =
+            self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.draws >> 33) % below
+    }
+
+    fn targets(&mut self) -> Targets {
+        let room = &mut self.gpu_room;
+        Targets {
+            obs: room.obs.as_mut_ptr() as u64,
+            final_obs: room.final_obs.as_mut_ptr() as u64,
+            ram: room.ram.as_mut_ptr() as u64,
+            numbers: self.numbers.as_mut_ptr() as u64,
+            flags: self.flags.as_mut_ptr() as u64,
+        }
+    }
+
+    fn reset(&mut self, seeds: Option<Vec<i64>>, mask: Option<Vec<bool>>, what: &str) {
+        let given: Option<Vec<Option<i64>>> =
+            seeds.as_ref().map(|all| all.iter().map(|&one| Some(one)).collect());
+        let out = Outputs {
+            obs: &mut self.cpu_room.obs,
+            final_obs: None,
+            ram: Some(&mut self.cpu_room.ram),
+            reports: &mut self.reports,
+        };
+        self.cpu.reset(given.as_deref(), mask.as_deref(), out).unwrap();
+        let targets = self.targets();
+        let at = |address: Option<u64>| address.unwrap_or(0);
+        let bytes: Option<Vec<u8>> = mask.map(|all| all.iter().map(|&one| u8::from(one)).collect());
+        self.gpu
+            .reset(
+                at(seeds.as_ref().map(|all| all.as_ptr() as u64)),
+                at(bytes.as_ref().map(|all| all.as_ptr() as u64)),
+                &targets,
+                0,
+            )
+            .unwrap();
+        self.compare(what);
+    }
+
+    fn step(&mut self, what: &str) {
+        let codes = self.cpu.actions();
+        let indices: Vec<i32> = (0..self.envs).map(|_| self.next(codes.len() as u64) as i32).collect();
+        let actions: Vec<_> = indices.iter().map(|&index| full(u32::from(codes[index as usize]))).collect();
+        let out = Outputs {
+            obs: &mut self.cpu_room.obs,
+            final_obs: Some(&mut self.cpu_room.final_obs),
+            ram: Some(&mut self.cpu_room.ram),
+            reports: &mut self.reports,
+        };
+        self.cpu.step(&actions, out).unwrap();
+        let targets = self.targets();
+        if self.next(2) == 0 {
+            self.gpu.step(indices.as_ptr() as u64, false, &targets, 0).unwrap();
+        } else {
+            let wide: Vec<i64> = indices.iter().map(|&index| i64::from(index)).collect();
+            self.gpu.step(wide.as_ptr() as u64, true, &targets, 0).unwrap();
+        }
+        self.compare(what);
+    }
+
+    fn compare(&mut self, what: &str) {
+        for (env, report) in self.reports.iter().enumerate() {
+            let r = report;
+            let expected = [
+                r.reward,
+                r.raw_reward,
+                r.lives,
+                r.frame_number,
+                r.episode_frame_number,
+                r.env_id as i32,
+                r.final_lives,
+                r.final_frame_number,
+                r.final_episode_frame_number,
+                r.episode_return,
+                r.episode_length,
+            ];
+            let found: Vec<i32> = (0..NUMBERS).map(|k| self.numbers[k * self.envs + env]).collect();
+            assert_eq!(found, expected, "{what}: figures of environment {env}");
+            let flags: Vec<bool> = (0..3).map(|k| self.flags[k * self.envs + env] != 0).collect();
+            assert_eq!(flags, [r.terminated, r.truncated, r.ended], "{what}: flags of environment {env}");
+            self.ended += usize::from(r.ended);
+        }
+        let bytes = self.cpu_room.obs.len() / self.envs;
+        let rooms =
+            [(&self.cpu_room.obs, &self.gpu_room.obs), (&self.cpu_room.final_obs, &self.gpu_room.final_obs)];
+        for (name, (cpu, gpu)) in ["observations", "last observations"].iter().zip(rooms) {
+            if let Some(at) = cpu.iter().zip(gpu).position(|(a, b)| a != b) {
+                let (env, byte) = (at / bytes, at % bytes);
+                panic!(
+                    "{what}: {name} of environment {env}: byte {byte} of {bytes} is {}, expected {}",
+                    gpu[at], cpu[at]
+                );
+            }
+        }
+        assert!(self.cpu_room.ram == self.gpu_room.ram, "{what}: RAM");
+    }
+
+    fn compare_states(&mut self, what: &str) {
+        let envs: Vec<usize> = (0..self.envs).collect();
+        let size = self.cpu.state_bytes(&envs);
+        let mut rows = vec![0; size * self.envs];
+        self.cpu.save(&envs, &mut rows).unwrap();
+        let (found, found_size) = self.gpu.save(&envs, 0).unwrap();
+        assert_eq!(found_size, size, "{what}: bytes of a state");
+        for (env, (cpu, gpu)) in rows.chunks_exact(size).zip(found.chunks_exact(size)).enumerate() {
+            // Behind the checksum.
+            if let Some(at) = (32..size).find(|&at| cpu[at] != gpu[at]) {
+                panic!(
+                    "{what}: byte {at} of the state of environment {env} is {}, expected {}",
+                    gpu[at], cpu[at]
+                );
+            }
+            assert!(cpu == gpu, "{what}: header of the state of environment {env}");
+        }
+    }
+
+    fn run(&mut self, steps: usize, what: &str) {
+        let seeds = (0..self.envs as i64).map(|env| 5 * env + 3).collect();
+        self.reset(Some(seeds), None, &format!("{what}, reset"));
+        self.compare_states(&format!("{what}, after the reset"));
+        for step in 0..steps {
+            self.step(&format!("{what}, step {step}"));
+            if step % 40 == 39 {
+                self.compare_states(&format!("{what}, after step {step}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_structs_of_a_launch_agree() {
+    let sizes = [size_of::<Plan>(), size_of::<Call>(), size_of::<Head>(), std::mem::offset_of!(Board, ram)];
+    for (which, size) in sizes.into_iter().enumerate() {
+        // SAFETY: the function has this type (`kernels/host.cpp`).
+        let found = unsafe {
+            let size: libloading::Symbol<'_, unsafe extern "C" fn(u32) -> u32> =
+                library().get(b"parl_size").unwrap();
+            size(which as u32)
+        };
+        assert_eq!(found as usize, size, "number {which}");
+    }
+}
+
+#[test]
+fn a_game_with_sticky_actions() {
+    let Some(mut pair) = Pair::new(&["breakout"], 5, &settings()) else { return };
+    pair.run(240, "breakout");
+    assert!(pair.ended > 0, "no episode ended");
+}
+
+#[test]
+fn games_mixed_within_a_batch() {
+    let games = ["pong", "seaquest", "pitfall2", "freeway", "asteroids"];
+    let given = Settings { autoreset: Autoreset::SameStep, ..settings() };
+    let Some(mut pair) = Pair::new(&games, 7, &given) else { return };
+    pair.run(120, "mixed");
+}
+
+/// Steps of each of many settings: a few, or as many as `PARL_GPU_STEPS` says.
+fn steps() -> usize {
+    std::env::var("PARL_GPU_STEPS").map_or(24, |steps| steps.parse().unwrap())
+}
+
+fn vary(name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
+    let mut given = settings();
+    change(&mut given);
+    let Some(mut pair) = Pair::new(games, 3, &given) else { return };
+    pair.run(steps(), name);
+    // Some reset by the caller, with and without seeds.
+    pair.reset(Some(vec![-1, 9, -1]), Some(vec![true, true, false]), &format!("{name}, reset of two"));
+    pair.step(&format!("{name}, after the reset of two"));
+}
+
+#[test]
+fn pictures_of_every_kind() {
+    vary("rgb", &["seaquest"], |s| {
+        (s.obs_type, s.size) = (ObsType::Rgb, Some((64, 70)));
+    });
+    vary("rgb, channels first, growing", &["pong"], |s| {
+        (s.obs_type, s.channel_order, s.size, s.stack) =
+            (ObsType::Rgb, ChannelOrder::First, Some((220, 100)), 2);
+    });
+    vary("blocks", &["pong"], |s| (s.size, s.stack) = (Some((105, 80)), 1));
+    vary("native", &["pong"], |s| (s.size, s.maxpool) = (None, false));
+    vary("indices", &["seaquest"], |s| (s.obs_type, s.size) = (ObsType::Index, None));
+    vary("ram", &["seaquest"], |s| (s.obs_type, s.size, s.stack) = (ObsType::Ram, None, 3));
+}
+
+#[test]
+fn ends_of_every_kind() {
+    vary("short episodes, the last frame shown", &["breakout"], |s| {
+        (s.rules.frame_limit, s.show_last_frame, s.autoreset) = (30, true, Autoreset::SameStep);
+    });
+    vary("short episodes, the last frame not shown", &["seaquest"], |s| {
+        (s.rules.frame_limit, s.both_ends) = (27, true);
+    });
+    vary("lost lives end", &["ms_pacman"], |s| {
+        (s.rules.life, s.autoreset, s.padding) = (step::LIFE_ENDS, Autoreset::SameStep, Padding::First);
+    });
+    vary("lost lives end and the game goes on", &["breakout"], |s| {
+        (s.rules.life, s.life_continues, s.noops) = (step::LIFE_ENDS_LATE, true, Noops::Numpy);
+        (s.rules.frame_limit, s.autoreset) = (50, Autoreset::SameStep);
+    });
+    vary("steps are counted, frames vary", &["pong"], |s| {
+        (s.rules.step_limit, s.frame_skip, s.noops) = (7, (2, 5), Noops::BeforeFire);
+        s.rules.clip = step::CLIP_NONE;
+    });
+    vary("one frame a step", &["pong"], |s| (s.frame_skip, s.console_frame_limit) = ((1, 1), 500));
+}
+
+#[test]
+fn boots_of_every_kind() {
+    vary("exact boots", &["breakout"], |s| {
+        (s.boot, s.rules.frame_limit, s.autoreset) = (Boot::Exact, 40, Autoreset::SameStep);
+    });
+    // A menu with the stick, presses of random length, a wait for a picture, presses; twenty frames of play.
+    for (game, mode) in
+        [("double_dunk", Some(2)), ("adventure", Some(1)), ("video_cube", Some(201)), ("berzerk", None)]
+    {
+        vary(game, &[game], |s| {
+            (s.mode, s.noop_max, s.rules.frame_limit, s.boot) = (mode, 4, 60, Boot::Exact)
+        });
+    }
+}
+
+/// Frames that do not reach the last row, or that are left open, show what is older.
+#[test]
+fn frames_that_are_not_whole() {
+    for game in ["elevator_action", "air_raid", "klax", "pitfall2"] {
+        vary(game, &[game], |s| s.rules.frame_limit = 61);
+    }
+}
+
+/// A program that paints lines in other colours each time, and ends the frame after some 512 times `count`
+/// instructions without a write to the picture: 25,000 of them leave a frame open.
+fn painter(count: u8) -> rom::Rom {
+    let mut bytes = vec![0xEA; 4096];
+    let text = [
+        0xA2, 0xFF, 0x9A, // LDX #255, TXS
+        0xA0, 0x60, 0xE6, 0x82, 0xA6, 0x82, // LDY #96, INC $82, LDX $82
+        0x85, 0x02, 0x86, 0x09, 0xE8, 0x86, 0x0E, 0x86, 0x1B, 0x88, 0xD0,
+        0xF4, // WSYNC, COLUBK, PF1, GRP0; DEY, BNE
+        0xA9, 0x00, 0x85, 0x81, // LDA #0, STA $81
+        0xE6, 0x80, 0xD0, 0xFC, 0xE6, 0x81, 0xA5, 0x81, 0xC9, count, 0xD0,
+        0xF4, // INC $80, BNE; INC $81, CMP, BNE
+        0xA9, 0x02, 0x85, 0x00, 0x85, 0x02, 0x85, 0x02, 0x85, 0x02, 0xA9, 0x00, 0x85, 0x00, // VSYNC
+        0x4C, 0x03, 0xF0,
+    ];
+    bytes[..text.len()].copy_from_slice(&text);
+    bytes[0xFFC..].copy_from_slice(&[0x00, 0xF0, 0x00, 0xF0]);
+    rom::from_bytes(bytes).unwrap()
+}
+
+/// No game leaves frames open; a program may. These need no ROMs.
+#[test]
+fn frames_that_are_left_open() {
+    let row = rows::UNKNOWN;
+    // Closed and short; open.
+    for count in [2, 60] {
+        for (frame_limit, show_last_frame, life_continues) in
+            [(27, true, false), (27, false, true), (28, false, false), (28, false, true)]
+        {
+            let given = Settings { show_last_frame, life_continues, noop_max: 0, ..settings() };
+            let rules = StepRules { frame_limit, ..given.rules };
+            let mut pair = Pair::of(&[(painter(count), row)], 2, &Settings { rules, ..given });
+            pair.run(8, &format!("painter {count}, {frame_limit}, {show_last_frame}, {life_continues}"));
+        }
+    }
+}
+
+#[test]
+fn states_move_both_ways() {
+    let Some(mut pair) = Pair::new(&["seaquest", "breakout"], 4, &settings()) else { return };
+    pair.run(20, "before the states move");
+    let envs: Vec<usize> = (0..4).collect();
+    let (rows, _) = pair.gpu.save(&envs, 0).unwrap();
+    for step in 0..10 {
+        pair.step(&format!("step {step} on the way"));
+    }
+    // The device's states to the processor, and the processor's back to the device.
+    pair.cpu.load(&envs, &rows).unwrap();
+    let mut again = vec![0; rows.len()];
+    pair.cpu.save(&envs, &mut again).unwrap();
+    pair.gpu.load(&envs, &again, 0).unwrap();
+    pair.compare_states("after the states moved");
+    for step in 0..10 {
+        pair.step(&format!("step {step} after the states moved"));
+    }
+    // One state into several environments of its game.
+    let size = rows.len() / 4;
+    let copies = [&rows[..size], &rows[..size]].concat();
+    pair.gpu.load(&[0, 2], &copies, 0).unwrap();
+    pair.cpu.load(&[0, 2], &copies).unwrap();
+    for step in 0..5 {
+        pair.step(&format!("step {step} of a copied state"));
+    }
+    let mut damaged = rows.clone();
+    damaged[100] ^= 1;
+    let error = pair.gpu.load(&envs, &damaged, 0).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+}
+
+#[test]
+fn faults_are_named_at_the_next_look() {
+    let given = Settings { autoreset: Autoreset::Disabled, ..settings() };
+    let Some(mut pair) = Pair::new(&["pong"], 3, &given) else { return };
+    let targets = pair.targets();
+    let actions = [0i32, 6, 0];
+    pair.gpu.step(actions.as_ptr() as u64, false, &targets, 0).unwrap();
+    let error = pair.gpu.check_faults(0).unwrap_err().to_string();
+    assert!(error.contains("environment 2 has not been reset"), "{error}");
+    pair.reset(None, None, "reset");
+    pair.gpu.step(actions.as_ptr() as u64, false, &targets, 0).unwrap();
+    let error = pair.gpu.save(&[0], 0).unwrap_err().to_string();
+    assert_eq!(error, "an action of environment 1 was outside 0..6; it did nothing");
+    pair.gpu.check_faults(0).unwrap();
+}
