@@ -7,6 +7,8 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
+import itertools
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -75,22 +77,37 @@ def _take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[
     return value, rest
 
 
+def _words_of(name: str, arguments: Sequence[str]) -> list[str] | None:
+    """The words behind ``name`` up to the next option; None without ``name``."""
+    if name not in arguments:
+        return None
+    behind = arguments[arguments.index(name) + 1 :]
+    return list(itertools.takewhile(lambda word: not word.startswith("--"), behind))
+
+
 def _train(arguments: Sequence[str]) -> int:
     train = importlib.import_module("parl.train")
     names = sorted(train.ALGORITHMS)
     if not arguments or arguments[0].startswith("-"):
         print(f"usage: parl train ALGORITHM [OPTIONS]\n\nalgorithms: {', '.join(names)}")
-        print("parl train ALGORITHM --help lists the options; --config FILE takes them from a TOML file")
+        print("parl train ALGORITHM --help lists the options; --config FILE takes them from a TOML file,")
+        print("--preset NAME from the algorithm's presets; the others are chosen to suit the environment")
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     name, path, rest = arguments[0], *_take_option("--config", arguments[1:])
+    preset, rest = _take_option("--preset", rest)
     if name not in names:
         raise ParlError(f"there is no algorithm {name!r}; there are: {', '.join(names)}")
-    if path is None:
-        default = train.default_settings(name)
-    else:
+    if path is not None:
         from parl.run import load_toml
 
+        if preset is not None:
+            raise ParlError("--config and --preset exclude each other")
         default = train.settings_from(name, load_toml(path), where=path)
+    elif not {"-h", "--help"}.isdisjoint(rest):
+        default = train.default_settings(name, preset=preset)
+    else:
+        options = _words_of("--env-options", rest)
+        default = train.settings_for(name, _take_option("--env", rest)[0], options, preset)
     kind = dataclasses.make_dataclass(
         "Settings",
         [
@@ -154,22 +171,40 @@ class _EvalOptions:
     """Seed of the first environment; far from those of training."""
     checkpoint: str = "best"
     """Which checkpoint: best or last."""
+    video: Path | None = None
+    """Also play one episode of an Atari game into this .mp4, .gif or .png file."""
 
 
 def _eval(arguments: Sequence[str]) -> int:
     import numpy as np
     import tyro
 
+    from parl.run.scores import Scores
+
     options = _parse(tyro.conf.PositionalRequiredArgs[_EvalOptions], "parl eval", arguments)
-    evaluate = importlib.import_module("parl.train").evaluate
+    train = importlib.import_module("parl.train")
     returns = np.asarray(
-        evaluate(options.run, episodes=options.episodes, seed=options.seed, checkpoint=options.checkpoint)
+        train.evaluate(
+            options.run, episodes=options.episodes, seed=options.seed, checkpoint=options.checkpoint
+        )
     )
-    print(
-        f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}: "
-        f"mean {returns.mean():.2f}, standard deviation {returns.std():.2f}, "
-        f"median {np.median(returns):.2f}, lowest {returns.min():.2f}, highest {returns.max():.2f}"
-    )
+    protocol = train.protocol(options.run, options.checkpoint)
+    scores = Scores.of(returns)
+    print(f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}: {scores}")
+    print(f"protocol: {protocol}")
+    record = {
+        "protocol": protocol,
+        "checkpoint": options.checkpoint,
+        "seed": options.seed,
+        **dataclasses.asdict(scores),
+        "returns": returns.tolist(),
+    }
+    with (options.run / "evaluations.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    if options.video is not None:
+        record = importlib.import_module("parl.train").record
+        score = record(options.run, options.video, seed=options.seed, checkpoint=options.checkpoint)
+        print(f"{options.video}: one episode, return {score:g}")
     return 0
 
 
@@ -183,6 +218,8 @@ class _PlotOptions:
     """PNG to write; by default plots/learning-curve.png in the first run."""
     y: str = "episode_return"
     """Key of the metrics to draw."""
+    bands: bool = True
+    """Draw runs that differ in their seed alone as their median in a band from lowest to highest."""
 
 
 def _plot(arguments: Sequence[str]) -> int:
@@ -194,7 +231,7 @@ def _plot(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise ParlError("parl plot needs at least one run directory")
     out = options.out or _curve(options.runs[0])
-    print(plot_runs(options.runs, out, y=options.y))
+    print(plot_runs(options.runs, out, y=options.y, bands=options.bands))
     return 0
 
 

@@ -6,7 +6,7 @@ gymnasium are named here for type checkers only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -31,6 +31,8 @@ class EnvSpec:
         action_dtype: numpy name.
         num_actions: number of discrete actions, None for continuous ones.
         autoreset: ``"next_step"`` or ``"same_step"``, as gymnasium's ``AutoresetMode``.
+        action_low: lowest continuous actions, flattened in C order, maybe infinite; empty for discrete ones.
+        action_high: the highest, likewise.
     """
 
     observation_shape: tuple[int, ...]
@@ -39,6 +41,25 @@ class EnvSpec:
     action_dtype: str
     num_actions: int | None
     autoreset: Autoreset
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named set of settings of one algorithm.
+
+    Attributes:
+        run: settings of the run that differ from the defaults.
+        algorithm: settings of the algorithm that do.
+        tuned: they were searched for on such environments; else they are taken from a source or guessed.
+        note: one line for people.
+    """
+
+    run: Mapping[str, Any]
+    algorithm: Mapping[str, Any]
+    tuned: bool
+    note: str
 
 
 class Batch(Protocol):
@@ -106,24 +127,14 @@ class Policy(Protocol):
         ...
 
 
-class Learner(Protocol):
-    """Turns batches into gradients and gradients into new weights.
+class Learned(Protocol):
+    """What all learners have in common: weights, and a state that can be saved.
 
     Attributes:
-        weights: (P,) float32; every parameter in one buffer.
-        gradients: (P,) float32; what :meth:`compute` wrote, possibly averaged with peers since.
+        weights: (P,) float32; what policies act with, in one buffer.
     """
 
     weights: Tensor
-    gradients: Tensor
-
-    def compute(self, batch: Batch) -> NDArray[np.float32]:
-        """Writes the mean gradient over ``batch`` into ``gradients``; returns new priorities (B,)."""
-        ...
-
-    def step(self) -> None:
-        """One optimizer step with ``gradients``."""
-        ...
 
     def metrics(self) -> dict[str, float]:
         """Figures of the latest update."""
@@ -135,6 +146,29 @@ class Learner(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
+        ...
+
+
+class Learner(Learned, Protocol):
+    """Turns batches into gradients and gradients into new weights.
+
+    Attributes:
+        gradients: (Q,) float32, of everything learned, which may be more than policies need; what
+            :meth:`compute` wrote, possibly averaged with peers since.
+    """
+
+    gradients: Tensor
+
+    def compute(self, batch: Batch) -> NDArray[np.float32]:
+        """Writes the mean gradient over ``batch`` into ``gradients``; returns new priorities (B,)."""
+        ...
+
+    def step(self) -> None:
+        """One optimizer step with ``gradients``."""
+        ...
+
+    def use_threads(self, count: int) -> None:
+        """Lets :meth:`compute` use ``count`` threads; called once, in the learner's process."""
         ...
 
 
@@ -167,4 +201,131 @@ class Algorithm(Protocol):
 
     def make_learner(self, seed: int, device: str) -> Learner:
         """A learner; equal seeds give equal weights."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """T steps of N environments, as one actor saw them (torch tensors; time first).
+
+    A row is a step on ``obs[t]``. Where the environment resets in the step after an end, that row belongs to
+    no episode and is not ``valid``; ``obs[t + 1]`` is then the observation that step t led to, also where the
+    episode ended. Where it resets in the same step, ``final_obs`` holds the successors of truncated rows.
+
+    Attributes:
+        obs: (T + 1, N, *observation_shape).
+        action: (T, N, *action_shape).
+        log_prob: (T, N) float32, of the action under the policy that acted.
+        reward: (T, N) float32.
+        terminated: (T, N) bool.
+        ended: (T, N) bool, terminated or truncated.
+        valid: (T, N) bool.
+        final_obs: (K, *observation_shape), successors that ``obs`` does not hold; K is often 0.
+        final_at: (K, 2) int64, their t and n.
+    """
+
+    obs: Tensor
+    action: Tensor
+    log_prob: Tensor
+    reward: Tensor
+    terminated: Tensor
+    ended: Tensor
+    valid: Tensor
+    final_obs: Tensor
+    final_at: Tensor
+
+
+class RolloutPolicy(Policy, Protocol):
+    """A policy that says how likely its actions were."""
+
+    def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
+        """Exploring actions (N, ...) and their log-probabilities (N,) float32."""
+        ...
+
+
+class RolloutLearner(Learned, Protocol):
+    """Learns from whole rollouts.
+
+    Attributes:
+        gradients: (P,) float32, of the latest optimizer step.
+    """
+
+    gradients: Tensor
+
+    def learn(self, rollout: Rollout, progress: float, average: Callable[[Tensor], object]) -> int:
+        """All optimizer steps that one rollout is good for.
+
+        Args:
+            rollout: may be changed, and is not looked at again.
+            progress: share of the run that lies behind, 0..1, for schedules.
+            average: called with ``gradients`` before each step; puts the mean over all learners there.
+
+        Returns:
+            the number of steps.
+        """
+        ...
+
+
+class RolloutAlgorithm(Protocol):
+    """Makes the parts of one algorithm that learns from rollouts; cheap to pickle, holds no tensors."""
+
+    @property
+    def rollout_steps(self) -> int:
+        """T, vector steps in a rollout."""
+        ...
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> RolloutPolicy:
+        """The policy of actor ``actor`` of ``actors``, which steps ``num_envs`` environments."""
+        ...
+
+    def make_learner(self, seed: int, device: str) -> RolloutLearner:
+        """A learner; equal seeds give equal weights."""
+        ...
+
+
+Member = tuple[int, ...]
+"""What is sent of a member of a population: seeds, from which anybody computes its weights."""
+
+
+class PopulationLearner(Learned, Protocol):
+    """Learns from the returns of a population; its ``weights`` (P,) are those that are evaluated."""
+
+    def ask(self, size: int) -> list[Member]:
+        """The next generation's members."""
+        ...
+
+    def tell(self, members: Sequence[Member], returns: Array) -> None:
+        """Takes the returns (N,) of the members that :meth:`ask` gave."""
+        ...
+
+
+class Decoder(Protocol):
+    """Computes members' weights; every worker has one."""
+
+    def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
+        """Weights (N, P) float32 of ``members``, some of which may be relative to ``base`` (P,)."""
+        ...
+
+
+class PopulationPolicy(Policy, Protocol):
+    """Acts for many members at once, each with weights of its own."""
+
+    def act_each(self, weights: Tensor, observations: Array) -> Array:
+        """Actions (N, ...) for observations (N, ...), row i by the network with weights (N, P) row i."""
+        ...
+
+
+class PopulationAlgorithm(Protocol):
+    """Makes the parts of one algorithm that searches among whole networks; cheap to pickle."""
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> PopulationPolicy:
+        """A policy."""
+        ...
+
+    def make_learner(self, seed: int, device: str) -> PopulationLearner:
+        """A learner; equal seeds give equal weights."""
+        ...
+
+    def make_decoder(self) -> Decoder:
+        """A decoder."""
         ...

@@ -53,6 +53,10 @@ def test_eval_plot_and_resume_use_the_run(trained):
     scores = parl("eval", run, "--episodes", 7, "--seed", 5)
     assert scores.returncode == 0, scores.stderr
     assert scores.stdout.startswith("7 greedy episodes, best checkpoint, seed 5: mean ")
+    assert "interquartile mean " in scores.stdout
+    assert "protocol: dqn on CartPole-v1, greedy" in scores.stdout
+    saved = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])
+    assert len(saved["returns"]) == saved["episodes"] == 7
     picture = parl("plot", run)
     assert picture.returncode == 0, picture.stderr
     assert (run / "plots" / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
@@ -74,7 +78,7 @@ def test_help_shows_units_and_defaults():
     [
         ([], 2, ""),
         (["trian"], 2, "no command 'trian'"),
-        (["train", "dqm"], 1, "no algorithm 'dqm'; there are: dqn"),
+        (["train", "dqm"], 1, "no algorithm 'dqm'; there are: a2c, ddpg, dqn"),
         (["train", "dqn", "--gama", "0.9"], 2, "--gamma"),
         (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0..1"),
         (["train", "dqn", "--total-frames", "ten"], 2, "ten"),

@@ -36,6 +36,28 @@ def test_identity_is_solved(tmp_path, topology):
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
 
 
+FAMILY = [
+    pytest.param("dqn", {"distribution": "c51", "value_min": -0.5, "value_max": 0.5}, id="c51"),
+    pytest.param("dqn", {"distribution": "qr", "quantiles": 16}, id="qr"),
+    pytest.param("dqn", {"distribution": "iqn", "quantiles": 8, "policy_quantiles": 8}, id="iqn"),
+    pytest.param(
+        "dqn", {"munchausen": 0.9, "munchausen_temperature": 0.01, "noisy": True}, id="munchausen-noisy"
+    ),
+    pytest.param(
+        "rainbow",
+        {"learning_rate": 3e-3, "dueling_hidden": 16, "value_min": -0.5, "value_max": 0.5},
+        id="rainbow",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), FAMILY)
+def test_the_value_based_family_solves_identity(tmp_path, name, options):
+    once = {"schedule": "lockstep", "actors": 1, "learners": 1, "n_step": 1, "gamma": 0.5}
+    run = train(name, env=Identity, **COMMON, **once, **options, total_frames=5_000, runs=str(tmp_path))
+    np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
+
+
 @pytest.mark.parametrize("n_step", [1, 5])
 @pytest.mark.parametrize("options", [{}, {"double": False, "dueling": True, "prioritized": False}])
 def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
@@ -63,7 +85,7 @@ def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
     state = torch.load(directory.checkpoints.last() / "learner.pt", weights_only=True)
     learner.load_state_dict(state)
     with torch.no_grad():
-        right = learner.online(torch.eye(Chain.ROOMS))[:-1, 1].numpy()
+        right = learner.online(torch.eye(Chain.ROOMS))[:-1, 1, 0].numpy()
     # Value of going right from room i, best play after: rewards -0.1 and, at the end, 0.9.
     true = np.zeros(Chain.ROOMS - 1)
     value = 0.0

@@ -61,3 +61,52 @@ class Chain(gymnasium.Env):
         if terminated:
             reward += 1.0
         return self._look(), reward, terminated, not terminated and self._step >= 30, {}
+
+
+class Target(gymnasium.Env):
+    """Reward ``-(action - 0.7 shown)^2`` for one number of -1..1 that is shown; 20 steps, then truncation.
+
+    The best return is 0; that of always answering 0 about -20 * 0.49 / 3.
+    """
+
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self._show(), {}
+
+    def _show(self):
+        self._shown = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self._shown
+
+    def step(self, action):
+        reward = -float((action[0] - 0.7 * self._shown[0]) ** 2)
+        self._step += 1
+        return self._show(), reward, False, self._step == 20, {}
+
+
+class Follow(gymnasium.Env):
+    """Reward minus the squared distance to a number that the observation gives; truncated after 20 steps.
+
+    The actions are in -1..3, the right one is ``1 + 2 x`` for the observation x. The best return is 0; that
+    of uniform actions -20 * (4/3 + 4/12), the variances of action and target (x uniform) being 4/3 and 4/12.
+    """
+
+    observation_space = Box(-0.5, 0.5, (1,), np.float32)
+    action_space = Box(-1.0, 3.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self._show(), {}
+
+    def _show(self):
+        self._x = float(self.np_random.uniform(-0.5, 0.5))
+        return np.array([self._x], np.float32)
+
+    def step(self, action):
+        reward = -float((action[0] - 1 - 2 * self._x) ** 2)
+        self._step += 1
+        return self._show(), reward, False, self._step == 20, {}

@@ -4,7 +4,19 @@ import pytest
 import torch
 from torch import nn
 
-from parl.nets import MLP, DuelingHead, NatureCNN, flatten, make_torso
+from parl.nets import (
+    MLP,
+    ActionHead,
+    DuelingHead,
+    FractionEmbedding,
+    ImpalaResNet,
+    NatureCNN,
+    NoisyLinear,
+    flatten,
+    make_torso,
+    resample_noise,
+    silence_noise,
+)
 
 
 def test_flatten_keeps_the_function_and_shares_memory():
@@ -51,4 +63,73 @@ def test_torso_follows_the_observation(layer_norm):
 def test_dueling_head_centres_advantages():
     head = DuelingHead(6, 3)
     features = torch.randn(7, 6)
-    torch.testing.assert_close(head(features).mean(dim=1, keepdim=True), head.value(features))
+    torch.testing.assert_close(head(features).mean(dim=1), head.value(features))
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_dueling_head_gives_each_action_its_numbers(hidden):
+    head = DuelingHead(6, 3, 4, hidden)
+    features = torch.randn(7, 6)
+    out = head(features)
+    assert out.shape == (7, 3, 4)
+    torch.testing.assert_close(out.mean(dim=1), head.value(features))
+    advantage = head.advantage(features).view(7, 3, 4)
+    torch.testing.assert_close(out[:, 2] - out[:, 0], advantage[:, 2] - advantage[:, 0])
+    assert ActionHead(6, 3, 4)(features).shape == (7, 3, 4)
+
+
+@pytest.mark.parametrize(("image", "kind"), [("nature", NatureCNN), ("impala", ImpalaResNet)])
+def test_convolutions_by_name_with_and_without_a_dense_layer(image, kind):
+    frames = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
+    with_dense = make_torso((4, 84, 84), "uint8", (32,), False, image)
+    without = make_torso((4, 84, 84), "uint8", (32,), False, image, dense=False)
+    assert isinstance(with_dense, kind)
+    assert with_dense(frames).shape == (2, 32)
+    # Nature: 64 channels of 7 x 7; IMPALA: 32 of 11 x 11 (84 -> 42 -> 21 -> 11).
+    assert without(frames).shape == (2, without.features) == (2, {"nature": 3136, "impala": 3872}[image])
+    with pytest.raises(ValueError, match="vgg"):
+        make_torso((4, 84, 84), "uint8", (32,), False, "vgg")
+
+
+def test_impala_has_fifteen_convolutions():
+    torso = make_torso((4, 84, 84), "uint8", (256,), False, "impala")
+    assert sum(isinstance(layer, nn.Conv2d) for layer in torso.modules()) == 15
+    # 3x3 convolutions: 4->16, 4 of 16->16; 16->32, 4 of 32->32; 32->32, 4 more; and the dense layer.
+    convolutions = 9 * (4 * 16 + 4 * 256 + 16 * 32 + 4 * 1024 + 5 * 1024) + 5 * 16 + 10 * 32
+    assert sum(p.numel() for p in torso.parameters()) == convolutions + 3872 * 256 + 256
+
+
+def test_noisy_layer_is_its_mean_when_silent_and_follows_its_noise():
+    torch.manual_seed(0)
+    layer = NoisyLinear(5, 4, sigma=0.5)
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(layer(x), x @ layer.weight.T + layer.bias)
+    assert (layer.weight_sigma == 0.5 / 5**0.5).all()
+    generator = torch.Generator().manual_seed(1)
+    resample_noise(nn.Sequential(layer), generator)
+    weight = layer.weight + layer.weight_sigma * torch.outer(layer.noise_out, layer.noise_in)
+    bias = layer.bias + layer.bias_sigma * layer.noise_out
+    torch.testing.assert_close(layer(x), x @ weight.T + bias)
+    assert not torch.equal(layer(x), x @ layer.weight.T + layer.bias)
+    again = NoisyLinear(5, 4)
+    again.resample(torch.Generator().manual_seed(1))
+    assert torch.equal(again.noise_in, layer.noise_in)
+    silence_noise(layer)
+    torch.testing.assert_close(layer(x), x @ layer.weight.T + layer.bias)
+
+
+def test_noise_has_the_variance_of_its_source():
+    """f(x) = sign(x) sqrt|x|: mean 0, variance E|x| = sqrt(2 / pi) = 0.798."""
+    layer = NoisyLinear(100_000, 1)
+    layer.resample(torch.Generator().manual_seed(0))
+    # Deviation of the mean 0.0028; of the variance sqrt(Var|x| / n) = 0.0019.
+    assert abs(layer.noise_in.mean().item()) < 0.015
+    assert layer.noise_in.var().item() == pytest.approx(0.7979, abs=0.012)
+
+
+def test_fraction_embedding_is_relu_of_cosines():
+    embedding = FractionEmbedding(3, 2)
+    fractions = torch.tensor([[0.0, 0.25]])
+    cosines = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.5**0.5, 0.0]])
+    expected = torch.relu(cosines @ embedding.dense.weight.T + embedding.dense.bias)
+    torch.testing.assert_close(embedding(fractions)[0], expected)

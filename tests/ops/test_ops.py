@@ -10,6 +10,7 @@ from parl.ops.adam import adam_step
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
 from parl.ops.returns import bellman_target, double_q_value
+from parl.ops.rmsprop import rmsprop_step
 from parl.ops.schedules import actor_epsilons, linear
 
 
@@ -47,6 +48,20 @@ def test_adam_step_equals_torch():
     for step in range(1, 51):
         gradients = torch.randn(40)
         adam_step(ours, gradients, mean, square, step, 3e-3, 1e-6)
+        theirs.grad = gradients
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_rmsprop_step_equals_torch():
+    torch.manual_seed(0)
+    ours = torch.randn(40)
+    theirs = torch.nn.Parameter(ours.clone())
+    optimizer = torch.optim.RMSprop([theirs], lr=3e-3, alpha=0.99, eps=1e-5)
+    square = torch.zeros(40)
+    for _ in range(50):
+        gradients = torch.randn(40)
+        rmsprop_step(ours, gradients, square, 3e-3, 1e-5)
         theirs.grad = gradients
         optimizer.step()
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)

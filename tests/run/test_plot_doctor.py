@@ -5,12 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import parl
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory, doctor
-from parl.run.plot import plot_runs
+from parl.run.plot import band, groups, plot_runs
 
 
 def _run(root, name, values, key="episode_return"):
@@ -31,6 +32,33 @@ def test_curves_of_two_runs_become_one_picture(tmp_path):
     assert len(data) > len(alone)
 
 
+def test_band_is_the_median_between_the_extremes_where_all_curves_are():
+    places, middle, lowest, highest = band(
+        [([0, 10], [0.0, 10.0]), ([2, 12], [5.0, 5.0]), ([0, 8], [1.0, 1.0])], points=4
+    )
+    np.testing.assert_allclose(places, [2, 4, 6, 8])
+    np.testing.assert_allclose(lowest, [1, 1, 1, 1])
+    np.testing.assert_allclose(middle, [2, 4, 5, 5])
+    np.testing.assert_allclose(highest, [5, 5, 6, 8])
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_band(tmp_path):
+    paths = []
+    for rate in (1, 2):
+        for seed in (0, 1, 2):
+            run = RunDirectory.create(tmp_path, f"r{rate}-{seed}", {"run": {"seed": seed, "rate": rate}})
+            with MetricsLog(run, tensorboard=False) as log:
+                for step in range(9):
+                    log.write(
+                        {"env_steps": step, "wall_time_s": step / 2, "episode_return": step * rate + seed}
+                    )
+            paths.append(run.path)
+    assert {name: len(members) for name, members in groups(paths).items()} == {"r1": 3, "r2": 3}
+    together = plot_runs(paths, tmp_path / "bands.png", bands=True).read_bytes()
+    assert together.startswith(b"\x89PNG")
+    assert together != plot_runs(paths, tmp_path / "lines.png").read_bytes()
+
+
 def test_plot_names_what_is_missing(tmp_path):
     with pytest.raises(ConfigError, match="no run"):
         plot_runs([], tmp_path / "none.png")
@@ -45,7 +73,8 @@ def test_doctor_reports_each_part_once():
     lines = doctor.report()
     names = [name for name, _ in lines]
     assert len(set(names)) == len(names)
-    assert {"parl", "processor", "numpy", "torch", "ROM files", "CUDA", "shared memory"} <= set(names)
+    assert {"parl", "processor", "numpy", "torch", "ROM files", "shared memory"} <= set(names)
+    assert {"CUDA driver", "NVRTC", "kernel cache"} <= set(names)
     assert all(text for _, text in lines)
 
 

@@ -1,4 +1,4 @@
-"""Double DQN with the options that the field settled on, each of which can be turned off.
+"""Deep Q-learning and the options that the field settled on, from plain DQN to Rainbow, IQN and Munchausen.
 
 For a sampled transition ``(s, a, R, d, s')`` with the n-step sum ``R = sum_{i<k} gamma^i r_i``, ``k <= n``,
 and ``d = gamma^k`` (0 where the episode terminated; truncation bootstraps)::
@@ -10,15 +10,32 @@ and ``d = gamma^k`` (0 where the episode terminated; truncation bootstraps)::
     p     = |delta| + priority_epsilon                         p:       Schaul et al. (2016), section 3.3
     Q     = V + A - mean(A)                                    dueling: Wang et al. (2016), equation 9
 
+With a ``distribution`` the network gives for each action the distribution of the return, and Q is its mean::
+
+    c51   Z = sum_i p_i [z_i],  z_i equally spaced             Bellemare et al. (2017), equation 7
+          loss = mean_b w_b KL(project(R + d z, p_target(s', a*)) || p(s, a)),  p = KL + priority_epsilon
+    qr    Z = quantiles at (i + 1/2) / N                       Dabney et al. (2018), "QR", equation 10
+    iqn   Z(tau), tau drawn from 0..1                          Dabney et al. (2018), "IQN", equation 3
+          loss = mean_b w_b sum_i mean_j |tau_i - [u_ij < 0]| huber(u_ij) / delta,
+          u_ij = R + d Z_target,j(s', a*) - Z_i(s, a),         p = |mean_ij u_ij| + priority_epsilon
+
+Munchausen targets, with ``pi = softmax(Q_target / T)`` (for quantiles, Z_target in place of Q_target)::
+
+    y = R + m * max(T log pi(a|s), clip) + d * sum_a' pi(a'|s') (Q_target(s', a') - T log pi(a'|s'))
+                                                               Vieillard et al. (2020), equation 2
+
+(for ``n_step > 1`` the bonus of the first step alone is added). Noisy layers: see ``parl.nets.noisy``.
+
 Rewards are multiplied by ``reward_scale`` first. The n-step sums, the draw in proportion to ``p ** alpha``
 and ``w`` are the replay's work.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -26,13 +43,31 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parl.errors import ConfigError
-from parl.nets import DuelingHead, flatten, make_torso
+from parl.nets import (
+    ActionHead,
+    DuelingHead,
+    FractionEmbedding,
+    NoisyLinear,
+    flatten,
+    make_torso,
+    resample_noise,
+    silence_noise,
+)
 from parl.ops.adam import adam_step
+from parl.ops.distributions import (
+    categorical_divergence,
+    midpoints,
+    project_categorical,
+    quantile_huber,
+)
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
-from parl.ops.returns import bellman_target, double_q_value
+from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
 from parl.types import Array, Batch, EnvSpec
+
+Distribution = Literal["none", "c51", "qr", "iqn"]
+Images = Literal["nature", "impala"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +78,33 @@ class Config:
     """Let the online network choose the next action and the target network judge it."""
     dueling: bool = False
     """Split the last layer into a state value and advantages."""
+    dueling_hidden: int = 0
+    """Width of a hidden layer in each of the two streams, in place of the torso's dense layer after
+    convolutions; 0: the streams are one layer each."""
+    distribution: Distribution = "none"
+    """Learn the mean return alone, or its distribution: c51 (fixed atoms), qr (fixed fractions), iqn."""
+    atoms: int = 51
+    """Atoms of c51, 2..1024."""
+    value_min: float = -10.0
+    """Lowest atom of c51, in units of the scaled return."""
+    value_max: float = 10.0
+    """Highest atom of c51, in units of the scaled return."""
+    quantiles: int = 64
+    """Quantiles of qr; fractions that iqn draws for the prediction, and again for the target; 1..1024."""
+    policy_quantiles: int = 32
+    """Fractions that iqn averages to act, in the middle of equal parts, 1..1024."""
+    cosines: int = 64
+    """Cosine features of iqn's fractions, 1..1024."""
+    noisy: bool = False
+    """Explore by learned noise on the weights behind the torso too."""
+    noisy_sigma: float = 0.5
+    """Size of that noise at the start."""
+    munchausen: float = 0.0
+    """Share of the log-policy that is added to the reward, 0..1; 0 is off, 0.9 the value of the source."""
+    munchausen_temperature: float = 0.03
+    """Temperature of the policy of Munchausen targets, in units of the scaled return."""
+    munchausen_clip: float = -1.0
+    """Lowest value of the temperature times the log-policy, ``<= 0``."""
     n_step: int = 10
     """Rewards summed before bootstrapping, 1..64."""
     gamma: float = 0.99
@@ -63,6 +125,8 @@ class Config:
     """Error beyond which the loss is linear, in units of the scaled return; ``inf``: squared error."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the dense layers; images use a convolutional torso and the last width."""
+    images: Images = "nature"
+    """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
     layer_norm: bool = True
     """Normalise each dense layer before its ReLU; steadies high learning rates."""
     learning_rate: float = 2e-3
@@ -86,29 +150,51 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, low, high in (
+            ("dueling_hidden", 0, 2**20),
+            ("atoms", 2, 1024),
+            ("quantiles", 1, 1024),
+            ("policy_quantiles", 1, 1024),
+            ("cosines", 1, 1024),
+            ("noisy_sigma", 0, math.inf),
+            ("munchausen", 0, 1),
+            ("munchausen_clip", -math.inf, 0),
             ("n_step", 1, 64),
             ("gamma", 0, 1),
             ("alpha", 0, 1),
             ("beta", 0, 1),
-            ("beta_steps", 0, float("inf")),
-            ("priority_epsilon", 0, float("inf")),
-            ("learning_rate", 0, float("inf")),
-            ("adam_epsilon", 0, float("inf")),
-            ("max_gradient_norm", 0, float("inf")),
-            ("target_period", 1, float("inf")),
+            ("beta_steps", 0, math.inf),
+            ("priority_epsilon", 0, math.inf),
+            ("learning_rate", 0, math.inf),
+            ("adam_epsilon", 0, math.inf),
+            ("max_gradient_norm", 0, math.inf),
+            ("target_period", 1, math.inf),
             ("target_tau", 0, 1),
             ("epsilon_first", 0, 1),
             ("epsilon_last", 0, 1),
-            ("epsilon_steps", 0, float("inf")),
-            ("epsilon_spread", 0, float("inf")),
+            ("epsilon_steps", 0, math.inf),
+            ("epsilon_spread", 0, math.inf),
         ):
             value = getattr(self, name)
             if not low <= value <= high:  # also refuses NaN
                 raise ConfigError(f"dqn: {name} = {value} is outside {low}..{high}")
-        if not self.huber_delta > 0:
-            raise ConfigError(f"dqn: huber_delta = {self.huber_delta} is not above 0")
+        for name in ("huber_delta", "munchausen_temperature"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"dqn: {name} = {getattr(self, name)} is not above 0")
         if not self.hidden or min(self.hidden) < 1:
             raise ConfigError(f"dqn: hidden = {self.hidden} needs one or more widths of at least 1")
+        for name, choices in (("distribution", get_args(Distribution)), ("images", get_args(Images))):
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"dqn: {name} = {getattr(self, name)!r} is not one of {', '.join(choices)}")
+        if not -math.inf < self.value_min < self.value_max < math.inf:
+            raise ConfigError(f"dqn: value_min = {self.value_min} is not below value_max = {self.value_max}")
+        if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
+            raise ConfigError(f"dqn: huber_delta = inf does not go with distribution = {self.distribution!r}")
+        if self.distribution == "c51" and self.munchausen:
+            raise ConfigError(
+                f"dqn: munchausen = {self.munchausen} does not go with distribution = 'c51'; take qr or iqn"
+            )
+        if self.dueling_hidden and not self.dueling:
+            raise ConfigError(f"dqn: dueling_hidden = {self.dueling_hidden} needs dueling = True")
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -133,21 +219,73 @@ def default_config(spec: EnvSpec) -> Config:
     )
 
 
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run that suit the observations."""
+    if len(spec.observation_shape) != 3:
+        return {}
+    return {
+        "total_frames": 10_000_000,
+        "num_envs": 16,
+        "replay_ratio": 8.0,
+        "batch_size": 32,
+        "replay_capacity": 200_000,
+        "learning_starts": 20_000,
+    }
+
+
 class QNetwork(nn.Module):
-    """Observations (B, ...) to action values (B, A) float32."""
+    """Observations (B, ...) to action values (B, A, M) float32.
+
+    M is 1, c51's atoms (logits), qr's quantiles, or as many as the fractions that iqn is asked for.
+    """
+
+    support: Tensor
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
+        self._kind = config.distribution
         self.torso = make_torso(
-            spec.observation_shape, spec.observation_dtype, config.hidden, config.layer_norm
+            spec.observation_shape,
+            spec.observation_dtype,
+            config.hidden,
+            config.layer_norm,
+            config.images,
+            dense=not config.dueling_hidden,
         )
-        actions = spec.num_actions or 0
-        make_head = DuelingHead if config.dueling else nn.Linear
-        self.head = make_head(self.torso.features, actions)
+        outputs = {"none": 1, "c51": config.atoms, "qr": config.quantiles, "iqn": 1}[self._kind]
 
-    def forward(self, observations: Tensor) -> Tensor:
-        """Values (B, A)."""
-        return self.head(self.torso(observations))
+        def make_linear(inputs: int, width: int) -> nn.Module:
+            return (
+                NoisyLinear(inputs, width, config.noisy_sigma) if config.noisy else nn.Linear(inputs, width)
+            )
+
+        actions, features = spec.num_actions or 0, self.torso.features
+        if config.dueling:
+            self.head = DuelingHead(features, actions, outputs, config.dueling_hidden, make_linear)
+        else:
+            self.head = ActionHead(features, actions, outputs, make_linear)
+        if self._kind == "iqn":
+            self.embedding = FractionEmbedding(config.cosines, features)
+        support = torch.linspace(config.value_min, config.value_max, config.atoms)
+        self.register_buffer("support", support, persistent=False)
+        acting = midpoints(config.policy_quantiles).unsqueeze(0)
+        self.register_buffer("acting_fractions", acting, persistent=False)
+
+    def forward(self, observations: Tensor, fractions: Tensor | None = None) -> Tensor:
+        """Values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those it acts with."""
+        features = self.torso(observations)
+        if self._kind != "iqn":
+            return self.head(features)
+        wanted = self.acting_fractions if fractions is None else fractions
+        mixed = features.unsqueeze(1) * self.embedding(wanted)  # (B, M, features)
+        values = self.head(mixed.flatten(0, 1)).squeeze(2)  # (B M, A)
+        return values.unflatten(0, (len(features), -1)).transpose(1, 2)
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """Action values (B, A) of what :meth:`forward` gave."""
+        if self._kind == "c51":
+            return outputs.softmax(dim=2) @ self.support
+        return outputs.squeeze(2) if self._kind == "none" else outputs.mean(dim=2)
 
 
 class DQN:
@@ -159,7 +297,10 @@ class DQN:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         if not spec.num_actions:
-            raise ConfigError("dqn needs a discrete action space; this environment's is continuous")
+            raise ConfigError(
+                f"dqn needs a discrete action space; this environment's is continuous, of shape "
+                f"{spec.action_shape}: take sac, td3 or ddpg"
+            )
         self.config = config
         self.spec = spec
 
@@ -174,18 +315,18 @@ class DQN:
             return self.config.beta
         return linear(env_steps, self.config.beta, 1.0, self.config.beta_steps)
 
-    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> EpsilonGreedyPolicy:
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> QPolicy:
         """The policy of one actor."""
         epsilon = actor_epsilons(self.config.epsilon_last, self.config.epsilon_spread, actors)[actor]
-        return EpsilonGreedyPolicy(self.config, self.spec, epsilon, seed)
+        return QPolicy(self.config, self.spec, epsilon, seed)
 
     def make_learner(self, seed: int, device: str) -> DQNLearner:
         """A learner with weights drawn from ``seed``."""
         return DQNLearner(self.config, self.spec, seed, device)
 
 
-class EpsilonGreedyPolicy:
-    """Acts by the highest value, and at random with a probability that falls over the run.
+class QPolicy:
+    """Acts by the highest value; explores by random actions, fewer as the run goes on, and by noisy layers.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
@@ -198,26 +339,36 @@ class EpsilonGreedyPolicy:
         self._network = QNetwork(config, spec)
         self.weights = flatten(self._network, gradients=False).weights
         self._rng = np.random.default_rng(seed)
+        self._noise = torch.Generator().manual_seed(seed)
 
     def act(self, observations: Array, env_steps: int) -> Array:
         """Exploring actions (N,) int64."""
+        if self._config.noisy:
+            resample_noise(self._network, self._noise)
         epsilon = linear(
             env_steps, self._config.epsilon_first, self._epsilon_last, self._config.epsilon_steps
         )
-        return epsilon_greedy(self.act_greedily(observations), epsilon, self._actions, self._rng)
+        return epsilon_greedy(self._best(observations), epsilon, self._actions, self._rng)
 
     def act_greedily(self, observations: Array) -> Array:
         """Greedy actions (N,) int64."""
+        if self._config.noisy:
+            silence_noise(self._network)
+        return self._best(observations)
+
+    def _best(self, observations: Array) -> Array:
         with torch.inference_mode():
-            return self._network(torch.from_numpy(observations)).argmax(dim=1).numpy()
+            network = self._network
+            return network.mean(network(torch.from_numpy(observations))).argmax(dim=1).numpy()
 
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
-        return {"rng": self._rng.bit_generator.state}
+        return {"rng": self._rng.bit_generator.state, "noise": self._noise.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
         self._rng.bit_generator.state = state["rng"]
+        self._noise.set_state(state["noise"])
 
 
 class DQNLearner:
@@ -238,35 +389,82 @@ class DQNLearner:
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
+        self._generator = torch.Generator(self._device).manual_seed(seed)
         self._latest: tuple[Tensor, Tensor, Tensor] | None = None
 
-    def targets(self, batch: Batch) -> Tensor:
-        """(B,) float32: ``y`` of the module's equations."""
+    def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        """What iqn draws for the prediction and for the target, (B, quantiles) each; qr's are fixed, (N,)."""
+        config = self._config
+        if config.distribution == "qr":
+            return midpoints(config.quantiles, self._device), None
+        if config.distribution != "iqn":
+            return None, None
+        both = torch.rand(
+            (2, len(batch.reward), config.quantiles), generator=self._generator, device=self._device
+        )
+        return both[0], both[1]
+
+    def targets(self, batch: Batch, fractions: Tensor | None = None) -> Tensor:
+        """``y`` of the module's equations: (B, M) float32 samples, M = 1 without a distribution.
+
+        With c51 instead (B, atoms) probabilities. iqn's target is taken at ``fractions``.
+        """
+        config, online, target = self._config, self.online, self.target
+        reward = batch.reward * config.reward_scale
         with torch.no_grad():
-            next_target_q = self.target(batch.next_obs)
-            if self._config.double:
-                value = double_q_value(self.online(batch.next_obs), next_target_q)
-            else:
-                value = next_target_q.amax(dim=1)
-            return bellman_target(batch.reward * self._config.reward_scale, batch.discount, value)
+            values = target(batch.next_obs, fractions)  # (B, A, M)
+            q = target.mean(values)
+            if config.munchausen:
+                policy, log_policy = soft_policy(q, config.munchausen_temperature)
+                soft = ((values - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
+                _, log_now = soft_policy(target.mean(target(batch.obs)), config.munchausen_temperature)
+                bonus = _chosen(log_now.unsqueeze(2), batch.action).squeeze(1)
+                reward = reward + config.munchausen * bonus.clamp_(min=config.munchausen_clip)
+                return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), soft)
+            if config.double:
+                q = online.mean(online(batch.next_obs))
+            values = _chosen(values, q.argmax(dim=1))  # (B, M)
+            if config.distribution == "c51":
+                return project_categorical(target.support, values.softmax(dim=1), reward, batch.discount)
+            return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), values)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The scalar loss, the errors ``delta`` (B,) and the values ``Q(s, a)`` (B,)."""
-        target = self.targets(batch)
-        q = self.online(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
-        loss = weighted_huber(q, target, batch.weights, self._config.huber_delta)
-        q = q.detach()
-        return loss, target - q, q
+        """The scalar loss, the errors (B,) whose size is the priority, and the values ``Q(s, a)`` (B,)."""
+        config = self._config
+        now, later = self.fractions(batch)
+        target = self.targets(batch, later)
+        values = _chosen(self.online(batch.obs, now), batch.action)  # (B, M)
+        if config.distribution == "none":
+            q, y = values.squeeze(1), target.squeeze(1)
+            loss = weighted_huber(q, y, batch.weights, config.huber_delta)
+            q = q.detach()
+            return loss, y - q, q
+        if config.distribution == "c51":
+            each = categorical_divergence(target, values)
+            error, q = each.detach(), values.detach().softmax(dim=1) @ self.online.support
+        else:
+            assert now is not None
+            each = quantile_huber(values, now, target, config.huber_delta)
+            q = values.detach().mean(dim=1)
+            error = target.mean(dim=1) - q
+        return torch.dot(each, batch.weights) / len(each), error, q
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch``; returns ``p`` of the module's equations, (B,)."""
         if self._device.type != "cpu":
             batch = _moved(batch, self._device)
+        if self._config.noisy:
+            resample_noise(self.online, self._generator)
+            resample_noise(self.target, self._generator)
         self.gradients.zero_()
         loss, delta, q = self.loss(batch)
         loss.backward()
         self._latest = (loss.detach(), delta, q)
         return delta.abs().add_(self._config.priority_epsilon).cpu().numpy()
+
+    def use_threads(self, count: int) -> None:
+        """Lets torch's own operations use ``count`` threads."""
+        torch.set_num_threads(count)
 
     def step(self) -> None:
         """Scales long gradients down, one Adam step, lets the target network follow."""
@@ -309,6 +507,7 @@ class DQNLearner:
             "mean": self._mean.clone(),
             "square": self._square.clone(),
             "updates": self._updates,
+            "generator": self._generator.get_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -318,6 +517,14 @@ class DQNLearner:
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
         self._updates = state["updates"]
+        self._generator.set_state(state["generator"])
+
+
+def _chosen(values: Tensor, action: Tensor) -> Tensor:
+    """Of values (B, A, M) those of the actions (B,): (B, M)."""
+    if values.shape[2] == 1:
+        return values.squeeze(2).gather(1, action.unsqueeze(1))
+    return values[torch.arange(len(action), device=action.device), action]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,24 @@
 """Networks: torsos, heads, and all parameters of a module in one flat buffer."""
 
+from parl.nets.ensemble import Ensemble
 from parl.nets.flat import FlatModule, flatten
-from parl.nets.heads import DuelingHead
-from parl.nets.torsos import MLP, NatureCNN, make_torso
+from parl.nets.heads import ActionHead, DuelingHead, FractionEmbedding
+from parl.nets.noisy import NoisyLinear, resample_noise, silence_noise
+from parl.nets.torsos import IMAGE_TORSOS, MLP, ImpalaResNet, NatureCNN, make_torso
 
-__all__ = ["MLP", "DuelingHead", "FlatModule", "NatureCNN", "flatten", "make_torso"]
+__all__ = [
+    "IMAGE_TORSOS",
+    "MLP",
+    "ActionHead",
+    "DuelingHead",
+    "Ensemble",
+    "FlatModule",
+    "FractionEmbedding",
+    "ImpalaResNet",
+    "NatureCNN",
+    "NoisyLinear",
+    "flatten",
+    "make_torso",
+    "resample_noise",
+    "silence_noise",
+]

@@ -2,23 +2,96 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
+
+MakeLinear = Callable[[int, int], nn.Module]
+"""``nn.Linear`` or another layer made from its two widths."""
+
+
+class ActionHead(nn.Module):
+    """One or more numbers for each action, from one layer.
+
+    Input (B, features) float32, output (B, actions, outputs).
+
+    Args:
+        features: width of the input.
+        actions: number of actions.
+        outputs: numbers per action, such as atoms or quantiles.
+        make_linear: makes the layer.
+    """
+
+    def __init__(
+        self, features: int, actions: int, outputs: int = 1, make_linear: MakeLinear = nn.Linear
+    ) -> None:
+        super().__init__()
+        self._shape = (actions, outputs)
+        self.values = make_linear(features, actions * outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """See the class."""
+        return self.values(features).view(-1, *self._shape)
 
 
 class DuelingHead(nn.Module):
-    """State value plus centred advantages: ``q = v + a - mean(a)``.
+    """State value plus centred advantages: ``q = v + a - mean(a)``, for each of ``outputs`` numbers.
 
-    Input (B, features) float32, output (B, actions) float32.
+    Input (B, features) float32, output (B, actions, outputs).
 
-    Source: Wang et al. (2016), "Dueling Network Architectures", equation 9.
+    Args:
+        features: width of the input.
+        actions: number of actions.
+        outputs: numbers per action, such as atoms or quantiles.
+        hidden: width of a hidden layer in each of the two streams; 0: none.
+        make_linear: makes the layers.
+
+    Source: Wang et al. (2016), "Dueling Network Architectures", equation 9; for distributions Hessel et al.
+    (2018), "Rainbow", section "The Integrated Agent".
     """
 
-    def __init__(self, features: int, actions: int) -> None:
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        outputs: int = 1,
+        hidden: int = 0,
+        make_linear: MakeLinear = nn.Linear,
+    ) -> None:
         super().__init__()
-        self.value = nn.Linear(features, 1)
-        self.advantage = nn.Linear(features, actions)
+        self._outputs = outputs
+
+        def stream(width: int) -> nn.Module:
+            if not hidden:
+                return make_linear(features, width)
+            return nn.Sequential(make_linear(features, hidden), nn.ReLU(), make_linear(hidden, width))
+
+        self.value = stream(outputs)
+        self.advantage = stream(actions * outputs)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Action values (B, actions)."""
-        advantage = self.advantage(features)
-        return self.value(features) + advantage - advantage.mean(dim=1, keepdim=True)
+        """See the class."""
+        advantage = self.advantage(features).view(len(features), -1, self._outputs)
+        return self.value(features).unsqueeze(1) + advantage - advantage.mean(dim=1, keepdim=True)
+
+
+class FractionEmbedding(nn.Module):
+    """Features for quantile fractions: ``relu(W cos(pi i tau) + b)``, ``i = 0..cosines``.
+
+    Input (B, N) float32 in 0..1, output (B, N, features).
+
+    Source: Dabney et al. (2018), "Implicit Quantile Networks", equation 4.
+    """
+
+    multiples: Tensor
+
+    def __init__(self, cosines: int, features: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(cosines, features)
+        self.register_buffer("multiples", math.pi * torch.arange(cosines), persistent=False)
+
+    def forward(self, fractions: Tensor) -> Tensor:
+        """See the class."""
+        return torch.relu(self.dense(torch.cos(fractions.unsqueeze(2) * self.multiples)))

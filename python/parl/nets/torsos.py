@@ -39,7 +39,8 @@ class MLP(nn.Module):
 class NatureCNN(nn.Module):
     """Three convolutions and one dense layer over stacked 8-bit frames.
 
-    Input (B, C, H, W) uint8, H and W of at least 36; output (B, hidden) float32.
+    Input (B, C, H, W) uint8, H and W of at least 36; output (B, hidden) float32. With ``hidden = 0`` there is
+    no dense layer, and the convolutions' outputs are the features.
 
     Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning", Methods.
     """
@@ -57,29 +58,104 @@ class NatureCNN(nn.Module):
         )
         with torch.no_grad():
             flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        norm = [nn.LayerNorm(hidden)] if layer_norm else []
-        self.dense = nn.Sequential(nn.Linear(flat, hidden), *norm, nn.ReLU(inplace=True))
-        self.features = hidden
+        self.dense, self.features = _dense(flat, hidden, layer_norm)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (B, features)."""
         return self.dense(self.convolutions(observations.to(torch.float32).mul_(1 / 255)))
 
 
-def make_torso(shape: Sequence[int], dtype: str, hidden: Sequence[int], layer_norm: bool) -> MLP | NatureCNN:
-    """The torso that suits an observation: :class:`NatureCNN` for (C, H, W) uint8, else :class:`MLP`.
+class _Residual(nn.Module):
+    """``x + conv(relu(conv(relu(x))))``, channels kept."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return x + self.second(torch.relu_(self.first(torch.relu(x))))
+
+
+class ImpalaResNet(nn.Module):
+    """Fifteen convolutions in three residual stages, each of which halves the picture, and one dense layer.
+
+    Input (B, C, H, W) uint8; output (B, hidden) float32. With ``hidden = 0`` there is no dense layer.
+
+    Args:
+        shape: (C, H, W).
+        hidden: width of the dense layer.
+        layer_norm: normalise before the dense layer's ReLU.
+        channels: of the stages; wider ones are what "scaled IMPALA" networks have.
+
+    Source: Espeholt et al. (2018), "IMPALA", figure 3, the large architecture without its LSTM.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], hidden: int, layer_norm: bool, channels: Sequence[int] = (16, 32, 32)
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        inputs = shape[0]
+        for width in channels:
+            layers += [
+                nn.Conv2d(inputs, width, 3, padding=1),
+                nn.MaxPool2d(3, stride=2, padding=1),
+                _Residual(width),
+                _Residual(width),
+            ]
+            inputs = width
+        self.convolutions = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten())
+        with torch.no_grad():
+            flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
+        self.dense, self.features = _dense(flat, hidden, layer_norm)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Features (B, features)."""
+        return self.dense(self.convolutions(observations.to(torch.float32).mul_(1 / 255)))
+
+
+def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:
+    """The dense layer behind convolutions, and the width of what leaves it."""
+    if not hidden:
+        return nn.Identity(), inputs
+    norm = [nn.LayerNorm(hidden)] if layer_norm else []
+    return nn.Sequential(nn.Linear(inputs, hidden), *norm, nn.ReLU(inplace=True)), hidden
+
+
+def make_torso(
+    shape: Sequence[int],
+    dtype: str,
+    hidden: Sequence[int],
+    layer_norm: bool,
+    image: str = "nature",
+    dense: bool = True,
+) -> MLP | NatureCNN | ImpalaResNet:
+    """The torso that suits an observation: convolutions for (C, H, W) uint8, else :class:`MLP`.
 
     Args:
         shape: of one observation.
         dtype: numpy name.
-        hidden: widths of the dense layers, ``>= 1`` of them; a CNN uses the last alone.
+        hidden: widths of the dense layers, ``>= 1`` of them; convolutions are followed by the last alone.
         layer_norm: normalise before each ReLU of a dense layer.
+        image: convolutions: ``"nature"`` or ``"impala"``.
+        dense: follow the convolutions with a dense layer; an :class:`MLP` has its layers all the same.
 
     Raises:
-        ValueError: ``hidden`` is empty or a width is below 1.
+        ValueError: ``hidden`` is empty, a width is below 1, or ``image`` is unknown.
     """
     if not hidden or min(hidden) < 1:
         raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
+    if image not in IMAGE_TORSOS:
+        raise ValueError(f"image torso {image!r} is not one of {', '.join(IMAGE_TORSOS)}")
     if len(shape) == 3 and dtype == "uint8":
-        return NatureCNN(shape, hidden[-1], layer_norm)
+        return IMAGE_TORSOS[image](shape, hidden[-1] if dense else 0, layer_norm)
     return MLP(math.prod(shape), hidden, layer_norm)
+
+
+IMAGE_TORSOS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
+    "nature": NatureCNN,
+    "impala": ImpalaResNet,
+}
+"""Convolutions for images, by name."""

@@ -1,12 +1,11 @@
 """Adam on one flat buffer.
 
 ``torch.optim.Adam`` gives the same numbers (a test compares them), but its constructor loads torch's
-compiler, 1.3 s that a short run feels, and its step costs twice as much on small networks.
+compiler, 1.3 s that a short run feels, and its step costs more on small networks. The kernel is the one
+behind its ``fused=True``: one pass over memory instead of seven, 0.09 instead of 0.23 ms for 220,000 weights.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -36,8 +35,20 @@ def adam_step(
 
     Source: Kingma and Ba (2015), algorithm 1.
     """
-    first, second = betas
-    mean.lerp_(gradients, 1 - first)
-    square.mul_(second).addcmul_(gradients, gradients, value=1 - second)
-    denominator = torch.sqrt(square).div_(math.sqrt(1 - second**step)).add_(epsilon)
-    weights.addcdiv_(mean, denominator, value=-learning_rate / (1 - first**step))
+    count = torch.tensor(float(step), device=weights.device)
+    fused = getattr(torch, "_fused_adam_")  # noqa: B009 - missing in torch's stubs
+    fused(
+        [weights],
+        [gradients],
+        [mean],
+        [square],
+        [],
+        [count],
+        lr=learning_rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=0.0,
+        eps=epsilon,
+        amsgrad=False,
+        maximize=False,
+    )

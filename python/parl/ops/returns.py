@@ -34,3 +34,19 @@ def double_q_value(next_q: Tensor, next_target_q: Tensor) -> Tensor:
     Source: van Hasselt, Guez and Silver (2016), equation 4.
     """
     return next_target_q.gather(1, next_q.argmax(dim=1, keepdim=True)).squeeze(1)
+
+
+def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Probabilities of ``softmax(q / temperature)`` and ``temperature`` times their logarithms.
+
+    Args:
+        q: (B, A) float32.
+        temperature: ``> 0``, in units of the value.
+
+    Returns:
+        two (B, A) float32.
+
+    Source: Vieillard, Pietquin and Geist (2020), "Munchausen Reinforcement Learning", appendix B.1.
+    """
+    log = (q / temperature).log_softmax(dim=1)
+    return log.exp(), temperature * log

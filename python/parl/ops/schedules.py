@@ -23,3 +23,15 @@ def actor_epsilons(epsilon: float, spread: float, actors: int) -> list[float]:
     if actors == 1:
         return [epsilon]
     return [epsilon ** (1 + spread * i / (actors - 1)) for i in range(actors)]
+
+
+def actor_scales(spread: float, actors: int) -> list[float]:
+    """Factor of each actor's exploration noise, ``2 ** (spread * (2 i / (actors - 1) - 1))``.
+
+    Args:
+        spread: 0 gives all actors a factor of 1; 1 factors from 1/2 to 2.
+        actors: number of actors, ``>= 1``.
+    """
+    if actors == 1:
+        return [1.0]
+    return [2.0 ** (spread * (2 * i / (actors - 1) - 1)) for i in range(actors)]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import os
 import platform
 import stat
 from importlib import metadata
 from pathlib import Path
 
+from parl import _native
 from parl.atari.roms import rom_folder
+from parl.cuda import nvrtc_folders
 
 _PACKAGES = {
     "numpy": "required",
@@ -49,24 +50,6 @@ def _roms() -> str:
     if folder is None:
         return f"none: {reason} (pip install ale-py)"
     return f"{len(list(folder.glob('*.bin')))} files in {folder} ({reason})"
-
-
-def _cuda() -> str:
-    library = ctypes.util.find_library("cuda")
-    if library is None:
-        return "no driver (libcuda is not on this machine): the CPU is used"
-    try:
-        driver = ctypes.CDLL(library)
-        version = ctypes.c_int()
-        status = driver.cuInit(0)
-        if status != 0:
-            return f"driver found, but cuInit failed with code {status}"
-        driver.cuDriverGetVersion(ctypes.byref(version))
-        count = ctypes.c_int()
-        driver.cuDeviceGetCount(ctypes.byref(count))
-    except (OSError, AttributeError) as error:
-        return f"driver found, but not usable: {error}"
-    return f"driver for CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} devices"
 
 
 def _is_segment(place: Path) -> bool:
@@ -118,7 +101,7 @@ def report() -> list[tuple[str, str]]:
         except metadata.PackageNotFoundError:
             lines.append((package, f"not installed ({purpose})"))
     lines.append(("ROM files", _roms()))
-    lines.append(("CUDA", _cuda()))
+    lines += _native.cuda_report(nvrtc_folders())
     stale = stale_segments()
     found = f"stale: {', '.join(map(str, stale))} (parl doctor --sweep removes them)"
     lines.append(("shared memory", found if stale else "no stale segments"))

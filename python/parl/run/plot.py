@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from parl.errors import ConfigError, RunDirectoryError
+from parl.run.directory import RunDirectory
 from parl.run.metrics import read_metrics
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 AXES = {"env_steps": "environment steps", "wall_time_s": "wall time, seconds"}
 
@@ -22,12 +28,50 @@ def curve(records: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float
     return [float(point[0]) for point in points], [float(point[1]) for point in points]
 
 
-def plot_runs(runs: Sequence[str | Path], out: str | Path, y: str = "episode_return") -> Path:
+def band(curves: Sequence[tuple[list[float], list[float]]], points: int = 200) -> list[Numbers]:
+    """Median, lowest and highest of several curves, at equally spaced places that all of them cover.
+
+    Args:
+        curves: places (rising) and values of each; straight lines between them.
+        points: number of places.
+
+    Returns:
+        places, median, lowest and highest, (points,) each; no places where the curves do not overlap.
+    """
+    first, last = max(places[0] for places, _ in curves), min(places[-1] for places, _ in curves)
+    where = np.linspace(first, last, points) if first <= last else np.zeros(0)
+    values = np.stack([np.interp(where, places, heights) for places, heights in curves])
+    return [where, np.median(values, axis=0), values.min(axis=0), values.max(axis=0)]
+
+
+def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
+    """Runs that differ in nothing but their seed and name, by a name for all of them."""
+    found: dict[str, tuple[str, list[Path]]] = {}
+    for run in map(Path, runs):
+        config = RunDirectory.open(run).config
+        table = {key: dict(value) if isinstance(value, dict) else value for key, value in config.items()}
+        settings = table.get("run", {})
+        seed = settings.pop("seed", None)
+        for key in ("name", "runs", "quiet"):
+            settings.pop(key, None)
+        name = run.name.removesuffix(f"-{seed}")
+        found.setdefault(json.dumps(table, sort_keys=True, default=str), (name, []))[1].append(run)
+    named: dict[str, list[Path]] = {}
+    for name, members in found.values():
+        label = name if name not in named else members[0].name
+        named[label] = members
+    return named
+
+
+def plot_runs(
+    runs: Sequence[str | Path], out: str | Path, y: str = "episode_return", bands: bool = False
+) -> Path:
     """Draws ``y`` of each run against steps (left) and wall time (right).
 
     Args:
         runs: run directories, one line each.
         out: the PNG to write; its folder is made if missing.
+        bands: draw runs that differ in their seed alone as their median in a band from lowest to highest.
         y: key of the metrics to draw. Evaluations (``evaluation_return``) are drawn as dots where present.
 
     Returns:
@@ -48,15 +92,26 @@ def plot_runs(runs: Sequence[str | Path], out: str | Path, y: str = "episode_ret
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     axes = figure.subplots(1, len(AXES), sharey=True)
-    for run in runs:
-        records = read_metrics(run)
+    lines = groups(runs) if bands else {str(run): [Path(run)] for run in runs}
+    for name, members in lines.items():
+        records = [read_metrics(run) for run in members]
         for axis, (x, label) in zip(axes, AXES.items(), strict=True):
-            places, values = curve(records, x, y)
-            if not values:
-                keys = sorted({key for record in records for key in record})
-                raise RunDirectoryError(f"{run} has no {y!r} in its metrics; there are: {', '.join(keys)}")
-            (line,) = axis.plot(places, values, label=Path(run).name, linewidth=1.4)
-            axis.plot(*curve(records, x, "evaluation_return"), "o", color=line.get_color(), markersize=5)
+            curves = [curve(one, x, y) for one in records]
+            for run, one, (_, values) in zip(members, records, curves, strict=True):
+                if not values:
+                    keys = sorted({key for record in one for key in record})
+                    raise RunDirectoryError(
+                        f"{run} has no {y!r} in its metrics; there are: {', '.join(keys)}"
+                    )
+            if len(members) == 1:
+                (line,) = axis.plot(*curves[0], label=Path(name).name, linewidth=1.4)
+            else:
+                places, middle, lowest, highest = band(curves)
+                label_of_all = f"{name} ({len(members)} seeds)"
+                (line,) = axis.plot(places, middle, label=label_of_all, linewidth=1.4)
+                axis.fill_between(places, lowest, highest, color=line.get_color(), alpha=0.2, linewidth=0)
+            for one in records:
+                axis.plot(*curve(one, x, "evaluation_return"), "o", color=line.get_color(), markersize=5)
             axis.set_xlabel(label)
             axis.grid(alpha=0.3)
     axes[0].set_ylabel(y.replace("_", " "))

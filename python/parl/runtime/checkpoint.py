@@ -10,23 +10,24 @@ from typing import Any
 
 from parl.errors import RunDirectoryError
 from parl.runtime.setup import Saved
-from parl.types import Learner
+from parl.types import Learned
 
 FORMAT = 1
 
 
 def write(
     folder: Path,
-    learner: Learner,
+    learner: Learned,
     replay: Any,
     actors: Sequence[bytes | None],
     counters: Mapping[str, Any],
 ) -> None:
-    """Writes the four parts; ``actors`` holds None where an environment cannot be pickled."""
+    """Writes the parts; ``replay`` may be None, and an actor where an environment cannot be pickled."""
     import torch
 
     torch.save(learner.state_dict(), folder / "learner.pt")
-    replay.save(folder / "replay.bin")
+    if replay is not None:
+        replay.save(folder / "replay.bin")
     for index, state in enumerate(actors):
         if state is not None:
             (folder / f"actor-{index}.pkl").write_bytes(state)
@@ -49,7 +50,7 @@ def read(folder: Path) -> Saved:
     return Saved(folder, counters)
 
 
-def load_learner(saved: Saved, learner: Learner) -> None:
+def load_learner(saved: Saved, learner: Learned) -> None:
     """Puts the saved state into ``learner``.
 
     Raises:

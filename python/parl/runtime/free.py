@@ -31,7 +31,7 @@ from parl.runtime import board as b
 from parl.runtime import checkpoint
 from parl.runtime.board import Board
 from parl.runtime.learning import Part
-from parl.runtime.pacer import ACTOR_PAUSE_S, LEARNER_PAUSE_S
+from parl.runtime.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
 from parl.runtime.peers import Alone, GlooPeers
 from parl.runtime.setup import Saved, Setup
 from parl.runtime.weights import Snapshot
@@ -65,6 +65,7 @@ def _run_actor(
     row = board.actor[index]
     updates = board.learner[0]
     weights, version = actor.policy.weights, -1
+    pause_s = ACTOR_PAUSE_S
     while True:
         command = board.command
         if command == b.STOP:
@@ -75,9 +76,12 @@ def _run_actor(
         env_steps = board.env_steps
         if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
             started = time.perf_counter_ns()
-            time.sleep(ACTOR_PAUSE_S)
+            # Longer and longer: looking costs a learner that needs all cores.
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, ACTOR_PAUSE_MAX_S)
             row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
             continue
+        pause_s = ACTOR_PAUSE_S
         version = snapshot.read(weights, version)
         transitions, finished = actor.step(env_steps)
         row[b.LAG_SUM] += snapshot.version - version
@@ -118,6 +122,7 @@ def _run_learner(
         checkpoint.load_learner(saved, learner)
         updates = int(saved.counters["updates"])
     connection.send(("ready", None))
+    learner.use_threads(setup.threads)
     peers = GlooPeers(folder, rank, setup.learners)
     part = Part(setup.algorithm, learner, replay, peers, setup.part, rank, setup.learners)
     row = board.learner[rank]
@@ -210,6 +215,7 @@ class FreeLoop:
             )
             for index in range(setup.actors)
         ]
+        self.learner.use_threads(setup.threads)  # after the forks, which copy no threads
         peers = GlooPeers(self._folder, 0, setup.learners) if setup.learners > 1 else Alone()
         self._part = Part(setup.algorithm, self.learner, self._replay, peers, setup.part, 0, setup.learners)
         if name is not None:

@@ -45,6 +45,7 @@ class Part:
         self._peers = peers
         self._size = size
         self._rank, self._learners = rank, learners
+        self._prioritized = replay.settings["alpha"] > 0.0
 
     def update(self, env_steps: int) -> bool:
         """One update after ``env_steps`` collected transitions; False if a peer could not take part."""
@@ -55,7 +56,8 @@ class Part:
         if not self._peers.average(learner.gradients, True):
             return False
         learner.step()
-        self._replay.update_priorities(batch.tickets, priorities)
+        if self._prioritized:
+            self._replay.update_priorities(batch.tickets, priorities)
         return True
 
     def skip(self) -> None:

@@ -53,6 +53,7 @@ class LockstepLoop:
         self._interrupted = False
         self._total = torch.empty_like(self.learner.gradients)
         self._mark = (time.monotonic(), self._env_steps, self._updates)
+        self.learner.use_threads(setup.threads)
         self._publish()
 
     @property

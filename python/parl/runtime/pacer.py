@@ -20,6 +20,7 @@ from dataclasses import dataclass
 # actors run ahead by some vector steps, so they may look less often and leave the processor to the learners.
 LEARNER_PAUSE_S = 1e-4
 ACTOR_PAUSE_S = 5e-4
+ACTOR_PAUSE_MAX_S = 2e-3
 
 
 @dataclass(frozen=True)

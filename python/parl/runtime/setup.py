@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from parl.envs import EnvMaker
 from parl.replay import PrioritizedReplay
 from parl.runtime.actor import Actor, make_actor
 from parl.runtime.pacer import Pacer
-from parl.types import Algorithm, EnvSpec, Learner
+from parl.types import Algorithm, EnvSpec, Learned, Learner, Policy
+
+
+def actor_seeds(seed: int, index: int) -> tuple[int, int]:
+    """Seeds of the policy and of the first environment of actor ``index``, from the run's seed alone."""
+    policy_seed, env_seed = np.random.SeedSequence([seed, index]).generate_state(2)
+    # Gymnasium seeds environment i of a vector with seed + i; half the range leaves room for that.
+    return int(policy_seed), int(env_seed) >> 1
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,7 @@ class Setup:
         replay_capacity: rows kept.
         pacer: holds the replay ratio.
         device: torch device of the learners.
+        threads: of torch in each learner.
     """
 
     algorithm: Algorithm
@@ -45,6 +55,7 @@ class Setup:
     replay_capacity: int
     pacer: Pacer
     device: str
+    threads: int = 1
 
     @property
     def part(self) -> int:
@@ -93,6 +104,10 @@ class Setup:
         """A learner with the run's first weights."""
         return self.algorithm.make_learner(self.seed, self.device)
 
+    def make_policy(self) -> Policy:
+        """A policy for evaluations."""
+        return self.algorithm.make_policy(0, 1, 1, 0)
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -110,7 +125,10 @@ class Saved:
 class Loop(Protocol):
     """A running topology, driven by ``parl.train``."""
 
-    learner: Learner
+    @property
+    def learner(self) -> Learned:
+        """Holds the newest weights."""
+        ...
 
     @property
     def env_steps(self) -> int:

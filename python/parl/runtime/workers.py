@@ -108,11 +108,24 @@ class Worker:
 
     def ask(self, question: str, timeout_s: float) -> Any:
         """Sends ``question`` and returns the answer, see :meth:`answer`."""
+        self.send(question)
+        return self.answer(timeout_s)
+
+    def send(self, message: Any) -> None:
+        """Sends ``message``.
+
+        Raises:
+            WorkerError: the worker failed or died.
+        """
         try:
-            self.connection.send(question)
+            self.connection.send(message)
         except (BrokenPipeError, ConnectionResetError):
             self.check()
-        return self.answer(timeout_s)
+
+    def tell(self, message: Any) -> None:
+        """Sends ``message`` if anybody is still there."""
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
 
     def answer(self, timeout_s: float) -> Any:
         """What the worker sends next.

@@ -1,0 +1,346 @@
+"""DQN, SAC, TD3 and DDPG: time to a score over seeds, speed beside Stable-Baselines3's, share of the replay.
+
+    python benches/learning/offpolicy.py goals --seeds 10        # all cases, or --only pendulum-sac
+    python benches/learning/offpolicy.py peers --rounds 3        # needs stable-baselines3, mujoco
+    python benches/learning/offpolicy.py replay
+    ... --record benches/records/DATE-offpolicy.md               # appends what was printed
+
+Every run is a process of its own. ``goals``: seconds of training from the start of collection to the
+checkpoint that passed the goal, processor seconds, steps, updates, and the mean of 100 more episodes on seeds
+that the run never saw. ``peers``: both libraries in turns at the same hyper-parameters and steps; a ratio for
+each turn, then their median and range. Steps a second are those of the part in which both learn at each step.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+# name: algorithm, settings, score to reach
+GOALS = {
+    "pendulum-sac": ("sac", {"preset": "pendulum", "actors": 1, "learners": 1}, -200.0),
+    "pendulum-td3": ("td3", {"preset": "pendulum", "actors": 1, "learners": 1}, -200.0),
+    "pendulum-ddpg": ("ddpg", {"preset": "pendulum", "actors": 1, "learners": 1}, -200.0),
+    "acrobot-dqn": (
+        "dqn",
+        {"env": "Acrobot-v1", "actors": 1, "learners": 1, "total_frames": 500_000},
+        -90.0,
+    ),
+    "lunarlander-dqn": (
+        "dqn",
+        {
+            "env": "LunarLander-v3",
+            "actors": 1,
+            "learners": 1,
+            "num_envs": 16,
+            "replay_ratio": 8.0,
+            "batch_size": 128,
+            "n_step": 5,
+            "hidden": (128, 128),
+            "learning_rate": 1e-3,
+            "replay_capacity": 100_000,
+            "epsilon_steps": 40_000,
+            "target_tau": 0.01,
+            "total_frames": 600_000,
+        },
+        200.0,
+    ),
+}
+CHEETAH = 2_000  # steps, of which the first 500 are not counted
+# name: kind, steps
+PEERS = {
+    "cheetah-sac": ("sac", CHEETAH),
+    "cheetah-td3": ("td3", CHEETAH),
+    "cartpole-dqn-zoo": ("dqn-zoo", 50_000),
+    "cartpole-dqn-defaults": ("dqn-defaults", 50_000),
+}
+# Source: rl-baselines3-zoo, hyperparams/dqn.yml, CartPole-v1; and the defaults of Stable-Baselines3's DQN.
+DQN = {
+    "zoo": {
+        "learning_rate": 2.3e-3,
+        "batch_size": 64,
+        "buffer_size": 100_000,
+        "learning_starts": 1_000,
+        "target_update_interval": 10,
+        "train_freq": 256,
+        "gradient_steps": 128,
+        "exploration_fraction": 0.16,
+        "exploration_final_eps": 0.04,
+        "policy_kwargs": {"net_arch": [256, 256]},
+    },
+    "defaults": {
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "buffer_size": 1_000_000,
+        "learning_starts": 100,
+        "target_update_interval": 10_000,
+        "train_freq": 4,
+        "gradient_steps": 1,
+        "exploration_fraction": 0.1,
+        "exploration_final_eps": 0.05,
+        "policy_kwargs": {"net_arch": [64, 64]},
+    },
+}
+
+
+def goal(case, seed):
+    from parl.train import evaluate, train
+
+    name, options, score = GOALS[case]
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        run = train(
+            name, seed=seed, stop_at_return=score, evaluation_episodes=100, runs=runs, quiet=True, **options
+        )
+        fresh = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * seed).mean())
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return {
+        "training_s": run.training_s,
+        "cpu_s": sum(one.ru_utime + one.ru_stime for one in used),
+        "steps": run.env_steps,
+        "updates": run.updates,
+        "fresh": fresh,
+        "reached": run.stopped == "stop_at_return",
+    }
+
+
+def parl(case, seed):
+    from parl.run import read_metrics
+    from parl.train import evaluate, train
+
+    kind, steps = PEERS[case]
+    common = {"seed": seed, "total_frames": steps, "quiet": True, "evaluation_episodes": 0, "num_envs": 1}
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        if not kind.startswith("dqn"):
+            options = {
+                "learning_starts": 500,
+                "random_steps": 500,
+                "replay_capacity": 100_000,
+                "log_every_s": 0.5,
+            }
+            run = train(kind, "HalfCheetah-v5", runs=runs, actors=1, learners=1, **common, **options)
+            records = [r for r in read_metrics(run.path) if "updates_per_s" in r and r["env_steps"] > 550]
+            first, last = records[0], records[-1]
+            steps = last["env_steps"] - first["env_steps"]
+            return {"seconds": last["wall_time_s"] - first["wall_time_s"], "steps": steps}
+        given = DQN[kind.removeprefix("dqn-")]
+        run = train(
+            "dqn",
+            "CartPole-v1",
+            runs=runs,
+            actors=1,
+            learners=1,
+            batch_size=given["batch_size"],
+            replay_ratio=given["batch_size"] * given["gradient_steps"] / given["train_freq"],
+            replay_capacity=min(given["buffer_size"], steps),
+            learning_starts=given["learning_starts"],
+            double=False,
+            prioritized=False,
+            n_step=1,
+            reward_scale=1.0,
+            layer_norm=False,
+            hidden=tuple(given["policy_kwargs"]["net_arch"]),
+            learning_rate=given["learning_rate"],
+            # Theirs counts steps, ours updates.
+            target_period=max(
+                1, given["target_update_interval"] * given["gradient_steps"] // given["train_freq"]
+            ),
+            epsilon_last=given["exploration_final_eps"],
+            epsilon_steps=int(given["exploration_fraction"] * steps),
+            **common,
+        )
+        score = float(evaluate(run.path, episodes=100, checkpoint="last").mean())
+        return {"seconds": run.training_s, "steps": run.env_steps, "score": score}
+
+
+def sb3(case, seed):
+    import stable_baselines3
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    kind, steps = PEERS[case]
+    if not kind.startswith("dqn"):
+        make = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[kind]
+        model = make("MlpPolicy", "HalfCheetah-v5", learning_starts=500, seed=seed, device="cpu")
+        model.learn(550)
+        started = time.time()
+        model.learn(steps - 550, reset_num_timesteps=False)
+        return {"seconds": time.time() - started, "steps": steps - 550}
+    model = stable_baselines3.DQN(
+        "MlpPolicy", "CartPole-v1", seed=seed, device="cpu", **DQN[kind.removeprefix("dqn-")]
+    )
+    started = time.time()
+    model.learn(steps)
+    seconds = time.time() - started
+    score = float(evaluate_policy(model, make_vec_env("CartPole-v1", 1, seed=10**6), 100, warn=False)[0])
+    return {"seconds": seconds, "steps": steps, "score": score}
+
+
+def share(case, _):
+    """Share of one thread's time that goes to the replay, in the lockstep schedule."""
+    from parl.envs import EnvMaker, spec_of
+    from parl.replay import PrioritizedReplay
+    from parl.runtime.lockstep import LockstepLoop
+    from parl.train.registry import default_settings, family_of, make_algorithm, replace
+
+    name, env, prioritized = case.split("/")
+    maker = EnvMaker(env)
+    spec = spec_of(maker(1))
+    run, own = default_settings(name, spec)
+    own = replace(own, {"prioritized": prioritized == "prioritized"}, name)
+    run = replace(run, {"actors": 1, "learners": 1, "schedule": "lockstep", "learning_starts": 1_000}, name)
+    setup = family_of(name).setup(make_algorithm(name, own, spec), run, maker, spec)
+    spent = 0.0
+    counting = True
+
+    def timed(method):
+        def call(self, *args, **kwargs):
+            nonlocal spent
+            started = time.perf_counter()
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                spent += (time.perf_counter() - started) * counting
+
+        return call
+
+    for method in ("add", "sample", "update_priorities"):
+        setattr(PrioritizedReplay, method, timed(getattr(PrioritizedReplay, method)))
+    loop = LockstepLoop(setup)
+    loop.advance(1_500, 0)
+    spent, started, updates = 0.0, time.perf_counter(), loop.updates
+    end = started + 8.0
+    while time.perf_counter() < end:
+        loop.advance(loop.env_steps + 100, 0)
+    elapsed, updates = time.perf_counter() - started, loop.updates - updates
+    return {
+        "share": spent / elapsed,
+        "update_us": elapsed / updates * 1e6,
+        "replay_us": spent / updates * 1e6,
+    }
+
+
+def one(kind, case, seed):
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", kind, case, "--seed", str(seed)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(f"{kind} {case} seed {seed} failed")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def goals(say, only, seeds):
+    for case in only or GOALS:
+        name, options, score = GOALS[case]
+        say(f"{case} to {score:g}: parl {name} {options}")
+        say("seed  train s  cpu s    steps  updates   fresh  load")
+        rows = []
+        for seed in range(seeds):
+            row = one("goal", case, seed)
+            rows.append(row)
+            missed = "" if row["reached"] else "  not reached"
+            say(
+                f"{seed:>4} {row['training_s']:8.1f} {row['cpu_s']:6.1f} {row['steps']:8,}"
+                f" {row['updates']:8,} {row['fresh']:7.1f} {os.getloadavg()[0]:5.1f}{missed}"
+            )
+        middle = {
+            key: median([row[key] for row in rows]) for key in ("training_s", "cpu_s", "steps", "fresh")
+        }
+        say(
+            f"reached on {sum(row['reached'] for row in rows)} of {len(rows)}; median "
+            f"{middle['training_s']:.1f} s, {middle['cpu_s']:.1f} processor s, {middle['steps']:,.0f} steps, "
+            f"fresh {middle['fresh']:.1f}\n"
+        )
+
+
+def peers(say, only, rounds):
+    for case in only or PEERS:
+        say(f"{case}: {PEERS[case][1]:,} steps, in turns")
+        say("turn  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
+        ratios = []
+        for turn in range(rounds):
+            ours, theirs = one("parl", case, turn), one("sb3", case, turn)
+            rates = [row["steps"] / row["seconds"] for row in (ours, theirs)]
+            ratios.append(rates[0] / rates[1])
+            scores = [f"{row['score']:.1f}" if "score" in row else "-" for row in (ours, theirs)]
+            say(
+                f"{turn:>4} {rates[0]:13.1f} {rates[1]:12.1f} {ratios[-1]:6.2f} {scores[0]:>11}"
+                f" {scores[1]:>10} {os.getloadavg()[0]:5.1f}"
+            )
+        say(f"ratio: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
+
+
+def replay(say, only, _):
+    say("share of the replay (add, sample, update_priorities) in one thread's time, lockstep schedule")
+    for case in only or [
+        f"{name}/{env}/{kind}"
+        for name, env in (("dqn", "CartPole-v1"), ("sac", "HalfCheetah-v5"), ("td3", "HalfCheetah-v5"))
+        for kind in ("prioritized", "uniform")
+    ]:
+        row = one("share", case, 0)
+        say(
+            f"{case:<32} {100 * row['share']:5.2f} %  {row['replay_us']:7.1f} us of "
+            f"{row['update_us']:9.1f} us an update"
+        )
+    say("")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=["goals", "peers", "replay"], default="goals")
+    parser.add_argument("--only", action="append", help="a case; may be given more than once")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", help="Markdown file to append to")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.one:
+        kind, case = arguments.one
+        print(
+            json.dumps({"goal": goal, "parl": parl, "sb3": sb3, "share": share}[kind](case, arguments.seed))
+        )
+        return
+    lines = []
+
+    def say(line):
+        print(line, flush=True)
+        lines.append(line)
+
+    try:
+        count = arguments.seeds if arguments.what == "goals" else arguments.rounds
+        {"goals": goals, "peers": peers, "replay": replay}[arguments.what](say, arguments.only, count)
+    finally:
+        if arguments.record:
+            import torch
+
+            told = [word for word in sys.argv if word not in ("--record", arguments.record)]
+            command = " ".join(["python", *told])
+            with open(arguments.record, "a", encoding="utf-8") as file:
+                file.write(
+                    f"\n{datetime.date.today():%d %B %Y}, {platform.processor() or platform.machine()}, "
+                    f"{os.cpu_count()} cores, torch {torch.__version__}: `{command}`\n\n```\n"
+                    + "\n".join(lines).rstrip()
+                    + "\n```\n"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Minutes to play Pong well: parl's laptop recipe, seed by seed, each run in a process of its own.
+
+Protocol: ``parl/Pong-v0`` as ``ale_py.AtariVectorEnv`` is made by default (4 frames a step, up to 30 idle
+frames after a reset, no sticky actions); observations are two readings of the console's 128 bytes, none of
+them picked by hand; games of evaluations are cut after 30,000 frames. A seed is done when 30 greedy episodes
+on seeds of their own have a mean return of at least 18. Wall time counts from the start of the process,
+evaluations included. Processor time is that of all threads: half of it is the least that two cores need,
+however busy the machine is. Afterwards 30 more episodes on fresh seeds are played, on which no decision
+depends.
+
+    python benches/learning/pong.py --seeds 5
+    python benches/learning/pong.py --seeds 1 --options '{"hidden": [64, 64]}'
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+GOAL = 18.0
+
+
+def one(seed, options):
+    from parl.train import evaluate, train
+
+    with tempfile.TemporaryDirectory() as runs:
+        run = train(
+            "ppo",
+            preset="atari-ram",
+            seed=seed,
+            stop_at_return=GOAL,
+            runs=runs,
+            quiet=True,
+            **json.loads(options),
+        )
+        ended = time.time()
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "ended": ended,
+            "training_s": run.training_s,
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "env_steps": run.env_steps,
+            "updates": run.updates,
+            "evaluation": run.evaluation_return,
+            "fresh": float(evaluate(run.path, episodes=30).mean()),
+            "reached": run.stopped == "stop_at_return",
+        }
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0..N")
+    parser.add_argument("--options", default="{}", help="settings of the run or of PPO, as JSON")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one is not None:
+        print(json.dumps(one(arguments.one, arguments.options)))
+        return
+    print(f"ppo atari-ram {arguments.options} on {len(os.sched_getaffinity(0))} cores")
+    print("seed  process s   cpu s      steps  updates   mean  fresh  load")
+    rows = []
+    for seed in range(arguments.seeds):
+        started = time.time()
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", str(seed), "--options", arguments.options],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        row = json.loads(done.stdout.splitlines()[-1])
+        row["process_s"] = row["ended"] - started
+        rows.append(row)
+        print(
+            f"{seed:>4} {row['process_s']:10.1f} {row['cpu_s']:7.1f} {row['env_steps']:10,}"
+            f" {row['updates']:8,} {row['evaluation']:6.1f} {row['fresh']:6.1f} {os.getloadavg()[0]:5.1f}"
+            f"{'' if row['reached'] else '  not reached'}",
+            flush=True,
+        )
+    reached = sum(row["reached"] for row in rows)
+    middle = {key: median([row[key] for row in rows]) for key in ("process_s", "cpu_s", "env_steps")}
+    print(
+        f"reached {GOAL:g}: {reached} of {len(rows)}; median: process {middle['process_s']:.1f} s, processor "
+        f"{middle['cpu_s']:.1f} s, {middle['env_steps']:,.0f} steps"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""PPO and A2C beside Stable-Baselines3's: same steps, same hyper-parameters, one torch thread each, in turns.
+
+Each run is a process of its own; times are those of training, without start and evaluation. The score is
+the mean of 50 greedy episodes on fresh seeds. Hyper-parameters: RL Baselines3 Zoo (Raffin, 2020).
+
+    python benches/learning/sb3.py --seeds 3
+    python benches/learning/sb3.py --only ppo-cartpole --steps 20k --seeds 1
+    python benches/learning/sb3.py --parl-only --seeds 10        # solved on how many seeds
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+# name: (algorithm, environment, environments, steps, score that counts as solved, hyper-parameters)
+CASES = {
+    "ppo-cartpole": (
+        "ppo",
+        "CartPole-v1",
+        8,
+        100_000,
+        475.0,
+        {
+            "n_steps": 32,
+            "batch_size": 256,
+            "gae_lambda": 0.8,
+            "gamma": 0.98,
+            "n_epochs": 20,
+            "ent_coef": 0.0,
+            "learning_rate": 1e-3,
+            "clip_range": 0.2,
+            "linear": True,
+        },
+    ),
+    "ppo-acrobot": (
+        "ppo",
+        "Acrobot-v1",
+        16,
+        200_000,
+        -100.0,
+        {
+            "n_steps": 256,
+            "batch_size": 64,
+            "gae_lambda": 0.94,
+            "gamma": 0.99,
+            "n_epochs": 4,
+            "ent_coef": 0.0,
+            "learning_rate": 3e-4,
+            "clip_range": 0.2,
+            "linear": False,
+        },
+    ),
+    "a2c-cartpole": (
+        "a2c",
+        "CartPole-v1",
+        8,
+        300_000,
+        475.0,
+        {
+            "n_steps": 5,
+            "gamma": 0.99,
+            "gae_lambda": 1.0,
+            "ent_coef": 0.0,
+            "learning_rate": 7e-4,
+            "linear": True,
+        },
+    ),
+}
+
+
+def parl(case, seed, steps):
+    import torch
+
+    from parl.train import evaluate, train
+
+    algorithm, env, num_envs, _, _, given = CASES[case]
+    options = {
+        "rollout_steps": given["n_steps"],
+        "gamma": given["gamma"],
+        "gae_lambda": given["gae_lambda"],
+        "entropy_coefficient": given["ent_coef"],
+        "learning_rate": given["learning_rate"],
+        "anneal": given["linear"],
+        "hidden": (64, 64),
+        "activation": "tanh",
+    }
+    if algorithm == "ppo":
+        options |= {
+            "minibatch_size": given["batch_size"],
+            "epochs": given["n_epochs"],
+            "clip": given["clip_range"],
+            "anneal_clip": given["linear"],
+        }
+    else:
+        options |= {"optimizer": "rmsprop", "normalize_advantages": False}
+    torch.set_num_threads(1)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with tempfile.TemporaryDirectory() as runs:
+        run = train(
+            algorithm,
+            env=env,
+            num_envs=num_envs,
+            seed=seed,
+            threads=1,
+            total_frames=steps,
+            evaluation_episodes=0,
+            tensorboard=False,
+            quiet=True,
+            runs=runs,
+            **options,
+        )
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        score = float(evaluate(run.path, episodes=50, checkpoint="last").mean())
+        return {"training_s": run.training_s, "cpu_s": cpu_s, "score": score}
+
+
+def sb3(case, seed, steps):
+    import torch
+    from stable_baselines3 import A2C, PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    algorithm, env, num_envs, _, _, given = CASES[case]
+    torch.set_num_threads(1)
+    options = dict(given)
+    if options.pop("linear"):
+        for name in ("learning_rate", "clip_range"):
+            if name in options:
+                options[name] = lambda left, first=options[name]: left * first
+    kind = {"ppo": PPO, "a2c": A2C}[algorithm]
+    model = kind("MlpPolicy", make_vec_env(env, num_envs, seed=seed), seed=seed, device="cpu", **options)
+    started, before = time.time(), resource.getrusage(resource.RUSAGE_SELF)
+    model.learn(total_timesteps=steps)
+    ended, after = time.time(), resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    score = float(evaluate_policy(model, make_vec_env(env, 1, seed=10**6 + seed), 50, warn=False)[0])
+    return {"training_s": ended - started, "cpu_s": cpu_s, "score": score}
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def compare(case, seeds, steps, libraries):
+    steps = steps or CASES[case][3]
+    goal = CASES[case][4]
+    print(
+        f"{case}, {steps:,} steps\nseed  " + "  ".join(f"{name:>8} s   cpu s   score" for name in libraries)
+    )
+    rows = {name: [] for name in libraries}
+    for seed in range(seeds):
+        for name in libraries:
+            done = subprocess.run(
+                [sys.executable, __file__, "--one", name, case, str(seed), str(steps)],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            rows[name].append(json.loads(done.stdout.splitlines()[-1]))
+        cells = [
+            f"{row['training_s']:10.1f} {row['cpu_s']:7.1f} {row['score']:7.1f}"
+            for row in (rows[name][-1] for name in libraries)
+        ]
+        print(f"{seed:>4}  " + "  ".join(cells) + f"  load {os.getloadavg()[0]:.1f}", flush=True)
+    for name in libraries:
+        found = rows[name]
+        solved = sum(row["score"] >= goal for row in found)
+        wall, cpu = (median([row[key] for row in found]) for key in ("training_s", "cpu_s"))
+        print(f"{name}: median {wall:.1f} s, processor {cpu:.1f} s, at least {goal:g}: {solved} of {seeds}")
+    if len(libraries) == 2:
+        ratios = [
+            median([two[key] / one[key] for one, two in zip(rows["parl"], rows["sb3"], strict=True)])
+            for key in ("training_s", "cpu_s")
+        ]
+        print(f"sb3 / parl: {ratios[0]:.2f} wall, {ratios[1]:.2f} processor\n", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
+    parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=sorted(CASES))
+    parser.add_argument("--steps", default=None, help="instead of each case's own, such as 20k")
+    parser.add_argument("--parl-only", action="store_true", help="leave Stable-Baselines3 out")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, case, seed, steps = arguments.one
+        print(json.dumps({"parl": parl, "sb3": sb3}[name](case, int(seed), int(steps))))
+        return
+    from parl.run import parse_count
+
+    steps = parse_count(arguments.steps) if arguments.steps else None
+    libraries = ["parl"] if arguments.parl_only else ["parl", "sb3"]
+    for case in arguments.only:
+        compare(case, arguments.seeds, steps, libraries)
+
+
+if __name__ == "__main__":
+    main()

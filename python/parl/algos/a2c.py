@@ -1,0 +1,199 @@
+"""Advantage actor-critic: one update per rollout, from generalised advantages or V-trace.
+
+::
+
+    loss = -mean_b log pi(a_b | s_b) A_b  +  value_coefficient 1/2 mean_b (V(s_b) - R_b)^2
+           - entropy_coefficient mean_b H(pi(. | s_b))                     Mnih et al. (2016), section 4 and 5
+
+``advantage = "gae"`` takes A from Schulman et al. (2016) and ``R = A + V``; with ``gae_lambda = 1`` these are
+the n-step advantages of Mnih et al. ``advantage = "vtrace"`` takes A and R from Espeholt et al. (2018),
+equation 1, which correct for a policy that has moved on since it acted.
+
+With many environments one update per rollout of all of them wastes experience. Hence a batching strategy: an
+update is made every ``rollout_steps`` steps, from the last ``window`` steps, of one of
+``env_groups`` groups of environments in turn. Windows then overlap and hold steps of several policies, for
+which V-trace corrects (Dalton and Frosio, 2020, "Accelerating RL through GPU Atari emulation", section 4).
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from parl.algos.actor_critic import ActorCriticAlgorithm, ActorCriticConfig, ActorCriticLearner, judge
+from parl.algos.rollouts import Average
+from parl.errors import ConfigError
+from parl.ops.advantages import gae, vtrace
+from parl.ops.policies import normalized
+from parl.types import EnvSpec, Preset, Rollout
+
+
+@dataclass(frozen=True)
+class Config(ActorCriticConfig):
+    """Settings of A2C. Steps are vector steps; updates are optimizer steps."""
+
+    advantage: Literal["gae", "vtrace"] = "gae"
+    """gae: for data of the newest policy. vtrace: corrected for data of older ones."""
+    window: int = 0
+    """Steps that an update looks at, a multiple of rollout_steps; 0: rollout_steps, none is used twice."""
+    env_groups: int = 1
+    """Each update learns from one of so many groups of environments, in turn."""
+    rho_max: float = 1.0
+    """V-trace: bound of the importance ratio in front of errors."""
+    c_max: float = 1.0
+    """V-trace: bound of the importance ratio along traces."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_bounds(
+            ("window", 0, 2**20),
+            ("env_groups", 1, 2**20),
+            ("rho_max", 0, float("inf")),
+            ("c_max", 0, float("inf")),
+        )
+        self.check_choice("advantage", "gae", "vtrace")
+        if self.window % self.rollout_steps:
+            raise ConfigError(
+                f"window = {self.window} is no multiple of rollout_steps = {self.rollout_steps}"
+            )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations; images as in Mnih et al. (2016), with RMSprop."""
+    if len(spec.observation_shape) == 3:
+        return Config(
+            rollout_steps=5,
+            gae_lambda=1.0,
+            learning_rate=7e-4,
+            optimizer="rmsprop",
+            value_coefficient=0.25,
+            entropy_coefficient=0.01,
+            normalize_advantages=False,
+            hidden=(512,),
+        )
+    return Config(rollout_steps=8, gae_lambda=0.95, learning_rate=2e-3)
+
+
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run that suit the observations."""
+    return {"total_frames": 10_000_000, "num_envs": 16} if len(spec.observation_shape) == 3 else {}
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class A2CLearner(ActorCriticLearner):
+    """The losses of the module, and the window that they are taken over."""
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
+        super().__init__(config, spec, seed, device)
+        length = max(1, config.window // config.rollout_steps)
+        self._window: collections.deque[Rollout] = collections.deque(maxlen=length)
+        self._group = 0
+
+    def loss(self, rollout: Rollout) -> Tensor:
+        """The scalar loss of T steps of N environments; rows that are not valid play no part."""
+        config: Config = self.config
+        steps, envs = rollout.reward.shape
+        parameters, flat_value = self.network(rollout.obs.flatten(0, 1))
+        log_prob, entropy = judge(self.network, parameters[: steps * envs], rollout.action.flatten(0, 1))
+        value = flat_value.view(steps + 1, envs)
+        seen = value.detach()
+        following = self.next_values(rollout, seen)
+        columns = (rollout.reward, seen[:-1], following, rollout.terminated, rollout.ended)
+        if config.advantage == "gae":
+            advantage = gae(*columns, config.gamma, config.gae_lambda)
+            target = advantage + seen[:-1]
+        else:
+            log_ratio = log_prob.detach().view(steps, envs) - rollout.log_prob
+            target, advantage = vtrace(
+                *columns, log_ratio, config.gamma, config.gae_lambda, config.rho_max, config.c_max
+            )
+        if rollout.valid.all():
+            advantage, target, chosen = advantage.flatten(), target.flatten(), value[:-1].flatten()
+        else:
+            valid = rollout.valid
+            advantage, target, chosen = advantage[valid], target[valid], value[:-1][valid]
+            log_prob, entropy = log_prob[valid.flatten()], entropy[valid.flatten()]
+        if config.normalize_advantages:
+            advantage = normalized(advantage)
+        policy_loss = -(log_prob * advantage).mean()
+        value_loss = 0.5 * (chosen - target).square().mean()
+        mean_entropy = entropy.mean()
+        self.figures = {
+            "policy_loss": policy_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "entropy": mean_entropy.detach(),
+        }
+        return policy_loss + config.value_coefficient * value_loss - config.entropy_coefficient * mean_entropy
+
+    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+        """One update from the window that ends with ``rollout``; 0 while it is not full."""
+        config: Config = self.config
+        if self._window.maxlen != 1:
+            self._window.append(_copied(rollout))
+            if len(self._window) < (self._window.maxlen or 1):
+                return 0
+            rollout = joined(list(self._window))
+        if config.env_groups > 1:
+            if config.env_groups > rollout.reward.shape[1]:
+                raise ConfigError(
+                    f"env_groups = {config.env_groups} is above num_envs = {rollout.reward.shape[1]}"
+                )
+            rollout = group(rollout, self._group, config.env_groups)
+            self._group = (self._group + 1) % config.env_groups
+        self.step(self.loss(rollout), progress, average)
+        return 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return super().state_dict() | {"window": [vars(part) for part in self._window], "group": self._group}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self._window.clear()
+        self._window.extend(Rollout(**part) for part in state["window"])
+        self._group = state["group"]
+
+
+def _copied(rollout: Rollout) -> Rollout:
+    """``rollout`` on memory of its own: the actor writes its arrays again."""
+    return Rollout(**{name: value.clone() for name, value in vars(rollout).items()})
+
+
+def joined(parts: list[Rollout]) -> Rollout:
+    """Rollouts that follow on each other as one."""
+    columns: dict[str, Tensor] = {
+        field.name: torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Rollout)
+    }
+    columns["obs"] = torch.cat([*(part.obs[:-1] for part in parts), parts[-1].obs[-1:]])
+    steps = 0
+    at: list[Tensor] = []
+    for part in parts:
+        at.append(part.final_at + torch.tensor([steps, 0], device=part.final_at.device))
+        steps += len(part.reward)
+    columns["final_at"] = torch.cat(at)
+    return Rollout(**columns)
+
+
+def group(rollout: Rollout, index: int, groups: int) -> Rollout:
+    """Environments ``index * N // groups ..`` of a rollout."""
+    envs = rollout.reward.shape[1]
+    first, end = index * envs // groups, (index + 1) * envs // groups
+    inside = (rollout.final_at[:, 1] >= first) & (rollout.final_at[:, 1] < end)
+    at = rollout.final_at[inside] - torch.tensor([0, first], device=rollout.final_at.device)
+    names = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
+    columns = {name: getattr(rollout, name)[:, first:end] for name in names}
+    return Rollout(**columns, final_obs=rollout.final_obs[inside], final_at=at)
+
+
+class A2C(ActorCriticAlgorithm):
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+
+    learner = A2CLearner

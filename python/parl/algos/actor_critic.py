@@ -1,0 +1,165 @@
+"""What PPO, A2C and IMPALA share: the network with two heads and the policy that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parl.algos.rollouts import OptimizedLearner, RolloutConfig
+from parl.nets import flatten
+from parl.nets.actor_critic import ActorCritic
+from parl.ops.policies import categorical, gaussian
+from parl.types import Array, EnvSpec
+
+
+@dataclass(frozen=True)
+class ActorCriticConfig(RolloutConfig):
+    """Settings that actor-critic algorithms share."""
+
+    gae_lambda: float = 0.95
+    """Mixes short and long horizons in advantages, 0..1."""
+    value_coefficient: float = 0.5
+    """Weight of the value's squared error in the loss."""
+    entropy_coefficient: float = 0.0
+    """Weight of the policy's entropy in the loss."""
+    normalize_advantages: bool = True
+    """Bring advantages to mean 0 and deviation 1 in each minibatch."""
+    shared_layers: bool = False
+    """One tower of layers for policy and value instead of one each (images always share)."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """Of the dense layers."""
+    initial_log_std: float = 0.0
+    """Logarithm of the standard deviation of continuous actions at the start."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_bounds(
+            ("gae_lambda", 0, 1),
+            ("value_coefficient", 0, float("inf")),
+            ("entropy_coefficient", 0, float("inf")),
+            ("initial_log_std", -20, 20),
+        )
+        self.check_choice("activation", "tanh", "relu")
+
+
+def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic:
+    """The network of ``config`` for ``spec``."""
+    if spec.num_actions:
+        outputs, log_std = spec.num_actions, None
+    else:
+        outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
+    return ActorCritic(
+        spec.observation_shape,
+        spec.observation_dtype,
+        outputs,
+        config.hidden,
+        config.shared_layers,
+        config.activation,
+        config.normalize_observations,
+        log_std,
+        config.changes,
+    )
+
+
+def evaluate_actions(network: ActorCritic, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities of actions, entropies and values, each (B,) float32."""
+    parameters, value = network(obs)
+    return *judge(network, parameters, action), value
+
+
+def judge(network: ActorCritic, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of actions and entropies, (B,) each, from the network's policy parameters."""
+    if network.log_std is None:
+        return categorical(parameters, action)
+    return gaussian(parameters, network.log_std, action.flatten(1))
+
+
+class StochasticPolicy:
+    """Draws actions from the network's distribution; greedily it takes the mode.
+
+    Attributes:
+        weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
+    """
+
+    def __init__(self, config: ActorCriticConfig, spec: EnvSpec, seed: int) -> None:
+        self._network = make_network(config, spec)
+        self._shape = spec.action_shape
+        self.weights = flatten(self._network, gradients=False).weights
+        self._rng = np.random.default_rng(seed)
+
+    def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
+        """Actions (N, ...) and their log-probabilities (N,) float32."""
+        with torch.inference_mode():
+            parameters, _ = self._network(torch.from_numpy(observations))
+            if self._network.log_std is None:
+                log_p = torch.log_softmax(parameters, dim=1).numpy()
+                # The largest of log p + Gumbel noise is a draw from p (Gumbel, 1954).
+                noise = self._rng.standard_exponential(log_p.shape, np.float32) + 1e-30  # never 0
+                action = (log_p - np.log(noise)).argmax(axis=1)
+                return action, log_p[np.arange(len(action)), action]
+            noise = self._rng.standard_normal(tuple(parameters.shape), np.float32)
+            drawn = parameters + torch.exp(self._network.log_std) * torch.from_numpy(noise)
+            log_prob, _ = gaussian(parameters, self._network.log_std, drawn)
+            return drawn.numpy().reshape(-1, *self._shape), log_prob.numpy()
+
+    def act(self, observations: Array, env_steps: int) -> Array:
+        """Drawn actions (N, ...)."""
+        return self.sample(observations, env_steps)[0]
+
+    def act_greedily(self, observations: Array) -> Array:
+        """The most likely actions (N, ...)."""
+        with torch.inference_mode():
+            parameters, _ = self._network(torch.from_numpy(observations))
+            if self._network.log_std is None:
+                return parameters.argmax(dim=1).numpy()
+            return parameters.numpy().reshape(-1, *self._shape)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._rng.bit_generator.state = state["rng"]
+
+
+class ActorCriticLearner(OptimizedLearner):
+    """A learner whose network is an :class:`ActorCritic`."""
+
+    network: ActorCritic
+
+    def make_network(self) -> ActorCritic:
+        """See :class:`OptimizedLearner`."""
+        return make_network(self.config, self.spec)
+
+    def values_of(self, obs: Tensor) -> Tensor:
+        """See :class:`OptimizedLearner`."""
+        return self.network(obs)[1]
+
+
+class ActorCriticAlgorithm:
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+
+    learner: type[ActorCriticLearner]
+
+    def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
+        self.config = config
+        self.spec = spec
+
+    @property
+    def rollout_steps(self) -> int:
+        """T."""
+        return self.config.rollout_steps
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> StochasticPolicy:
+        """The policy of one actor."""
+        return StochasticPolicy(self.config, self.spec, seed)
+
+    def make_learner(self, seed: int, device: str) -> ActorCriticLearner:
+        """A learner with weights drawn from ``seed``."""
+        return self.learner(self.config, self.spec, seed, device)

@@ -1,0 +1,371 @@
+"""What SAC, TD3 and DDPG share: settings, the box of actions, weights, optimizer and targets as flat buffers.
+
+The gradients of actor and critics are taken at the same weights, those before the update, so that learners
+can average them in one go and one optimizer step serves both (as Acme and Brax do; most single-threaded codes
+step the critics first).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parl.errors import ConfigError
+from parl.nets import Ensemble, flatten
+from parl.ops.adam import adam_step
+from parl.ops.schedules import linear
+from parl.types import Array, Batch, EnvSpec
+
+
+@dataclass(frozen=True)
+class CriticsConfig:
+    """Settings that the three algorithms share. Steps are environment steps; updates are optimizer steps."""
+
+    n_step: int = 1
+    """Rewards summed before bootstrapping, 1..64."""
+    gamma: float = 0.99
+    """Discount a step, 0..1."""
+    reward_scale: float = 1.0
+    """Rewards are multiplied by this."""
+    prioritized: bool = False
+    """Draw in proportion to the last temporal-difference error; else uniformly."""
+    alpha: float = 0.6
+    """Exponent of the priorities, 0..1; 0 draws uniformly."""
+    beta: float = 0.4
+    """Exponent of the importance weights at the start, 0..1."""
+    beta_steps: int = 0
+    """Steps over which ``beta`` rises to 1; 0 keeps it."""
+    priority_epsilon: float = 1e-2
+    """Added to each absolute error, in units of the scaled return, so that no row starves."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of actor and critics."""
+    layer_norm: bool = False
+    """Normalise the critics' hidden layers before their ReLU; steadies many updates a step."""
+    learning_rate: float = 3e-4
+    """Adam's step size."""
+    critic_learning_rate: float = 0.0
+    """Adam's step size for the critics; 0: as ``learning_rate``."""
+    adam_epsilon: float = 1e-8
+    """Adam's denominator offset."""
+    target_tau: float = 0.005
+    """Polyak: share of the weights that flows into the target networks when they follow."""
+    random_steps: int = 1_000
+    """Steps, of all actors together, in which actions are drawn uniformly."""
+
+    def __post_init__(self) -> None:
+        self.check(
+            (
+                ("n_step", 1, 64),
+                ("gamma", 0, 1),
+                ("alpha", 0, 1),
+                ("beta", 0, 1),
+                ("beta_steps", 0, math.inf),
+                ("priority_epsilon", 0, math.inf),
+                ("learning_rate", 0, math.inf),
+                ("critic_learning_rate", 0, math.inf),
+                ("adam_epsilon", 0, math.inf),
+                ("target_tau", 0, 1),
+                ("random_steps", 0, math.inf),
+            )
+        )
+        if not self.hidden or min(self.hidden) < 1:
+            raise ConfigError(f"hidden = {self.hidden} needs one or more widths of at least 1")
+
+    def check(self, rows: tuple[tuple[str, float, float], ...]) -> None:
+        """Refuses a field outside its bounds (name, lowest, highest).
+
+        Raises:
+            ConfigError: names the field, its value and the bounds.
+        """
+        for name, low, high in rows:
+            value = getattr(self, name)
+            if not low <= value <= high:  # also refuses NaN
+                raise ConfigError(f"{name} = {value} is outside {low}..{high}")
+
+
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run: one environment and one update of 256 a step, as in the sources."""
+    return {
+        "total_frames": 1_000_000,
+        "num_envs": 1,
+        "replay_ratio": 256.0,
+        "batch_size": 256,
+        "replay_capacity": 1_000_000,
+        "learning_starts": 1_000,
+        "evaluation_episodes": 10,
+    }
+
+
+def check_vectors(name: str, spec: EnvSpec) -> None:
+    """Refuses observations that are pictures.
+
+    Raises:
+        ConfigError: names the algorithm and the shape.
+    """
+    if len(spec.observation_shape) == 3:
+        raise ConfigError(
+            f"{name} takes vectors; this environment's observations are images of shape "
+            f"{spec.observation_shape}: wrap it, or take dqn"
+        )
+
+
+@dataclass(frozen=True)
+class ActionBox:
+    """Continuous actions, brought to -1..1 for the networks.
+
+    Attributes:
+        shape: of one action.
+        center: (D,) float32, middle of the bounds.
+        half: (D,) float32, half the distance between them.
+    """
+
+    shape: tuple[int, ...]
+    center: Tensor
+    half: Tensor
+
+    @classmethod
+    def of(cls, name: str, spec: EnvSpec) -> ActionBox:
+        """The box of ``spec`` for algorithm ``name``.
+
+        Raises:
+            ConfigError: the actions are discrete, or without bounds.
+        """
+        if spec.num_actions:
+            raise ConfigError(
+                f"{name} needs a continuous action space; this environment's has {spec.num_actions} discrete "
+                "actions: take dqn or sac"
+            )
+        low, high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
+        if not (torch.isfinite(low).all() and torch.isfinite(high).all() and (low < high).all()):
+            raise ConfigError(
+                f"{name} needs actions with bounds; this environment's are in {spec.action_low}.."
+                f"{spec.action_high}: wrap it in gymnasium's RescaleAction"
+            )
+        return cls(spec.action_shape, (low + high) / 2, (high - low) / 2)
+
+    @property
+    def size(self) -> int:
+        """D, numbers of an action."""
+        return len(self.center)
+
+    def to_env(self, action: Tensor) -> Array:
+        """Actions (N, *shape) float32 as the environment wants them, from (N, D) in -1..1."""
+        return torch.addcmul(self.center, action, self.half).view(-1, *self.shape).numpy()
+
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
+        """``count`` actions drawn uniformly."""
+        return self.to_env(torch.from_numpy(rng.uniform(-1, 1, (count, self.size)).astype(np.float32)))
+
+    def to_unit(self, action: Tensor) -> Tensor:
+        """(B, D) in -1..1, from the environment's (B, *shape)."""
+        return (action.flatten(1) - self.center) / self.half
+
+
+class CriticsAlgorithm:
+    """The replay's side of an algorithm. See :class:`parl.types.Algorithm`."""
+
+    def __init__(self, settings: CriticsConfig) -> None:
+        self._settings = settings
+
+    def replay_options(self) -> dict[str, Any]:
+        """Keywords of the replay."""
+        alpha = self._settings.alpha if self._settings.prioritized else 0.0
+        return {"alpha": alpha, "n_step": self._settings.n_step, "gamma": self._settings.gamma}
+
+    def replay_beta(self, env_steps: int) -> float:
+        """Exponent of the importance weights after ``env_steps``."""
+        if not self._settings.beta_steps:
+            return self._settings.beta
+        return linear(env_steps, self._settings.beta, 1.0, self._settings.beta_steps)
+
+
+class Actor(nn.Module):
+    """Dense layers with ReLU between them, from observations (B, inputs) to (B, outputs)."""
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.layers = Ensemble(1, inputs, hidden, outputs)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """See the class."""
+        return self.layers(observations).squeeze(0)
+
+
+def features(observations: Tensor) -> Tensor:
+    """Observations (B, ...) as (B, size) float32."""
+    return observations.flatten(1).to(torch.float32)
+
+
+class Networks(nn.Module):
+    """Actor, further parameters and critics, in this order: the order of all flat buffers."""
+
+    def __init__(self, actor: nn.Module, extra: Tensor | None, critics: Ensemble) -> None:
+        super().__init__()
+        self.actor = actor
+        # In a list, since a module's own parameters come before those of its parts.
+        self.extra = nn.ParameterList([] if extra is None else [nn.Parameter(extra)])
+        self.critics = critics
+
+
+class CriticsLearner:
+    """Networks, their targets, and optimizer steps. See :class:`parl.types.Learner`.
+
+    A kind of it gives the losses of critics and actor. They have no parameter in common through which
+    gradients flow, so that two threads can take one each and meet once an update; threads within each product
+    would wait for each other a hundred times.
+
+    Attributes:
+        weights: (P,) float32, the actor's: what policies act with.
+        gradients: (Q,) float32, of the actor, further parameters and critics.
+    """
+
+    def __init__(
+        self, config: CriticsConfig, networks: Networks, targets: Networks, seed: int, device: str
+    ) -> None:
+        self._settings = config
+        self._device = torch.device(device)
+        self.networks, self.targets = networks.to(self._device), targets.to(self._device)
+        flat = flatten(self.networks)
+        assert flat.gradients is not None
+        self._all, self.gradients = flat.weights, flat.gradients
+        self._target_weights = flatten(self.targets, gradients=False).weights
+        self._target_weights.copy_(self._all)
+        critics = sum(parameter.numel() for parameter in networks.critics.parameters())
+        actor = sum(parameter.numel() for parameter in networks.actor.parameters())
+        # The actor with what goes with it, then the critics.
+        self._actor, self._critics = slice(0, len(self._all) - critics), slice(len(self._all) - critics, None)
+        self.weights = self._all[:actor]
+        self._mean = torch.zeros_like(self._all)
+        self._square = torch.zeros_like(self._all)
+        self._updates = self._actor_updates = 0
+        self._generator = torch.Generator(self._device).manual_seed(seed)
+        self._latest: dict[str, Tensor] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def draws(self, size: int) -> Tensor:
+        """(2, size, D) float32, all random numbers of an update with ``size`` rows."""
+        raise NotImplementedError
+
+    def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Scalar loss of the critics, absolute errors (B,), figures to report; ``noise`` of :meth:`draws`."""
+        raise NotImplementedError
+
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """Scalar loss of the actor and what goes with it, and figures; None where it is not its turn."""
+        raise NotImplementedError
+
+    def use_threads(self, count: int) -> None:
+        """Lets :meth:`compute` use two threads, if ``count`` is more than one."""
+        # MKL counts threads per caller: this one shall be one.
+        self._pool = ThreadPoolExecutor(1, "parl-learner", torch.set_num_threads, (1,)) if count > 1 else None
+
+    def squared(self, q: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """``sum_e mean_b w_b (q_eb - y_b)^2 / 2`` and ``mean_e |q_eb - y_b|``, for q (E, B) and y (B,)."""
+        error = q - target
+        loss = 0.5 * torch.mv(error.square(), weights).sum() / len(target)
+        return loss, error.detach().abs().mean(dim=0)
+
+    def compute(self, batch: Batch) -> NDArray[np.float32]:
+        """Writes the mean gradient over ``batch``; returns new priorities (B,)."""
+        if self._device.type != "cpu":
+            batch = _moved(batch, self._device)
+        noise = self.draws(len(batch.reward))
+        if self._pool is None:
+            error, figures = self._critics_part(batch, noise)
+            more = self._actor_part(batch, noise)
+        else:
+            waiting = self._pool.submit(self._actor_part, batch, noise)
+            try:
+                error, figures = self._critics_part(batch, noise)
+            finally:
+                more = waiting.result()
+        self._latest = self._latest | figures | more
+        return error.add_(self._settings.priority_epsilon).cpu().numpy()
+
+    def _critics_part(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        self.gradients[self._critics].zero_()
+        loss, error, figures = self.critics_loss(batch, noise)
+        loss.backward()
+        return error, figures | {"critic_loss": loss.detach()}
+
+    def _actor_part(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
+        self.gradients[self._actor].zero_()
+        part = self.actor_loss(batch, noise)
+        if part is None:
+            return {}
+        part[0].backward()
+        return part[1]
+
+    def optimize(self, part: slice, number: int, learning_rate: float) -> None:
+        """Step ``number`` of Adam on a part of all parameters."""
+        buffers = (self._all[part], self.gradients[part], self._mean[part], self._square[part])
+        adam_step(*buffers, number, learning_rate, self._settings.adam_epsilon)
+
+    def follow(self, part: slice) -> None:
+        """Lets a part of the target networks follow."""
+        self._target_weights[part].lerp_(self._all[part], self._settings.target_tau)
+
+    def step(self) -> None:
+        """One Adam step of all parameters; the target networks follow."""
+        config = self._settings
+        self._updates += 1
+        actors = (self._actor, self._updates, config.learning_rate)
+        waiting = self._pool.submit(self.optimize, *actors) if self._pool else None
+        self.optimize(self._critics, self._updates, config.critic_learning_rate or config.learning_rate)
+        self.follow(self._critics)
+        if waiting is None:
+            self.optimize(*actors)
+        else:
+            waiting.result()
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of the latest update."""
+        return {name: value.item() for name, value in self._latest.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {
+            "weights": self._all.clone(),
+            "target_weights": self._target_weights.clone(),
+            "mean": self._mean.clone(),
+            "square": self._square.clone(),
+            "updates": self._updates,
+            "actor_updates": self._actor_updates,
+            "generator": self._generator.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._all.copy_(state["weights"])
+        self._target_weights.copy_(state["target_weights"])
+        self._mean.copy_(state["mean"])
+        self._square.copy_(state["square"])
+        self._updates, self._actor_updates = state["updates"], state["actor_updates"]
+        self._generator.set_state(state["generator"])
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A batch on another device."""
+
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_obs: Tensor
+    weights: Tensor
+    tickets: Any
+
+
+def _moved(batch: Batch, device: torch.device) -> _Moved:
+    names = ("obs", "action", "reward", "discount", "next_obs", "weights")
+    moved = {name: getattr(batch, name).to(device, non_blocking=True) for name in names}
+    return _Moved(**moved, tickets=batch.tickets)

@@ -1,0 +1,56 @@
+"""Deep deterministic policy gradient.
+
+For a sampled transition ``(s, a, R, d, s')`` with the n-step sum R and ``d = gamma^k`` (0 where the episode
+terminated; truncation bootstraps), a critic Q, and slow copies Q', mu' of critic and actor::
+
+    y    = R + d Q'(s', mu'(s'))
+    L_Q  = mean_b w_b (Q(s, a) - y)^2 / 2
+    L_mu = -mean_b Q(s, mu(s))                                    both at every update, when the copies follow
+
+It is TD3 (:mod:`parl.algos.td3`) with one critic, no delay and no noise on the target's actions. Exploration
+adds normal noise, which serves as well as the source's Ornstein-Uhlenbeck process (Fujimoto et al., 2018).
+
+Source: Lillicrap et al. (2016), "Continuous Control with Deep Reinforcement Learning", algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parl.algos import td3
+from parl.algos.critics import default_run
+from parl.types import EnvSpec, Preset
+
+__all__ = ["DDPG", "PRESETS", "Config", "default_config", "default_run"]
+
+
+@dataclass(frozen=True)
+class Config(td3.Config):
+    """Settings of DDPG: those of TD3, with other defaults."""
+
+    critics: int = 1
+    """Critics, whose smallest value is the target, 1..64."""
+    policy_delay: int = 1
+    """Critic updates to an actor update, 1..1000."""
+    target_noise: float = 0.0
+    """Standard deviation of the noise on the target's actions."""
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the environment."""
+    return Config()
+
+
+PRESETS = {
+    "pendulum": Preset(td3.PENDULUM_RUN, td3.PENDULUM, tuned=True, note="Pendulum-v1 to -200 within seconds"),
+}
+
+
+class DDPG(td3.TD3):
+    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+
+    Raises:
+        ConfigError: observations are images, or actions are discrete or have no bounds.
+    """
+
+    name = "ddpg"

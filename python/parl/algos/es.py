@@ -1,0 +1,179 @@
+"""Evolution strategy: follow the average of random directions, weighted by how well they did.
+
+A generation has N / 2 directions ``e_i`` of standard normal noise, each tried both ways: members
+``theta + sigma e_i`` and ``theta - sigma e_i`` with returns ``F_i+`` and ``F_i-``. With u the centred ranks
+of all N returns, in -0.5..0.5::
+
+    g = 1 / (N sigma) sum_i (u_i+ - u_i-) e_i          Salimans et al. (2017), algorithm 1, sections 2.1, 2.2
+    theta <- Adam(theta, -g + weight_decay theta)
+
+On the wire a member is (seed of e_i, sign); the learner draws the noise again from the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.ops.adam import adam_step
+from parl.types import Array, EnvSpec, Member, Preset
+
+
+@dataclass(frozen=True)
+class Config(PopulationNetConfig):
+    """Settings of the evolution strategy."""
+
+    sigma: float = 0.1
+    """Standard deviation of the noise on weights."""
+    learning_rate: float = 0.05
+    """Adam's step size."""
+    weight_decay: float = 0.0
+    """Pulls weights towards 0."""
+    adam_epsilon: float = 1e-8
+    """Adam's denominator offset."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        infinite = float("inf")
+        self.check_bounds(
+            ("sigma", 1e-9, infinite),
+            ("learning_rate", 0, infinite),
+            ("weight_decay", 0, infinite),
+            ("adam_epsilon", 0, infinite),
+        )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """The defaults."""
+    return Config()
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+def centred_ranks(returns: Array) -> Array:
+    """Ranks of ``returns`` (N,) from -0.5 to 0.5 (highest), float32; equal returns get their mean rank."""
+    _, inverse, counts = np.unique(returns, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    mean = last - (counts + 1) / 2  # mean of the ranks last - counts .. last - 1
+    ranks = mean[inverse] / max(1, len(returns) - 1) - 0.5
+    return ranks.astype(np.float32)
+
+
+class ESDecoder:
+    """Weights of members (seed, sign) relative to ``base``."""
+
+    def __init__(self, config: Config) -> None:
+        self._sigma = config.sigma
+
+    def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
+        """See :class:`parl.types.Decoder`."""
+        rows: dict[int, Tensor] = {}
+        weights = torch.empty(len(members), len(base))
+        for row, (seed, sign) in zip(weights, members, strict=True):
+            if seed not in rows:
+                rows[seed] = noise(seed, len(base))
+            torch.add(base, rows[seed], alpha=self._sigma * sign, out=row)
+        return weights
+
+
+class ESLearner:
+    """See :class:`parl.types.PopulationLearner`.
+
+    Attributes:
+        weights: (P,) float32, the middle of the population.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
+        self._config = config
+        self.weights = Shape(config, spec).first(seed)
+        self._mean = torch.zeros_like(self.weights)
+        self._square = torch.zeros_like(self.weights)
+        self._generation = 0
+        self._rng = np.random.default_rng(seed)
+        self._latest: dict[str, float] = {}
+
+    def ask(self, size: int) -> list[Member]:
+        """Both signs of ``size // 2`` seeds; of an odd size, the last one alone."""
+        seeds = self._rng.integers(2**62, size=(size + 1) // 2).tolist()
+        return [(seed, sign) for seed in seeds for sign in (1, -1)][:size]
+
+    def gradient(self, members: Sequence[Member], returns: Array) -> Tensor:
+        """(P,): ``-g`` of the module, what a minimiser follows."""
+        shaped: dict[int, float] = {}
+        for (seed, sign), rank in zip(members, centred_ranks(returns).tolist(), strict=True):
+            shaped[seed] = shaped.get(seed, 0.0) + sign * rank
+        gradient = torch.zeros_like(self.weights)
+        scale = -1 / (len(members) * self._config.sigma)
+        for seed, weight in shaped.items():
+            gradient.add_(noise(seed, len(gradient)), alpha=scale * weight)
+        return gradient
+
+    def tell(self, members: Sequence[Member], returns: Array) -> None:
+        """One step of Adam."""
+        config = self._config
+        gradient = self.gradient(members, returns)
+        self._generation += 1
+        self._latest = {
+            "return_mean": float(np.mean(returns)),
+            "return_best": float(np.max(returns)),
+            "gradient_norm": float(gradient.norm()),
+        }
+        gradient.add_(self.weights, alpha=config.weight_decay)
+        adam_step(
+            self.weights,
+            gradient,
+            self._mean,
+            self._square,
+            self._generation,
+            config.learning_rate,
+            config.adam_epsilon,
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Mean and best return of the latest generation."""
+        return self._latest
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {
+            "weights": self.weights.clone(),
+            "mean": self._mean.clone(),
+            "square": self._square.clone(),
+            "generation": self._generation,
+            "rng": self._rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.weights.copy_(state["weights"])
+        self._mean.copy_(state["mean"])
+        self._square.copy_(state["square"])
+        self._generation = state["generation"]
+        self._rng.bit_generator.state = state["rng"]
+
+
+class ES:
+    """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        self.config = config
+        self.spec = spec
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> DeterministicPolicy:
+        """A policy."""
+        return DeterministicPolicy(self.config, self.spec)
+
+    def make_learner(self, seed: int, device: str) -> ESLearner:
+        """A learner; the device plays no part, weights are small."""
+        return ESLearner(self.config, self.spec, seed)
+
+    def make_decoder(self) -> ESDecoder:
+        """A decoder."""
+        return ESDecoder(self.config)

@@ -1,0 +1,159 @@
+"""Genetic algorithm: the best networks of a generation have mutated copies, without gradients or crossover.
+
+A member is the chain of seeds that made it, and nothing else is sent or kept::
+
+    theta(s_0)           = first weights drawn from s_0
+    theta(s_0 .. s_k)    = theta(s_0 .. s_{k-1}) + sigma noise(s_k)
+
+The ``parents`` best of a generation (truncation selection) are the parents of the next; the best ``elites``
+of them stay as they are and are evaluated again.
+
+Source: Such et al. (2017), "Deep Neuroevolution", algorithm 1 and section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.errors import ConfigError
+from parl.types import Array, EnvSpec, Member, Preset
+
+# Decoded members that a decoder keeps: parents return generation after generation.
+_CACHE = 256
+
+
+@dataclass(frozen=True)
+class Config(PopulationNetConfig):
+    """Settings of the genetic algorithm."""
+
+    sigma: float = 0.05
+    """Standard deviation of a mutation."""
+    parents: int = 10
+    """Members of a generation that have offspring."""
+    elites: int = 2
+    """Parents that go on unchanged."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_bounds(("sigma", 0, float("inf")), ("parents", 1, 2**20), ("elites", 0, 2**20))
+        if self.elites > self.parents:
+            raise ConfigError(f"elites = {self.elites} is above parents = {self.parents}")
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """The defaults."""
+    return Config()
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class GADecoder:
+    """Weights of chains of seeds; remembers what it decoded, so that offspring cost one mutation."""
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        self._shape = Shape(config, spec)
+        self._sigma = config.sigma
+        self._known: dict[Member, Tensor] = {}
+
+    def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
+        """See :class:`parl.types.Decoder`; ``base`` plays no part."""
+        return torch.stack([self.weights(member) for member in members])
+
+    def weights(self, member: Member) -> Tensor:
+        """(P,) of one member."""
+        length = len(member)
+        while length and member[:length] not in self._known:
+            length -= 1
+        weights = self._known[member[:length]] if length else self._shape.first(member[0])
+        for seed in member[max(1, length) :]:
+            weights = weights + self._sigma * noise(seed, self._shape.size)
+        self._known.pop(member, None)
+        self._known[member] = weights
+        while len(self._known) > _CACHE:
+            self._known.pop(next(iter(self._known)))
+        return weights
+
+
+class GALearner:
+    """See :class:`parl.types.PopulationLearner`.
+
+    Attributes:
+        weights: (P,) float32, those of the latest generation's best member.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
+        self._config = config
+        self._decoder = GADecoder(config, spec)
+        self.weights = Shape(config, spec).first(seed)
+        self._parents: list[Member] = []
+        self._rng = np.random.default_rng(seed)
+        self._latest: dict[str, float] = {}
+
+    def _seeds(self, count: int) -> list[int]:
+        return self._rng.integers(2**62, size=count).tolist()
+
+    def ask(self, size: int) -> list[Member]:
+        """The elites, then offspring of parents drawn at random; at first, members of one seed each."""
+        if not self._parents:
+            return [(seed,) for seed in self._seeds(size)]
+        stay = self._parents[: min(self._config.elites, size)]
+        chosen = self._rng.integers(len(self._parents), size=size - len(stay)).tolist()
+        seeds = self._seeds(len(chosen))
+        return stay + [(*self._parents[i], seed) for i, seed in zip(chosen, seeds, strict=True)]
+
+    def tell(self, members: Sequence[Member], returns: Array) -> None:
+        """Truncation selection; of equal returns, the earlier member wins."""
+        order = np.argsort(-np.asarray(returns), kind="stable")[: self._config.parents]
+        self._parents = [members[i] for i in order.tolist()]
+        self.weights.copy_(self._decoder.weights(self._parents[0]))
+        self._latest = {
+            "return_mean": float(np.mean(returns)),
+            "return_best": float(np.max(returns)),
+            "chain_length": float(len(self._parents[0])),
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Mean and best return of the latest generation, and how many seeds its best member takes."""
+        return self._latest
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {
+            "weights": self.weights.clone(),
+            "parents": [list(member) for member in self._parents],
+            "rng": self._rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.weights.copy_(state["weights"])
+        self._parents = [tuple(member) for member in state["parents"]]
+        self._rng.bit_generator.state = state["rng"]
+
+
+class GA:
+    """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        self.config = config
+        self.spec = spec
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> DeterministicPolicy:
+        """A policy."""
+        return DeterministicPolicy(self.config, self.spec)
+
+    def make_learner(self, seed: int, device: str) -> GALearner:
+        """A learner; the device plays no part, weights are small."""
+        return GALearner(self.config, self.spec, seed)
+
+    def make_decoder(self) -> GADecoder:
+        """A decoder."""
+        return GADecoder(self.config, self.spec)

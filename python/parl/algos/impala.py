@@ -1,0 +1,61 @@
+"""IMPALA: actors collect rollouts with weights that lag behind, the learner corrects for it by V-trace.
+
+The loss is that of A2C (``a2c.py``), with targets and advantages of Espeholt et al. (2018), "IMPALA",
+equation 1 and section 4.2::
+
+    v_t - V(s_t) = sum_{k >= t} gamma^{k-t} (prod_{i<k} c_i) rho_k delta_k,   rho = min(rho_max, pi / mu)
+    A_t          = rho_t (r_t + gamma v_{t+1} - V(s_t)),                      c   = lambda min(c_max, pi / mu)
+
+where mu is the policy that acted, whose log-probabilities come with the rollout. Every rollout makes one
+update; how old the weights were is measured, and rollouts older than the run's ``max_lag`` are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from parl.algos.a2c import A2C
+from parl.algos.a2c import Config as A2CConfig
+from parl.types import EnvSpec, Preset
+
+
+@dataclass(frozen=True)
+class Config(A2CConfig):
+    """Settings of IMPALA. Steps are vector steps; updates are optimizer steps."""
+
+    rollout_steps: int = 20
+    """T, steps in a rollout."""
+    advantage: Literal["gae", "vtrace"] = "vtrace"
+    """gae leaves the lag uncorrected."""
+    gae_lambda: float = 1.0
+    """Shortens traces, 0..1."""
+    normalize_advantages: bool = False
+    """Bring advantages to mean 0 and deviation 1 in each rollout."""
+    entropy_coefficient: float = 0.01
+    """Weight of the policy's entropy in the loss."""
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations; images as in the source, table G.1 (RMSprop)."""
+    if len(spec.observation_shape) == 3:
+        return Config(
+            learning_rate=6e-4,
+            optimizer="rmsprop",
+            optimizer_epsilon=0.01,
+            max_gradient_norm=40.0,
+            hidden=(256,),
+        )
+    return Config(learning_rate=2e-3, normalize_advantages=True, gae_lambda=0.95)
+
+
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run that suit the observations."""
+    return {"total_frames": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class IMPALA(A2C):
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""

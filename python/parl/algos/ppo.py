@@ -1,0 +1,218 @@
+"""Proximal policy optimisation with a clipped ratio.
+
+A rollout of T steps of N environments is learned from several times over. With ``r_b = pi(a_b | s_b) /
+pi_old(a_b | s_b)``, advantages ``A`` of generalised advantage estimation and returns ``R = A + V_old``::
+
+    L_policy = -mean_b min(r_b A_b, clip(r_b, 1 - c, 1 + c) A_b)            Schulman et al. (2017), equation 7
+    L_value  = 1/2 mean_b (V(s_b) - R_b)^2                                  ibid., equation 9
+    L_value' = 1/2 mean_b max((V - R)^2, (V_old + clip(V - V_old, -v, v) - R)^2)       with value_clip v > 0
+    loss     = L_policy + value_coefficient L_value - entropy_coefficient mean_b H(pi(. | s_b))
+    KL       = mean_b (r_b - 1 - log r_b)                                   Schulman (2020), estimator k3
+
+A is brought to mean 0 and deviation 1 in each minibatch. Learning from a rollout ends early when KL passes
+``target_kl``. Step size and clip range fall in straight lines where ``anneal`` and ``anneal_clip`` say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parl.algos.actor_critic import (
+    ActorCriticAlgorithm,
+    ActorCriticConfig,
+    ActorCriticLearner,
+    evaluate_actions,
+)
+from parl.algos.rollouts import Average
+from parl.ops.advantages import gae
+from parl.ops.policies import normalized
+from parl.types import EnvSpec, Preset, Rollout
+
+
+@dataclass(frozen=True)
+class Config(ActorCriticConfig):
+    """Settings of PPO. Steps are vector steps; updates are optimizer steps."""
+
+    epochs: int = 10
+    """Times that each rollout is learned from."""
+    minibatch_size: int = 256
+    """Transitions per update."""
+    clip: float = 0.2
+    """Ratios outside 1 - clip..1 + clip gain nothing more."""
+    anneal_clip: bool = False
+    """Let the clip range fall to 0 in a straight line over total_frames."""
+    value_clip: float = 0.0
+    """Values may move this far from the old ones in an update; 0: as far as they like."""
+    target_kl: float = 0.0
+    """Learning from a rollout ends when the policy has moved this far, in nats; 0: never."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_bounds(
+            ("epochs", 1, 2**20),
+            ("minibatch_size", 1, 2**40),
+            ("clip", 0, float("inf")),
+            ("value_clip", 0, float("inf")),
+            ("target_kl", 0, float("inf")),
+        )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations and actions: the defaults, or those of the literature.
+
+    Source for images: Huang et al. (2022), "The 37 implementation details of PPO"; else Raffin (2020),
+    RL Baselines3 Zoo.
+    """
+    if len(spec.observation_shape) == 3:
+        return Config(
+            rollout_steps=128,
+            entropy_coefficient=0.01,
+            learning_rate=2.5e-4,
+            epochs=4,
+            clip=0.1,
+            value_clip=0.1,
+            hidden=(512,),
+        )
+    if not spec.num_actions:
+        return Config(rollout_steps=256, learning_rate=3e-4, normalize_observations=True)
+    return Config(gamma=0.98, gae_lambda=0.8, epochs=20, anneal_clip=True)
+
+
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run that suit the observations."""
+    if len(spec.observation_shape) == 3:
+        return {"total_frames": 10_000_000, "num_envs": 8}
+    return {"num_envs": 8}
+
+
+PRESETS: dict[str, Preset] = {
+    "atari-ram": Preset(
+        run={
+            "env": "parl/Pong-v0",
+            "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
+            # Two players that are both good enough could go on for ever.
+            "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
+            "num_envs": 64,
+            "total_frames": 2_000_000,
+            "evaluation_episodes": 30,
+        },
+        algorithm={
+            "rollout_steps": 64,
+            "minibatch_size": 512,
+            "epochs": 4,
+            "gamma": 0.99,
+            "gae_lambda": 0.95,
+            "entropy_coefficient": 0.01,
+            "normalize_observations": True,
+            "changes": True,
+            "hidden": (128, 128),
+            "anneal_clip": False,
+        },
+        tuned=True,
+        note="The console's 128 bytes and their changes since the step before; found on Pong.",
+    ),
+    "atari": Preset(
+        run={"env": "parl/Pong-v0", "num_envs": 8, "total_frames": 10_000_000},
+        algorithm={
+            "rollout_steps": 128,
+            "minibatch_size": 256,
+            "epochs": 4,
+            "clip": 0.1,
+            "value_clip": 0.1,
+            "gamma": 0.99,
+            "gae_lambda": 0.95,
+            "learning_rate": 2.5e-4,
+            "entropy_coefficient": 0.01,
+            "hidden": (512,),
+        },
+        tuned=False,
+        note="Huang et al. (2022), The 37 implementation details of PPO, Atari.",
+    ),
+}
+
+
+class PPOLearner(ActorCriticLearner):
+    """The losses of the module and the loop over minibatches."""
+
+    def loss(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        old_log_prob: Tensor,
+        advantage: Tensor,
+        old_value: Tensor,
+        clip: float,
+    ) -> tuple[Tensor, Tensor]:
+        """The scalar loss of a minibatch, and KL.
+
+        Args:
+            obs: (B, *observation_shape).
+            action: (B, *action_shape).
+            old_log_prob: (B,) float32, of the policy that acted.
+            advantage: (B,) float32, not normalised.
+            old_value: (B,) float32, before learning from this rollout.
+            clip: range of the ratio.
+        """
+        config: Config = self.config
+        log_prob, entropy, value = evaluate_actions(self.network, obs, action)
+        target = advantage + old_value
+        if config.normalize_advantages:
+            advantage = normalized(advantage)
+        log_ratio = log_prob - old_log_prob
+        ratio = log_ratio.exp()
+        policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+        error = (value - target).square()
+        if config.value_clip:
+            moved = old_value + (value - old_value).clamp(-config.value_clip, config.value_clip)
+            error = torch.maximum(error, (moved - target).square())
+        value_loss = 0.5 * error.mean()
+        mean_entropy = entropy.mean()
+        loss = policy_loss + config.value_coefficient * value_loss - config.entropy_coefficient * mean_entropy
+        with torch.no_grad():
+            kl = (ratio - 1 - log_ratio).mean()
+        self.figures = {
+            "policy_loss": policy_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "entropy": mean_entropy.detach(),
+            "kl": kl,
+        }
+        return loss, kl
+
+    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+        """All epochs over one rollout; returns the updates made."""
+        config: Config = self.config
+        value, following = self.values(rollout)
+        advantage = gae(
+            rollout.reward,
+            value,
+            following,
+            rollout.terminated,
+            rollout.ended,
+            config.gamma,
+            config.gae_lambda,
+        )
+        obs = rollout.obs[:-1].flatten(0, 1)
+        action = rollout.action.flatten(0, 1)
+        columns = [column.flatten() for column in (rollout.log_prob, advantage, value)]
+        rows = rollout.valid.flatten().nonzero().squeeze(1)
+        clip = config.clip * (1.0 - progress if config.anneal_clip else 1.0)
+        updates = 0
+        for _ in range(config.epochs):
+            for chosen in self.minibatches(rows, config.minibatch_size):
+                old = [column[chosen] for column in columns]
+                loss, kl = self.loss(obs[chosen], action[chosen], old[0], old[1], old[2], clip)
+                if config.target_kl and float(kl) > config.target_kl:
+                    return updates
+                self.step(loss, progress, average)
+                updates += 1
+        return updates
+
+
+class PPO(ActorCriticAlgorithm):
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+
+    learner = PPOLearner

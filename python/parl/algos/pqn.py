@@ -1,0 +1,213 @@
+"""Parallelised Q-network: Q-learning on rollouts, without replay and without a target network.
+
+Layer normalisation keeps it stable. From a rollout of T steps of N environments, with the network as it was::
+
+    G_t  = r_t + gamma (1 - terminated_t) ((1 - lam_t) max_a Q(s'_t, a) + lam_t G_{t+1})
+    lam_t = lambda, or 0 where the episode ended at t and on the last row
+    loss = 1/2 mean_b (Q(s_b, a_b) - G_b)^2
+
+over several epochs of minibatches. Actions are epsilon-greedy.
+
+Source: Gallici et al. (2024), "Simplifying Deep Temporal Difference Learning", algorithm 1, appendix C (Adam
+here in place of rectified Adam).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig
+from parl.errors import ConfigError
+from parl.nets import flatten, make_torso
+from parl.nets.normaliser import Flattener
+from parl.ops.advantages import lambda_returns
+from parl.ops.exploration import epsilon_greedy
+from parl.ops.schedules import linear
+from parl.types import Array, EnvSpec, Preset, Rollout
+
+
+@dataclass(frozen=True)
+class Config(RolloutConfig):
+    """Settings of PQN. Steps are vector steps; updates are optimizer steps."""
+
+    td_lambda: float = 0.95
+    """Mixes short and long horizons in the returns, 0..1."""
+    epochs: int = 4
+    """Times that each rollout is learned from."""
+    minibatch_size: int = 128
+    """Transitions per update."""
+    layer_norm: bool = True
+    """Normalise each dense layer before its ReLU; without, there is nothing to keep values from drifting."""
+    epsilon_first: float = 1.0
+    """Exploration rate at the start."""
+    epsilon_last: float = 0.05
+    """Exploration rate after ``epsilon_frames``."""
+    epsilon_frames: int = 20_000
+    """Transitions over which the rate falls in a straight line."""
+    max_gradient_norm: float = 10.0
+    """Gradients longer than this are scaled down to it; 0 never scales."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Widths of the dense layers; images use a convolutional torso and the last width."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_bounds(
+            ("td_lambda", 0, 1),
+            ("epochs", 1, 2**20),
+            ("minibatch_size", 1, 2**40),
+            ("epsilon_first", 0, 1),
+            ("epsilon_last", 0, 1),
+            ("epsilon_frames", 0, 2**53),
+        )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations; images as in the source."""
+    if len(spec.observation_shape) == 3:
+        return Config(
+            td_lambda=0.65,
+            epochs=2,
+            learning_rate=2.5e-4,
+            epsilon_last=0.001,
+            epsilon_frames=1_000_000,
+            hidden=(512,),
+        )
+    return Config(reward_scale=0.1)
+
+
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run that suit the observations."""
+    return (
+        {"total_frames": 10_000_000, "num_envs": 128}
+        if len(spec.observation_shape) == 3
+        else {"num_envs": 16}
+    )
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class QNetwork(nn.Module):
+    """Observations (B, ...) to action values (B, A) float32."""
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        super().__init__()
+        shape, dtype = spec.observation_shape, spec.observation_dtype
+        if len(shape) != 3 or dtype != "uint8":
+            self.flattener = Flattener(shape, dtype, config.normalize_observations, config.changes)
+            shape, dtype = (self.flattener.inputs,), "float32"
+        self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm)
+        self.head = nn.Linear(config.hidden[-1], spec.num_actions or 0)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Values (B, A)."""
+        if hasattr(self, "flattener"):
+            observations = self.flattener(observations)
+        return self.head(self.torso(observations))
+
+
+class PQNPolicy:
+    """Acts by the highest value, and at random with a probability that falls over the run.
+
+    Attributes:
+        weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
+        self._config = config
+        self._actions = spec.num_actions or 0
+        self._network = QNetwork(config, spec)
+        self.weights = flatten(self._network, gradients=False).weights
+        self._rng = np.random.default_rng(seed)
+
+    def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
+        """Exploring actions (N,) and zeros: no loss asks how likely they were."""
+        action = self.act(observations, env_steps)
+        return action, np.zeros(len(action), np.float32)
+
+    def act(self, observations: Array, env_steps: int) -> Array:
+        """Exploring actions (N,) int64."""
+        config = self._config
+        epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_frames)
+        return epsilon_greedy(self.act_greedily(observations), epsilon, self._actions, self._rng)
+
+    def act_greedily(self, observations: Array) -> Array:
+        """Greedy actions (N,) int64."""
+        with torch.inference_mode():
+            return self._network(torch.from_numpy(observations)).argmax(dim=1).numpy()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._rng.bit_generator.state = state["rng"]
+
+
+class PQNLearner(OptimizedLearner):
+    """The loss of the module and the loop over minibatches."""
+
+    def make_network(self) -> QNetwork:
+        """See :class:`OptimizedLearner`."""
+        return QNetwork(self.config, self.spec)
+
+    def values_of(self, obs: Tensor) -> Tensor:
+        """Values of the best actions, (B,)."""
+        return self.network(obs).amax(dim=1)
+
+    def loss(self, obs: Tensor, action: Tensor, target: Tensor) -> Tensor:
+        """The scalar loss of a minibatch: (B, ...), (B,) int64 and (B,) float32."""
+        q = self.network(obs).gather(1, action.unsqueeze(1)).squeeze(1)
+        loss = 0.5 * (q - target).square().mean()
+        self.figures = {"loss": loss.detach(), "q_mean": q.detach().mean()}
+        return loss
+
+    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+        """All epochs over one rollout; returns the updates made."""
+        config: Config = self.config
+        _, following = self.values(rollout)
+        target = lambda_returns(
+            rollout.reward, following, rollout.terminated, rollout.ended, config.gamma, config.td_lambda
+        ).flatten()
+        obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten()
+        rows = rollout.valid.flatten().nonzero().squeeze(1)
+        updates = 0
+        for _ in range(config.epochs):
+            for chosen in self.minibatches(rows, config.minibatch_size):
+                self.step(self.loss(obs[chosen], action[chosen], target[chosen]), progress, average)
+                updates += 1
+        return updates
+
+
+class PQN:
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`.
+
+    Raises:
+        ConfigError: the environment's actions are not discrete.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        if not spec.num_actions:
+            raise ConfigError("pqn needs a discrete action space; this environment's is continuous")
+        self.config = config
+        self.spec = spec
+
+    @property
+    def rollout_steps(self) -> int:
+        """T."""
+        return self.config.rollout_steps
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> PQNPolicy:
+        """The policy of one actor."""
+        return PQNPolicy(self.config, self.spec, seed)
+
+    def make_learner(self, seed: int, device: str) -> PQNLearner:
+        """A learner with weights drawn from ``seed``."""
+        return PQNLearner(self.config, self.spec, seed, device)

@@ -1,0 +1,51 @@
+"""Rainbow: the options of :mod:`parl.algos.dqn` that Hessel et al. (2018) put together, as defaults.
+
+Double Q-learning, dueling streams, three-step returns, prioritized replay, 51 atoms, noisy layers. Every
+option of ``dqn`` can still be set. For vectors, where the source has no settings, random actions come first:
+noise alone, one draw for a whole batch of environments, leaves some actions untried for long.
+
+Source: Hessel et al. (2018), "Rainbow: Combining Improvements in Deep Reinforcement Learning", table 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from parl.algos import dqn
+from parl.types import EnvSpec
+
+Rainbow = dqn.DQN
+default_run = dqn.default_run
+
+
+@dataclass(frozen=True)
+class Config(dqn.Config):
+    """Settings of Rainbow: those of DQN with other defaults, here for vectors."""
+
+    dueling: bool = True
+    dueling_hidden: int = 64
+    distribution: dqn.Distribution = "c51"
+    noisy: bool = True
+    n_step: int = 3
+    alpha: float = 0.5
+    hidden: tuple[int, ...] = (64,)
+    learning_rate: float = 1e-3
+    epsilon_last: float = 0.0
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations: the defaults, or those of the source for images."""
+    if len(spec.observation_shape) != 3:
+        return Config()
+    return replace(
+        Config(),
+        reward_scale=1.0,
+        hidden=(512,),
+        dueling_hidden=512,
+        layer_norm=False,
+        learning_rate=6.25e-5,
+        adam_epsilon=1.5e-4,
+        target_period=2_000,
+        beta_steps=10_000_000,
+        epsilon_first=0.0,
+    )

@@ -1,0 +1,230 @@
+"""What all algorithms that learn from rollouts share: optimizer, observation statistics, minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from parl.errors import ConfigError
+from parl.nets import flatten
+from parl.nets.normaliser import Flattener, RunningMoments
+from parl.ops.adam import adam_step
+from parl.ops.rmsprop import rmsprop_step
+from parl.types import EnvSpec, Rollout
+
+# Observations that go through the network at a time where no gradient is wanted.
+CHUNK = 4096
+Average = Callable[[Tensor], object]
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """Settings that all these algorithms share. Steps are vector steps."""
+
+    rollout_steps: int = 32
+    """T, steps of every environment between two rounds of learning."""
+    gamma: float = 0.99
+    """Discount a step, 0..1."""
+    reward_scale: float = 1.0
+    """Rewards are multiplied by this."""
+    learning_rate: float = 1e-3
+    """Step size at the start."""
+    anneal: bool = True
+    """Let the step size fall to 0 in a straight line over total_frames."""
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99."""
+    optimizer_epsilon: float = 1e-5
+    """Offset of the optimizer's denominator."""
+    max_gradient_norm: float = 0.5
+    """Gradients longer than this are scaled down to it; 0 never scales."""
+    normalize_observations: bool = False
+    """Subtract running means and divide by running deviations (vectors only)."""
+    changes: bool = False
+    """Of stacked vectors, the newest last, take the newest and the changes between neighbours."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the dense layers; images use a convolutional torso and the last width."""
+
+    def __post_init__(self) -> None:
+        infinite = float("inf")
+        self.check_bounds(
+            ("rollout_steps", 1, 2**20),
+            ("gamma", 0, 1),
+            ("reward_scale", 0, infinite),
+            ("learning_rate", 0, infinite),
+            ("optimizer_epsilon", 0, infinite),
+            ("max_gradient_norm", 0, infinite),
+        )
+        self.check_choice("optimizer", "adam", "rmsprop")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ConfigError(f"hidden = {self.hidden} needs one or more widths of at least 1")
+
+    def check_bounds(self, *rows: tuple[str, float, float]) -> None:
+        """Refuses a field outside its bounds (name, lowest, highest), NaN included.
+
+        Raises:
+            ConfigError: names the field, its value and the bounds.
+        """
+        for name, low, high in rows:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name} = {value} is outside {low}..{high}")
+
+    def check_choice(self, name: str, *choices: str) -> None:
+        """Refuses a field that is none of ``choices``.
+
+        Raises:
+            ConfigError: names the field, its value and the choices.
+        """
+        if getattr(self, name) not in choices:
+            raise ConfigError(f"{name} = {getattr(self, name)!r} is not one of {', '.join(choices)}")
+
+
+class OptimizedLearner:
+    """Network, optimizer and statistics; subclasses make the network and learn from a rollout.
+
+    Attributes:
+        network: has a ``flattener`` where observations are vectors.
+        weights: (P,) float32.
+        gradients: (P,) float32.
+    """
+
+    def __init__(self, config: RolloutConfig, spec: EnvSpec, seed: int, device: str) -> None:
+        self.config: Any = config
+        self.spec = spec
+        self.device = torch.device(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = self.make_network().to(self.device)
+        flat = flatten(self.network)
+        assert flat.gradients is not None
+        self.weights, self.gradients = flat.weights, flat.gradients
+        self._mean = torch.zeros_like(self.weights)
+        self._square = torch.zeros_like(self.weights)
+        self._updates = 0
+        flattener = getattr(self.network, "flattener", None)
+        self._flattener: Flattener | None = flattener
+        normalizes = flattener is not None and flattener.normaliser is not None
+        self._moments = RunningMoments(flattener.inputs) if flattener is not None and normalizes else None
+        self.generator = torch.Generator().manual_seed(seed)
+        """Draws minibatches."""
+        self.figures: dict[str, Tensor | float] = {}
+        """Figures of the latest update."""
+
+    def make_network(self) -> nn.Module:
+        """The network of ``config`` for ``spec``."""
+        raise NotImplementedError
+
+    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+        """The optimizer steps of a rollout; returns their number."""
+        raise NotImplementedError
+
+    def learn(self, rollout: Rollout, progress: float, average: Average) -> int:
+        """See :class:`parl.types.RolloutLearner`."""
+        if self.device.type != "cpu":
+            rollout = Rollout(
+                **{name: value.to(self.device, non_blocking=True) for name, value in vars(rollout).items()}
+            )
+        if self.config.reward_scale != 1.0:
+            rollout.reward.mul_(self.config.reward_scale)
+        # The policy acted with the statistics that the network has now; new ones are for the next rollout.
+        # The first rollout serves for statistics alone: inputs change too much when they first arrive.
+        first = self._moments is not None and self._moments.count == 0
+        steps = 0 if first else self.optimise(rollout, progress, average)
+        self._update_statistics(rollout)
+        return steps
+
+    def _update_statistics(self, rollout: Rollout) -> None:
+        if self._moments is None:
+            return
+        assert self._flattener is not None and self._flattener.normaliser is not None
+        rows = self._flattener.raw(rollout.obs[:-1].flatten(0, 1))
+        self._moments.add(rows.cpu())
+        self._flattener.normaliser.mean.copy_(self._moments.mean)
+        self._flattener.normaliser.inverse_std.copy_(
+            self._moments.inverse_std(self._flattener.lowest_deviation)
+        )
+
+    def next_values(self, rollout: Rollout, value: Tensor) -> Tensor:
+        """(T, N): value of what each step led to, from values (T + 1, N) of ``rollout.obs``; no gradient."""
+        following = value[1:]
+        if len(rollout.final_obs):
+            following = following.clone()
+            with torch.no_grad():
+                final = self.values_of(rollout.final_obs)
+            following[rollout.final_at[:, 0], rollout.final_at[:, 1]] = final
+        return following
+
+    def values_of(self, obs: Tensor) -> Tensor:
+        """Values (B,) of observations (B, ...)."""
+        raise NotImplementedError
+
+    def values(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Values of what was acted on and of what the steps led to, (T, N) each; no gradient."""
+        with torch.no_grad():
+            flat = rollout.obs.flatten(0, 1)
+            value = torch.cat([self.values_of(part) for part in flat.split(CHUNK)])
+            value = value.view(rollout.obs.shape[:2])
+            return value[:-1], self.next_values(rollout, value)
+
+    def minibatches(self, rows: Tensor, size: int) -> Iterator[Tensor]:
+        """``rows`` (R,) shuffled and cut into parts of about ``size``, equal but for one element."""
+        parts = max(1, round(len(rows) / size))
+        order = torch.randperm(len(rows), generator=self.generator)
+        yield from rows[order].tensor_split(parts)
+
+    def step(self, loss: Tensor, progress: float, average: Average) -> None:
+        """Gradients of ``loss``, averaged, and one step of the optimizer."""
+        config = self.config
+        self.gradients.zero_()
+        loss.backward()
+        average(self.gradients)
+        if config.max_gradient_norm:
+            norm = torch.linalg.vector_norm(self.gradients)
+            self.gradients.mul_((config.max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
+        self._updates += 1
+        rate, epsilon = self.learning_rate(progress), config.optimizer_epsilon
+        if config.optimizer == "adam":
+            moments = (self._mean, self._square)
+            adam_step(self.weights, self.gradients, *moments, self._updates, rate, epsilon)
+        else:
+            rmsprop_step(self.weights, self.gradients, self._square, rate, epsilon)
+
+    def learning_rate(self, progress: float) -> float:
+        """The step size after share ``progress`` of the run."""
+        config = self.config
+        return config.learning_rate * (max(0.0, 1.0 - progress) if config.anneal else 1.0)
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of the latest update."""
+        return {name: float(value) for name, value in self.figures.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        state: dict[str, Any] = {
+            "weights": self.weights.clone(),
+            "mean": self._mean.clone(),
+            "square": self._square.clone(),
+            "updates": self._updates,
+            "generator": self.generator.get_state(),
+        }
+        if self._moments is not None:
+            moments = self._moments
+            state["moments"] = (moments.count, moments.mean.clone(), moments.square.clone())
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.weights.copy_(state["weights"])
+        self._mean.copy_(state["mean"])
+        self._square.copy_(state["square"])
+        self._updates = state["updates"]
+        self.generator.set_state(state["generator"])
+        if self._moments is not None:
+            count, mean, square = state["moments"]
+            self._moments.count = count
+            self._moments.mean.copy_(mean)
+            self._moments.square.copy_(square)

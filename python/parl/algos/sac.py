@@ -1,0 +1,284 @@
+"""Soft actor-critic, with its temperature learned, for continuous and for discrete actions.
+
+For a sampled transition ``(s, a, R, d, s')`` with the n-step sum R and ``d = gamma^k`` (0 where the episode
+terminated; truncation bootstraps), E critics Q_e, their slow copies Q'_e and temperature ``T = exp(t)``::
+
+    continuous   a' = tanh(mu(s') + sigma(s') x), x ~ N(0, 1)
+                 y   = R + d (min_e Q'_e(s', a') - T log pi(a'|s'))
+                 L_Q = sum_e mean_b w_b (Q_e(s, a) - y)^2 / 2               Haarnoja et al. (2018), equation 5
+                 L_pi = mean_b T log pi(a~|s) - min_e Q_e(s, a~)            equation 7, a~ redrawn at s
+                 L_t = -mean_b t (log pi(a~|s) + H)                         equation 18, with t for T
+    discrete     y   = R + d sum_a' pi(a'|s') (min_e Q'_e(s', a') - T log pi(a'|s'))
+                 L_pi = mean_b sum_a pi(a|s) (T log pi(a|s) - min_e Q_e(s, a))
+                 L_t = -mean_b t (sum_a pi(a|s) log pi(a|s) + H)            Christodoulou (2019), 10 to 12
+
+H is the entropy aimed at: by default -D for D continuous dimensions (scaled to -1..1), and a share of log A
+for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are taken
+at the weights before the update (see ``parl.algos.critics``).
+
+Source: Haarnoja et al. (2018), "Soft Actor-Critic Algorithms and Applications"; two critics from Fujimoto et
+al. (2018); more of them, the smallest of ``target_critics`` drawn ones, as in Chen et al. (2021), "REDQ".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parl.algos.critics import (
+    ActionBox,
+    Actor,
+    CriticsAlgorithm,
+    CriticsConfig,
+    CriticsLearner,
+    Networks,
+    check_vectors,
+    default_run,
+    features,
+)
+from parl.errors import ConfigError
+from parl.nets import Ensemble, flatten
+from parl.ops.policies import squashed_gaussian
+from parl.ops.returns import bellman_target
+from parl.types import Array, Batch, EnvSpec, Preset
+
+__all__ = ["PRESETS", "SAC", "Config", "SACLearner", "SACPolicy", "default_config", "default_run"]
+
+_LOG_STD_MIN, _LOG_STD_MAX = -20.0, 2.0
+
+
+@dataclass(frozen=True)
+class Config(CriticsConfig):
+    """Settings of SAC, beside those that it shares with TD3 and DDPG."""
+
+    critics: int = 2
+    """Critics, 1..64."""
+    target_critics: int = 0
+    """Critics drawn at each update, whose smallest value is the target; 0: all."""
+    temperature: float = 1.0
+    """Temperature at the start."""
+    learn_temperature: bool = True
+    """Adapt the temperature so that the entropy stays near the one aimed at."""
+    target_entropy: float | None = None
+    """Entropy aimed at, in nats; by default -D for continuous actions, a share of log A for discrete ones."""
+    target_entropy_share: float = 0.5
+    """That share, 0..1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(
+            (
+                ("critics", 1, 64),
+                ("target_critics", 0, self.critics),
+                ("target_entropy_share", 0, 1),
+            )
+        )
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError(f"temperature = {self.temperature} is not above 0")
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the environment: those of the source."""
+    return Config()
+
+
+PRESETS = {
+    "pendulum": Preset(
+        {
+            "env": "Pendulum-v1",
+            "num_envs": 4,
+            "replay_ratio": 128.0,
+            "batch_size": 256,
+            "learning_starts": 1_000,
+            "replay_capacity": 50_000,
+            "total_frames": 40_000,
+        },
+        {"hidden": (64, 64), "learning_rate": 2e-3, "target_tau": 0.01, "gamma": 0.98, "reward_scale": 0.1},
+        tuned=True,
+        note="Pendulum-v1 to -200 within seconds",
+    ),
+}
+
+
+class SAC(CriticsAlgorithm):
+    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+
+    Raises:
+        ConfigError: observations are images, or actions have no bounds.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_vectors("sac", spec)
+        if not spec.num_actions:
+            ActionBox.of("sac", spec)
+        super().__init__(config)
+        self.config = config
+        self.spec = spec
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> SACPolicy:
+        """The policy of one actor."""
+        return SACPolicy(self.config, self.spec, seed)
+
+    def make_learner(self, seed: int, device: str) -> SACLearner:
+        """A learner with weights drawn from ``seed``."""
+        return SACLearner(self.config, self.spec, seed, device)
+
+
+def _outputs(spec: EnvSpec) -> int:
+    return spec.num_actions or 2 * math.prod(spec.action_shape)
+
+
+class SACPolicy:
+    """Draws actions from the actor's distribution, at first uniformly; greedily it takes the mode.
+
+    Attributes:
+        weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
+        self._random_steps = config.random_steps
+        self._actions = spec.num_actions
+        self._box = None if spec.num_actions else ActionBox.of("sac", spec)
+        self._network = Actor(math.prod(spec.observation_shape), config.hidden, _outputs(spec))
+        self.weights = flatten(self._network, gradients=False).weights
+        self._rng = np.random.default_rng(seed)
+
+    def act(self, observations: Array, env_steps: int) -> Array:
+        """Exploring actions (N, ...)."""
+        count = len(observations)
+        if self._box is None:
+            assert self._actions is not None
+            if env_steps < self._random_steps:
+                return self._rng.integers(self._actions, size=count)
+            with torch.inference_mode():
+                logits = self._network(features(torch.from_numpy(observations))).numpy()
+            # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
+            noise = self._rng.standard_exponential(logits.shape, np.float32)
+            return (logits - np.log(noise)).argmax(axis=1)
+        if env_steps < self._random_steps:
+            return self._box.draw(count, self._rng)
+        noise = torch.from_numpy(self._rng.standard_normal((count, self._box.size), np.float32))
+        with torch.inference_mode():
+            mean, log_std = self._network(features(torch.from_numpy(observations))).chunk(2, dim=1)
+            std = log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX).exp()
+            return self._box.to_env(torch.tanh(torch.addcmul(mean, std, noise)))
+
+    def act_greedily(self, observations: Array) -> Array:
+        """The most probable actions (N, ...): the mode before squashing, or the largest logit."""
+        with torch.inference_mode():
+            out = self._network(features(torch.from_numpy(observations)))
+            if self._box is None:
+                return out.argmax(dim=1).numpy()
+            return self._box.to_env(torch.tanh(out[:, : self._box.size]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._rng.bit_generator.state = state["rng"]
+
+
+class SACLearner(CriticsLearner):
+    """See the module."""
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
+        self._config = config
+        self._box = None if spec.num_actions else ActionBox.of("sac", spec)
+        inputs = math.prod(spec.observation_shape)
+        if spec.num_actions:
+            seen, outputs = inputs, spec.num_actions
+            entropy = config.target_entropy_share * math.log(spec.num_actions)
+        else:
+            size = math.prod(spec.action_shape)
+            seen, outputs, entropy = inputs + size, 1, -float(size)
+        self._target_entropy = entropy if config.target_entropy is None else config.target_entropy
+
+        def make() -> Networks:
+            actor = Actor(inputs, config.hidden, _outputs(spec))
+            critics = Ensemble(config.critics, seen, config.hidden, outputs, config.layer_norm)
+            return Networks(actor, torch.tensor([math.log(config.temperature)]), critics)
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            networks, targets = make(), make()
+        super().__init__(config, networks, targets, seed, device)
+        self.log_temperature = networks.extra[0]
+        self._drawn: Tensor | None = None
+
+    def draws(self, size: int) -> Tensor:
+        """Noise of the next actions and of the actor's, (2, size, D); D = 0 for discrete actions."""
+        config = self._config
+        if 0 < config.target_critics < config.critics:
+            order = torch.randperm(config.critics, generator=self._generator, device=self._device)
+            self._drawn = order[: config.target_critics]
+        shape = (2, size, 0 if self._box is None else self._box.size)
+        return torch.randn(shape, generator=self._generator, device=self._device)
+
+    def _draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions (B, D) in -1..1 and their log-densities (B,)."""
+        mean, log_std = self.networks.actor(obs).chunk(2, dim=1)
+        return squashed_gaussian(mean, log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX), noise)
+
+    def _smallest(self, q: Tensor) -> Tensor:
+        """The smallest of the target critics' values (E, ...), or of those drawn."""
+        return _least(q if self._drawn is None else q[self._drawn])
+
+    def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
+        """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is the x of continuous actions."""
+        with torch.no_grad():
+            obs, temperature = features(batch.next_obs), self.log_temperature.exp()
+            if self._box is None:
+                log_p = self.networks.actor(obs).log_softmax(dim=1)
+                q = self._smallest(self.targets.critics(obs))
+                value = (log_p.exp() * (q - temperature * log_p)).sum(dim=1)
+            else:
+                action, log_density = self._draw(obs, noise)
+                q = self._smallest(self.targets.critics(torch.cat((obs, action), dim=1)).squeeze(2))
+                value = q - temperature * log_density
+            return bellman_target(batch.reward * self._config.reward_scale, batch.discount, value)
+
+    def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """``L_Q``."""
+        critics, obs = self.networks.critics, features(batch.obs)
+        target = self.targets_of(batch, noise[0])
+        if self._box is None:
+            values = critics(obs)  # (E, B, A)
+            q = values.gather(2, batch.action.view(1, -1, 1).expand(len(values), -1, 1)).squeeze(2)
+        else:
+            q = critics(torch.cat((obs, self._box.to_unit(batch.action)), dim=1)).squeeze(2)
+        loss, error = self.squared(q, target, batch.weights)
+        return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
+
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """``L_pi + L_t``."""
+        critics, obs = self.networks.critics, features(batch.obs)
+        temperature = self.log_temperature.detach().exp()
+        if self._box is None:
+            log_p = self.networks.actor(obs).log_softmax(dim=1)
+            p = log_p.exp()
+            with torch.no_grad():
+                values = _least(critics(obs))
+            loss = (p * (temperature * log_p - values)).sum(dim=1).mean()
+            negative_entropy = (p.detach() * log_p.detach()).sum(dim=1).mean()
+        else:
+            action, log_density = self._draw(obs, noise[1])
+            judged = critics(torch.cat((obs, action), dim=1), frozen=True).squeeze(2)
+            loss = (temperature * log_density - _least(judged)).mean()
+            negative_entropy = log_density.detach().mean()
+        figures = {"actor_loss": loss.detach(), "entropy": -negative_entropy, "temperature": temperature}
+        if self._config.learn_temperature:
+            loss = loss - (self.log_temperature * (negative_entropy + self._target_entropy)).sum()
+        return loss, figures
+
+
+def _least(q: Tensor) -> Tensor:
+    """The smallest over the first dimension; its gradient goes to the smallest alone."""
+    return torch.minimum(q[0], q[1]) if len(q) == 2 else q.amin(dim=0)

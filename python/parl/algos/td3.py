@@ -1,0 +1,246 @@
+"""Twin delayed deep deterministic policy gradient.
+
+For a sampled transition ``(s, a, R, d, s')`` with the n-step sum R and ``d = gamma^k`` (0 where the episode
+terminated; truncation bootstraps), two critics Q_e, and slow copies Q'_e, mu' of critics and actor::
+
+    a'   = clip(mu'(s') + clip(target_noise x, -c, c), -1, 1),  x ~ N(0, 1)    smoothing
+    y    = R + d min_e Q'_e(s', a')                                            twin critics
+    L_Q  = sum_e mean_b w_b (Q_e(s, a) - y)^2 / 2
+    L_mu = -mean_b Q_1(s, mu(s))                        every ``policy_delay`` updates, when the copies follow
+
+Actions are scaled to -1..1. Exploration adds normal noise. Priorities are ``mean_e |Q_e(s, a) - y| +
+priority_epsilon``. The gradients are taken at the weights before the update (see ``parl.algos.critics``).
+
+Source: Fujimoto, van Hoof and Meger (2018), "Addressing Function Approximation Error in Actor-Critic
+Methods", algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parl.algos.critics import (
+    ActionBox,
+    Actor,
+    CriticsAlgorithm,
+    CriticsConfig,
+    CriticsLearner,
+    Networks,
+    check_vectors,
+    default_run,
+    features,
+)
+from parl.nets import Ensemble, flatten
+from parl.ops.returns import bellman_target
+from parl.ops.schedules import actor_scales
+from parl.types import Array, Batch, EnvSpec, Preset
+
+__all__ = [
+    "PRESETS",
+    "TD3",
+    "Config",
+    "DeterministicPolicy",
+    "TD3Learner",
+    "default_config",
+    "default_run",
+]
+
+
+@dataclass(frozen=True)
+class Config(CriticsConfig):
+    """Settings of TD3, beside those that it shares with SAC. Noise is in units of the actions' half range."""
+
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions."""
+    exploration_spread: float = 0.0
+    """Actor i of n has ``exploration_noise * 2 ** (spread * (2 i / (n - 1) - 1))``; 0 all alike."""
+    critics: int = 2
+    """Critics, whose smallest value is the target, 1..64."""
+    policy_delay: int = 2
+    """Critic updates to an actor update, 1..1000."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target's actions."""
+    target_noise_clip: float = 0.5
+    """Largest noise on the target's actions."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(
+            (
+                ("exploration_noise", 0, math.inf),
+                ("exploration_spread", 0, 64),
+                ("critics", 1, 64),
+                ("policy_delay", 1, 1000),
+                ("target_noise", 0, math.inf),
+                ("target_noise_clip", 0, math.inf),
+            )
+        )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the environment: those of the source, with hidden layers of 256."""
+    return Config()
+
+
+PENDULUM_RUN = {
+    "env": "Pendulum-v1",
+    "num_envs": 4,
+    "replay_ratio": 128.0,
+    "batch_size": 256,
+    "learning_starts": 1_000,
+    "replay_capacity": 50_000,
+    "total_frames": 40_000,
+}
+PENDULUM = {
+    "hidden": (64, 64),
+    "learning_rate": 2e-3,
+    "target_tau": 0.01,
+    "gamma": 0.98,
+    "reward_scale": 0.1,
+    "exploration_noise": 0.2,
+}
+PRESETS = {
+    "pendulum": Preset(PENDULUM_RUN, PENDULUM, tuned=True, note="Pendulum-v1 to -200 within seconds"),
+}
+
+
+class TD3(CriticsAlgorithm):
+    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+
+    Raises:
+        ConfigError: observations are images, or actions are discrete or have no bounds.
+    """
+
+    name = "td3"
+
+    def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_vectors(self.name, spec)
+        ActionBox.of(self.name, spec)
+        super().__init__(config)
+        self.config = config
+        self.spec = spec
+
+    def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> DeterministicPolicy:
+        """The policy of one actor."""
+        config = self.config
+        noise = config.exploration_noise * actor_scales(config.exploration_spread, actors)[actor]
+        return DeterministicPolicy(config, self.spec, noise, seed)
+
+    def make_learner(self, seed: int, device: str) -> TD3Learner:
+        """A learner with weights drawn from ``seed``."""
+        return TD3Learner(self.config, self.spec, seed, device)
+
+
+class DeterministicPolicy:
+    """Acts as the actor says, with normal noise, at first uniformly; greedily without noise.
+
+    Attributes:
+        weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, noise: float, seed: int) -> None:
+        self._random_steps = config.random_steps
+        self._noise = noise
+        self._box = ActionBox.of("td3", spec)
+        self._network = Actor(math.prod(spec.observation_shape), config.hidden, self._box.size)
+        self.weights = flatten(self._network, gradients=False).weights
+        self._rng = np.random.default_rng(seed)
+
+    def act(self, observations: Array, env_steps: int) -> Array:
+        """Exploring actions (N, ...)."""
+        if env_steps < self._random_steps:
+            return self._box.draw(len(observations), self._rng)
+        shape = (len(observations), self._box.size)
+        noise = torch.from_numpy(self._rng.standard_normal(shape, np.float32))
+        with torch.inference_mode():
+            action = torch.tanh(self._network(features(torch.from_numpy(observations))))
+            return self._box.to_env(action.add_(noise, alpha=self._noise).clamp_(-1, 1))
+
+    def act_greedily(self, observations: Array) -> Array:
+        """Actions (N, ...) without noise."""
+        with torch.inference_mode():
+            return self._box.to_env(torch.tanh(self._network(features(torch.from_numpy(observations)))))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._rng.bit_generator.state = state["rng"]
+
+
+class TD3Learner(CriticsLearner):
+    """See the module."""
+
+    def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
+        self._config = config
+        self._box = ActionBox.of("td3", spec)
+        inputs = math.prod(spec.observation_shape)
+
+        def make() -> Networks:
+            actor = Actor(inputs, config.hidden, self._box.size)
+            seen = inputs + self._box.size
+            return Networks(actor, None, Ensemble(config.critics, seen, config.hidden, 1, config.layer_norm))
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            networks, targets = make(), make()
+        super().__init__(config, networks, targets, seed, device)
+
+    def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
+        """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is their x."""
+        config = self._config
+        with torch.no_grad():
+            obs = features(batch.next_obs)
+            action = torch.tanh(self.targets.actor(obs))
+            if config.target_noise:
+                clip = config.target_noise_clip
+                action = (action + (config.target_noise * noise).clamp_(-clip, clip)).clamp_(-1, 1)
+            q = self.targets.critics(torch.cat((obs, action), dim=1)).squeeze(2)
+            return bellman_target(batch.reward * config.reward_scale, batch.discount, q.amin(dim=0))
+
+    def draws(self, size: int) -> Tensor:
+        """Noise of the target's actions, (1, size, D)."""
+        return torch.randn((1, size, self._box.size), generator=self._generator, device=self._device)
+
+    def _moves_actor(self) -> bool:
+        return (self._updates + 1) % self._config.policy_delay == 0
+
+    def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """``L_Q``."""
+        target = self.targets_of(batch, noise[0])
+        seen = torch.cat((features(batch.obs), self._box.to_unit(batch.action)), dim=1)
+        q = self.networks.critics(seen).squeeze(2)
+        loss, error = self.squared(q, target, batch.weights)
+        return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
+
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """``L_mu``, when the actor's turn has come."""
+        if not self._moves_actor():
+            return None
+        obs = features(batch.obs)
+        seen = torch.cat((obs, torch.tanh(self.networks.actor(obs))), dim=1)
+        loss = -self.networks.critics(seen, frozen=True, members=1).mean()
+        return loss, {"actor_loss": loss.detach()}
+
+    def step(self) -> None:
+        """One Adam step of the critics and, when its turn has come, of the actor; then the copies follow."""
+        config = self._config
+        moves = self._moves_actor()
+        self._updates += 1
+        critic_rate = config.critic_learning_rate or config.learning_rate
+        self.optimize(self._critics, self._updates, critic_rate)
+        if moves:
+            self._actor_updates += 1
+            self.optimize(self._actor, self._actor_updates, config.learning_rate)
+            self.follow(slice(None))

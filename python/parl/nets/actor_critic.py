@@ -1,0 +1,121 @@
+"""Policy and value in one module: towers of dense layers, or a CNN with two heads."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from parl.nets.normaliser import Flattener
+from parl.nets.torsos import NatureCNN
+
+Activation = Literal["tanh", "relu"]
+
+
+def _orthogonal(shape: Sequence[int], gain: float) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(*shape), gain)
+
+
+class Towers(nn.Module):
+    """Dense layers of several networks side by side, on the same input: one product per layer for all.
+
+    Input (B, inputs) float32, output (towers, B, hidden[-1]) float32.
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int], towers: int, activation: Activation) -> None:
+        super().__init__()
+        gain = math.sqrt(2)
+        self.activation = torch.tanh_ if activation == "tanh" else torch.relu_
+        self.towers = towers
+        first = torch.cat([_orthogonal((hidden[0], inputs), gain) for _ in range(towers)])
+        self.first = nn.Parameter(first)
+        self.first_bias = nn.Parameter(torch.zeros(towers * hidden[0]))
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for width, following in itertools.pairwise(hidden):
+            matrices = [_orthogonal((following, width), gain).T for _ in range(towers)]
+            self.weights.append(nn.Parameter(torch.stack(matrices)))
+            self.biases.append(nn.Parameter(torch.zeros(towers, 1, following)))
+        self.features = hidden[-1]
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Features (towers, B, features)."""
+        x = torch.nn.functional.linear(observations, self.first, self.first_bias)
+        x = self.activation(x).view(len(x), self.towers, -1).transpose(0, 1)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = self.activation(torch.baddbmm(bias, x, weight))
+        return x
+
+
+def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    head = nn.Linear(inputs, outputs)
+    with torch.no_grad():
+        head.weight.copy_(_orthogonal((outputs, inputs), gain))
+        head.bias.zero_()
+    return head
+
+
+class ActorCritic(nn.Module):
+    """Observations to policy parameters and values.
+
+    Images (C, H, W) uint8 go through one Nature CNN, everything else flattened through towers of dense
+    layers; uint8 vectors such as a console's memory are taken as numbers 0..1.
+
+    Args:
+        shape: of one observation.
+        dtype: its numpy name.
+        outputs: policy parameters per observation, the number of actions or of means.
+        hidden: widths of the dense layers; a CNN uses the last alone.
+        shared: one tower for policy and value instead of one each (a CNN is always shared).
+        activation: of the dense layers.
+        normalize: subtract running means and divide by running deviations (vectors only).
+        log_std: initial logarithm of a state-independent standard deviation; None without one.
+        changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
+
+    Raises:
+        ValueError: ``hidden`` is empty or a width is below 1.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        outputs: int,
+        hidden: Sequence[int],
+        shared: bool,
+        activation: Activation,
+        normalize: bool,
+        log_std: float | None = None,
+        changes: bool = False,
+    ) -> None:
+        super().__init__()
+        if not hidden or min(hidden) < 1:
+            raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
+        self.image = len(shape) == 3 and dtype == "uint8"
+        if self.image:
+            self.cnn = NatureCNN(shape, hidden[-1], False)
+            for layer in self.cnn.modules():
+                if isinstance(layer, nn.Conv2d | nn.Linear):
+                    nn.init.orthogonal_(layer.weight, math.sqrt(2))
+                    assert layer.bias is not None
+                    nn.init.zeros_(layer.bias)
+        else:
+            self.flattener = Flattener(shape, dtype, normalize, changes)
+            self.towers = Towers(self.flattener.inputs, hidden, 1 if shared else 2, activation)
+        self.policy = _head(hidden[-1], outputs, 0.01)
+        self.value = _head(hidden[-1], 1, 1.0)
+        self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
+
+    def _features(self, observations: Tensor) -> Tensor:
+        if self.image:
+            return self.cnn(observations).unsqueeze(0)
+        return self.towers(self.flattener(observations))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Policy parameters (B, outputs) and values (B,), float32."""
+        features = self._features(observations)
+        return self.policy(features[0]), self.value(features[-1]).squeeze(1)

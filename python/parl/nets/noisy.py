@@ -1,0 +1,70 @@
+"""Noisy layers: exploration by noise on weights whose size is learned."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class NoisyLinear(nn.Module):
+    """A linear layer with factorised Gaussian noise on weights and biases.
+
+    With noise ``e_i = f(x_i)``, ``e_o = f(x_o)``, ``x ~ N(0, 1)`` and ``f(x) = sign(x) sqrt|x|``::
+
+        y = W x + b + e_o * (S (e_i * x) + s)
+
+    Without a call of :meth:`resample` the noise is zero. Input (B, inputs) float32, output (B, outputs).
+
+    Args:
+        inputs: width of the input.
+        outputs: width of the output.
+        sigma: the noise's learned sizes S and s start at ``sigma / sqrt(inputs)``.
+
+    Source: Fortunato et al. (2018), "Noisy Networks for Exploration", equations 9 to 11, section 3.2.
+    """
+
+    noise_in: Tensor
+    noise_out: Tensor
+
+    def __init__(self, inputs: int, outputs: int, sigma: float = 0.5) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), sigma * bound))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma * bound))
+        self.register_buffer("noise_in", torch.zeros(inputs), persistent=False)
+        self.register_buffer("noise_out", torch.zeros(outputs), persistent=False)
+
+    def resample(self, generator: torch.Generator) -> None:
+        """Draws new noise, one for the whole batch."""
+        for noise in (self.noise_in, self.noise_out):
+            noise.normal_(generator=generator)
+            noise.copy_(noise.sign() * noise.abs().sqrt())
+
+    def silence(self) -> None:
+        """Sets the noise to zero: the mean network."""
+        self.noise_in.zero_()
+        self.noise_out.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        noise = F.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
+        return F.linear(x, self.weight, self.bias) + self.noise_out * noise
+
+
+def resample_noise(module: nn.Module, generator: torch.Generator) -> None:
+    """New noise in every noisy layer of ``module``."""
+    for layer in module.modules():
+        if isinstance(layer, NoisyLinear):
+            layer.resample(generator)
+
+
+def silence_noise(module: nn.Module) -> None:
+    """No noise in any layer of ``module``."""
+    for layer in module.modules():
+        if isinstance(layer, NoisyLinear):
+            layer.silence()

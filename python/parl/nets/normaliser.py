@@ -1,0 +1,109 @@
+"""Observations brought to mean 0 and deviation 1 by running statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Normaliser(nn.Module):
+    """Subtracts a running mean and divides by a running standard deviation, feature by feature.
+
+    The statistics are parameters without gradients, so that they travel with the weights: who acts and who
+    learns normalises alike. Results are cut to -5..5; before the first :meth:`update` they are the inputs.
+    """
+
+    _LIMIT = 5.0
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(features), requires_grad=False)
+        self.inverse_std = nn.Parameter(torch.ones(features), requires_grad=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, features) float32 to the same."""
+        return ((features - self.mean) * self.inverse_std).clamp_(-self._LIMIT, self._LIMIT)
+
+
+class RunningMoments:
+    """Mean and variance of everything seen so far.
+
+    Attributes:
+        count: rows seen.
+        mean: (features,) float64.
+        square: (features,) float64, sum of squared distances from the mean.
+
+    Source: Chan, Golub and LeVeque (1979), the pairwise update.
+    """
+
+    def __init__(self, features: int) -> None:
+        self.count = 0
+        self.mean = torch.zeros(features, dtype=torch.float64)
+        self.square = torch.zeros(features, dtype=torch.float64)
+
+    def add(self, rows: Tensor) -> None:
+        """Takes (B, features) of any dtype into account."""
+        rows = rows.to(torch.float64)
+        count, mean = len(rows), rows.mean(dim=0)
+        square = (rows - mean).square().sum(dim=0)
+        total = self.count + count
+        shift = mean - self.mean
+        self.square += square + shift.square() * (self.count * count / total)
+        self.mean += shift * (count / total)
+        self.count = total
+
+    def inverse_std(self, lowest: float) -> Tensor:
+        """(features,) float32: one over the deviation or ``lowest``; features that never changed give 1."""
+        deviation = (self.square / max(self.count, 1)).sqrt()
+        return torch.where(deviation > 1e-4, 1 / deviation.clamp(min=lowest), 1.0).to(torch.float32)
+
+
+class Flattener(nn.Module):
+    """Vectors as a network takes them: flat, float32, bytes as 0..1, normalised if wanted.
+
+    Input (B, *shape) of ``dtype``, output (B, inputs) float32.
+
+    Args:
+        shape: of one observation.
+        dtype: numpy name of the observations.
+        normalize: subtract running means and divide by running deviations.
+        changes: of stacked readings (K, features), the newest last, give the newest and, in place of the
+            older ones, the changes between neighbours; those of bytes go round at 256. Motion, which is small
+            beside the places it leads to, then has features of its own scale.
+
+    Raises:
+        ValueError: ``changes`` of what is no stack.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: str, normalize: bool, changes: bool = False) -> None:
+        super().__init__()
+        if changes and len(shape) != 2:
+            raise ValueError(f"changes need stacked readings (K, features), not observations {tuple(shape)}")
+        self.inputs = inputs = math.prod(shape)
+        self._changes = changes
+        # What has hardly moved yet must not be blown up: of bytes that is two steps of 256.
+        self.lowest_deviation = 2 / 255 if dtype == "uint8" else 1e-4
+        self._scale = 1 / 255 if dtype == "uint8" else None
+        self.normaliser = Normaliser(inputs) if normalize else None
+
+    def raw(self, observations: Tensor) -> Tensor:
+        """(B, inputs) float32 before normalisation."""
+        if self._changes:
+            change = observations[:, 1:] - observations[:, :-1]
+            if change.dtype == torch.uint8:
+                change = change.view(torch.int8)
+            newest = observations[:, -1].to(torch.float32)
+            x = torch.cat([newest, change.flatten(1).to(torch.float32)], dim=1)
+        else:
+            x = observations.flatten(1) if observations.dim() != 2 else observations
+        if x.dtype != torch.float32:
+            x = x.to(torch.float32)
+        return x if self._scale is None else x * self._scale
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """(B, inputs) float32."""
+        x = self.raw(observations)
+        return x if self.normaliser is None else self.normaliser(x)

@@ -1,0 +1,70 @@
+"""Distributions over actions, as functions of what a network gives: categorical and diagonal Gaussian."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability of actions and entropy of the distributions.
+
+    Args:
+        logits: (B, A) float32, not normalised.
+        action: (B,) int64.
+
+    Returns:
+        (B,) and (B,) float32, in nats.
+    """
+    log_p = torch.log_softmax(logits, dim=1)
+    chosen = log_p.gather(1, action.unsqueeze(1)).squeeze(1)
+    return chosen, -(log_p.exp() * log_p).sum(dim=1)
+
+
+def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-density of actions and entropy of diagonal Gaussians.
+
+    Args:
+        mean: (B, D) float32.
+        log_std: (D,) float32.
+        action: (B, D) float32.
+
+    Returns:
+        (B,) and (B,) float32, in nats.
+    """
+    z = (action - mean) * torch.exp(-log_std)
+    normaliser = log_std.sum() + action.shape[1] * _LOG_SQRT_2PI
+    entropy = normaliser + 0.5 * action.shape[1]
+    return -0.5 * z.square().sum(dim=1) - normaliser, entropy.expand(len(mean))
+
+
+def normalized(advantage: Tensor) -> Tensor:
+    """(B,) float32 with mean 0 and standard deviation 1; one element alone is only centred."""
+    centred = advantage - advantage.mean()
+    if len(advantage) < 2:
+        return centred
+    return centred / (advantage.std() + 1e-8)
+
+
+def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions ``tanh(mean + std * noise)`` and their log-density, differentiable in both parameters.
+
+    Args:
+        mean: (B, D) float32.
+        log_std: (B, D) float32.
+        noise: (B, D) float32, standard normal.
+
+    Returns:
+        (B, D) float32 in -1..1, and (B,) float32 in nats, of the squashed actions.
+
+    Source: Haarnoja et al. (2018), "Soft Actor-Critic Algorithms and Applications", appendix C;
+    ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``, which does not run out of digits.
+    """
+    u = torch.addcmul(mean, log_std.exp(), noise)
+    correction = 2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u))
+    each = -0.5 * noise.square() - log_std - correction
+    return torch.tanh(u), each.sum(dim=1) - mean.shape[1] * _LOG_SQRT_2PI

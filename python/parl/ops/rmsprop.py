@@ -1,0 +1,30 @@
+"""RMSprop on one flat buffer, as ``torch.optim.RMSprop`` computes it (a test compares them)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def rmsprop_step(
+    weights: Tensor,
+    gradients: Tensor,
+    square: Tensor,
+    learning_rate: float,
+    epsilon: float,
+    decay: float = 0.99,
+) -> None:
+    """One step in place: ``weights -= learning_rate * gradients / (sqrt(square) + epsilon)``.
+
+    Args:
+        weights: (P,) float32, changed; requires no gradient.
+        gradients: (P,) float32.
+        square: (P,) float32, running mean of their squares, changed; zeros before the first step.
+        learning_rate: step size.
+        epsilon: offset of the denominator.
+        decay: of the running mean.
+
+    Source: Tieleman and Hinton (2012), lecture 6.5; epsilon outside of the root.
+    """
+    square.mul_(decay).addcmul_(gradients, gradients, value=1 - decay)
+    weights.addcdiv_(gradients, torch.sqrt(square).add_(epsilon), value=-learning_rate)

@@ -1,0 +1,244 @@
+"""The topology of IMPALA: actors collect rollouts while the learner learns from earlier ones.
+
+Every actor, a process or thread, has two rollout buffers in memory that it shares with the learner. It is
+told to fill one, takes the newest weights, fills it, and says so; the learner learns from buffers in the
+order in which they come, publishes its weights, and hands the buffer back. An actor is thus at most two
+rollouts ahead, but others may be learned from while it works: how far its weights are behind is measured for
+every rollout, and one that is more than ``max_lag`` updates behind is left out.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+import warnings
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parl.runtime import checkpoint
+from parl.runtime.rollout import RolloutBuffer
+from parl.runtime.setup import Saved
+from parl.runtime.sync import RolloutSetup, alone
+from parl.runtime.weights import Snapshot
+from parl.runtime.workers import Team, Worker, choose_context
+from parl.types import RolloutLearner
+
+_SLOTS = 2
+# How long an actor may take to finish its rollouts and to pickle its environment.
+_ANSWER_S = 120.0
+
+
+def _run_actor(
+    connection: Connection,
+    setup: RolloutSetup,
+    index: int,
+    snapshot: Snapshot,
+    buffers: list[RolloutBuffer],
+    generation: int,
+    state: bytes | None,
+) -> None:
+    """An actor's loop: fills the buffer it is told to, answers ``"state"`` with its state, ends on None."""
+    torch.set_num_threads(1)
+    actor = setup.make_actor(index, generation)
+    if state is not None:
+        actor.load(state)
+    version = -1
+    while (question := connection.recv()) is not None:
+        if question == "state":
+            try:
+                answer: Any = actor.save()
+            except Exception as error:  # what an environment raises when it cannot be pickled is its own
+                answer = f"{type(error).__name__}: {error}"
+            connection.send(("part", ("state", answer)))
+            continue
+        slot, env_steps = question
+        version = snapshot.read(actor.policy.weights, version)
+        before = actor.reward_sum
+        buffer = buffers[slot]
+        transitions, finished = actor.collect(buffer, env_steps)
+        reward = actor.reward_sum - before
+        final = (buffer.final_obs, buffer.final_at)
+        connection.send(("part", ("rollout", (slot, version, transitions, finished, reward, final))))
+    actor.close()
+
+
+class AsyncLoop:
+    """See the module and :class:`parl.runtime.setup.Loop`.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to go on from, or None.
+    """
+
+    def __init__(self, setup: RolloutSetup, saved: Saved | None = None) -> None:
+        torch.set_num_threads(setup.threads)
+        self._setup = setup
+        self._learner = setup.make_learner()
+        self._env_steps = self._updates = self._resumes = 0
+        if saved is not None:
+            checkpoint.load_learner(saved, self._learner)
+            self._env_steps = int(saved.counters["env_steps"])
+            self._updates = int(saved.counters["updates"])
+            self._resumes = int(saved.counters["resumes"]) + 1
+        context = choose_context(setup.processes, setup.device)
+        self._snapshot = Snapshot(context, len(self._learner.weights))
+        self._snapshot.publish(self._learner.weights)
+        self._buffers = [
+            [setup.make_buffer(index, context) for _ in range(_SLOTS)] for index in range(setup.actors)
+        ]
+        self._pending: collections.deque[tuple[int, Any]] = collections.deque()
+        self._episodes: list[tuple[float, int]] = []
+        self._rewards, self._ended = 0.0, 0
+        self._interrupted = False
+        self._wait_s = self._learn_s = 0.0
+        self._rollouts = self._dropped = self._lag_sum = self._lag_max = 0
+        self._team: Team | None = Team(context)
+        self._workers: list[Worker] = []
+        try:
+            for index in range(setup.actors):
+                state = checkpoint.actor_state(saved, index)
+                args = (setup, index, self._snapshot, self._buffers[index], self._resumes, state)
+                worker = self._team.start(f"actor {index}", _run_actor, args, process=setup.processes)
+                self._workers.append(worker)
+            for worker in self._workers:
+                for slot in range(_SLOTS):
+                    worker.send((slot, self._env_steps))
+        except BaseException:
+            self.close()
+            raise
+        self._mark = self._figures()
+
+    @property
+    def learner(self) -> RolloutLearner:
+        """Holds the newest weights."""
+        return self._learner
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions learned from or left out."""
+        return self._env_steps
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps taken."""
+        return self._updates
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """Learns until ``until_env_steps`` came, ``seconds`` passed or an interrupt came.
+
+        Raises:
+            WorkerError: an actor failed.
+        """
+        until_env_steps = min(until_env_steps, self._setup.total_frames)
+        end = time.monotonic() + seconds
+        while self._env_steps < until_env_steps and not self._interrupted and time.monotonic() < end:
+            if not self._pending:
+                self._receive(end - time.monotonic())
+            if self._pending:
+                self._learn(*self._pending.popleft())
+
+    def _receive(self, seconds: float) -> None:
+        """Waits for rollouts and queues those that came, the actors in order."""
+        started = time.perf_counter()
+        connections = [worker.connection for worker in self._workers]
+        ready = set(map(id, wait(connections, max(0.0, seconds))))
+        self._wait_s += time.perf_counter() - started
+        for index, worker in enumerate(self._workers):
+            if id(worker.connection) in ready:
+                self._pending.append((index, worker.answer(_ANSWER_S)[1]))
+
+    def _learn(self, index: int, message: Any) -> None:
+        slot, version, transitions, finished, reward, (final_obs, final_at) = message
+        started = time.perf_counter()
+        buffer = self._buffers[index][slot]
+        buffer.final_obs, buffer.final_at = final_obs, final_at
+        progress = self._env_steps / self._setup.total_frames
+        lag = self._snapshot.version - version
+        self._rollouts += 1
+        self._lag_sum += lag
+        self._lag_max = max(self._lag_max, lag)
+        if lag > self._setup.max_lag:
+            self._dropped += 1
+        else:
+            self._updates += self._learner.learn(buffer.tensors(), progress, alone)
+            self._snapshot.publish(self._learner.weights)
+        self._env_steps += transitions
+        self._episodes += finished
+        self._ended += len(finished)
+        self._rewards += reward
+        self._workers[index].send((slot, self._env_steps))
+        self._learn_s += time.perf_counter() - started
+
+    def interrupt(self) -> None:
+        """Makes :meth:`advance` return soon."""
+        self._interrupted = True
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call."""
+        taken, self._episodes = self._episodes, []
+        return taken
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
+        return self._rewards, self._ended
+
+    def _figures(self) -> tuple[float, ...]:
+        counts = (self._rollouts, self._dropped, self._lag_sum)
+        return time.monotonic(), self._env_steps, self._updates, self._wait_s, self._learn_s, *counts
+
+    def report(self) -> dict[str, float]:
+        """Figures of the time since the last call; ``policy_lag_max`` since the start."""
+        old, self._mark = self._mark, self._figures()
+        elapsed, steps, updates, wait_s, learn_s, rollouts, dropped, lag = (
+            new - before for new, before in zip(self._mark, old, strict=True)
+        )
+        elapsed = max(elapsed, 1e-9)
+        return {
+            "env_steps_per_s": steps / elapsed,
+            "updates_per_s": updates / elapsed,
+            "policy_lag": lag / max(rollouts, 1),
+            "policy_lag_max": float(self._lag_max),
+            "rollouts_left_out": dropped / max(rollouts, 1),
+            "learner_waits": min(1.0, wait_s / elapsed),
+            "learning": min(1.0, learn_s / elapsed),
+            **self._learner.metrics(),
+        }
+
+    def rescue(self, folder: Path) -> None:
+        """Writes the learner; environments start anew."""
+        self._write(folder, [None] * len(self._workers))
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint's parts; rollouts on their way are learned from afterwards."""
+        states: list[bytes | None] = []
+        for index, worker in enumerate(self._workers):
+            worker.send("state")
+            while True:
+                kind, value = worker.answer(_ANSWER_S)
+                if kind == "state":
+                    break
+                self._pending.append((index, value))
+            if isinstance(value, str):
+                warnings.warn(
+                    f"{worker.name}'s environment cannot be pickled ({value}): "
+                    "a resumed run starts new episodes",
+                    stacklevel=2,
+                )
+                value = None
+            states.append(value)
+        self._write(folder, states)
+
+    def _write(self, folder: Path, states: list[bytes | None]) -> None:
+        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": self._resumes}
+        checkpoint.write(folder, self._learner, None, states, counters)
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        team, self._team = self._team, None
+        if team is not None:
+            for worker in self._workers:
+                worker.tell(None)
+            team.end(within_s=5.0)

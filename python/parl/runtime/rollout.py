@@ -1,0 +1,198 @@
+"""An actor that writes rollouts: T steps of its vector environment into arrays that are made once."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from parl.envs import EpisodeTracker
+from parl.types import Array, EnvSpec, Rollout, RolloutPolicy
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of an array, rounded up to whole cache lines."""
+    return -(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64
+
+
+class RolloutBuffer:
+    """Arrays of one rollout, numpy and torch on the same memory.
+
+    Args:
+        spec: of the environment.
+        steps: T.
+        num_envs: N.
+        context: a ``multiprocessing`` context whose processes share the arrays when the buffer is given to
+            them; the memory has no name that could be left behind. None: memory of this process alone.
+    """
+
+    def __init__(self, spec: EnvSpec, steps: int, num_envs: int, context: Any = None) -> None:
+        rows = (steps, num_envs)
+        self._arrays: dict[str, tuple[tuple[int, ...], str]] = {
+            "obs": ((steps + 1, num_envs, *spec.observation_shape), spec.observation_dtype),
+            "action": ((*rows, *spec.action_shape), spec.action_dtype),
+            "log_prob": (rows, "float32"),
+            "reward": (rows, "float32"),
+            "terminated": (rows, "bool"),
+            "ended": (rows, "bool"),
+            "valid": (rows, "bool"),
+        }
+        size = sum(_size(*array) for array in self._arrays.values())
+        self._memory: Any = np.zeros(size, np.uint8) if context is None else context.RawArray("B", size)
+        self._map()
+
+    def _map(self) -> None:
+        found: dict[str, Array] = {}
+        start = 0
+        for name, (shape, dtype) in self._arrays.items():
+            flat = np.frombuffer(self._memory, dtype, math.prod(shape), start)
+            found[name] = flat.reshape(shape)
+            start += _size(shape, dtype)
+        self.obs, self.action, self.log_prob = found["obs"], found["action"], found["log_prob"]
+        self.reward, self.terminated = found["reward"], found["terminated"]
+        self.ended, self.valid = found["ended"], found["valid"]
+        self.final_obs: list[Array] = []
+        self.final_at: list[tuple[int, int]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"arrays": self._arrays, "memory": self._memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._arrays, self._memory = state["arrays"], state["memory"]
+        self._map()
+
+    def tensors(self) -> Rollout:
+        """The rollout on the same memory; valid until the arrays are written again."""
+        final = np.stack(self.final_obs) if self.final_obs else self.obs[0, :0]
+        at = np.array(self.final_at, np.int64).reshape(-1, 2)
+        names = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
+        columns = {name: torch.from_numpy(getattr(self, name)) for name in names}
+        return Rollout(**columns, final_obs=torch.from_numpy(final), final_at=torch.from_numpy(at))
+
+
+class RolloutActor:
+    """One vector environment, its policy and where it stands.
+
+    Args:
+        env: a vector environment of ``num_envs``, owned by the actor from now on.
+        spec: its description.
+        policy: chooses the actions.
+        seed: of the first reset.
+    """
+
+    def __init__(self, env: Any, spec: EnvSpec, policy: RolloutPolicy, seed: int) -> None:
+        self.policy = policy
+        self.num_envs = int(env.num_envs)
+        self._env = env
+        self._spec = spec
+        self._dtype = np.dtype(spec.observation_dtype)
+        self._action_dtype = np.dtype(spec.action_dtype)
+        self._same_step = spec.autoreset == "same_step"
+        self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
+        self._resetting = np.zeros(self.num_envs, bool)
+        self.reward_sum = 0.0
+        """Of all rewards received since the actor was made."""
+        self._obs = np.asarray(env.reset(seed=seed)[0], self._dtype)
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """What is asked of the environment's class once, not at every step."""
+        self._writes_into = "out" in inspect.signature(self._env.step).parameters
+        space = self._env.single_action_space
+        self._bounds = None if self._spec.num_actions else (space.low, space.high)
+
+    def collect(self, buffer: RolloutBuffer, env_steps: int) -> tuple[int, list[tuple[float, int]]]:
+        """Fills ``buffer``.
+
+        Args:
+            buffer: T steps of this many environments.
+            env_steps: transitions that the run has collected, for the policy's schedules.
+
+        Returns:
+            the transitions collected, and return and length of each episode that ended.
+        """
+        buffer.final_obs.clear()
+        buffer.final_at.clear()
+        buffer.obs[0] = self._obs
+        collected = 0
+        finished: list[tuple[float, int]] = []
+        for t in range(len(buffer.reward)):
+            obs = buffer.obs[t]
+            action, log_prob = self.policy.sample(obs, env_steps + collected)
+            buffer.action[t] = action
+            buffer.log_prob[t] = log_prob
+            np.logical_not(self._resetting, out=buffer.valid[t])
+            info = self._step(buffer, t)
+            reward, terminated, ended = buffer.reward[t], buffer.terminated[t], buffer.ended[t]
+            transitions, over = self._episodes.step(reward, terminated, ended)
+            collected += transitions
+            if over:
+                finished += over
+                if self._same_step:
+                    self._keep_final(buffer, t, info)
+            if not self._same_step:
+                self._resetting = ended
+        self._obs = buffer.obs[-1].copy()
+        self._resetting = self._resetting.copy()
+        self.reward_sum += float(buffer.reward.sum())
+        return collected, finished
+
+    def _step(self, buffer: RolloutBuffer, t: int) -> Mapping[str, Any]:
+        """Row t of ``buffer`` and the observations after it, from one step of the environment."""
+        action = buffer.action[t]
+        if self._bounds is not None:
+            action = np.clip(action, *self._bounds)
+        if self._writes_into:
+            _, reward, terminated, truncated, info = self._env.step(action, out=buffer.obs[t + 1])
+        else:
+            obs, reward, terminated, truncated, info = self._env.step(action)
+            buffer.obs[t + 1] = obs
+        buffer.reward[t] = reward
+        buffer.terminated[t] = terminated
+        np.logical_or(terminated, truncated, out=buffer.ended[t])
+        return info
+
+    def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any]) -> None:
+        """Successors of truncated rows, which the next observations do not show."""
+        for index in np.nonzero(buffer.ended[t] & ~buffer.terminated[t])[0]:
+            buffer.final_obs.append(np.array(info["final_obs"][index], self._dtype))
+            buffer.final_at.append((t, int(index)))
+
+    def save(self) -> bytes:
+        """The actor as bytes: environments, generators, unfinished episodes.
+
+        Raises:
+            TypeError, pickle.PicklingError: the environment cannot be pickled.
+        """
+        import cloudpickle
+
+        return cloudpickle.dumps(
+            {
+                "env": self._env,
+                "obs": self._obs,
+                "resetting": self._resetting,
+                "episodes": self._episodes.state_dict(),
+                "policy": self.policy.state_dict(),
+            }
+        )
+
+    def load(self, state: bytes) -> None:
+        """Takes back what :meth:`save` gave; the environment the actor had is closed."""
+        import cloudpickle
+
+        saved = cloudpickle.loads(state)
+        self._env.close()
+        self._env = saved["env"]
+        self._look_up()
+        self._obs = saved["obs"]
+        self._resetting = saved["resetting"]
+        self._episodes.load_state_dict(saved["episodes"])
+        self.policy.load_state_dict(saved["policy"])
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()

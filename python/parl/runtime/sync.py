@@ -1,0 +1,206 @@
+"""The topology of A2C, PPO and PQN: the learner steps the environments itself, then learns from what it saw.
+
+Collection and learning alternate, so the policy that acts is the one that learns: no lag. In ``lockstep``
+torch uses one thread, and the numbers depend on the settings and the seed alone; in ``free`` it uses
+``threads``. Environments may have threads of their own either way.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parl.envs import EnvMaker
+from parl.runtime import checkpoint
+from parl.runtime.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.setup import Saved, actor_seeds
+from parl.types import EnvSpec, RolloutAlgorithm, RolloutLearner, RolloutPolicy
+
+
+@dataclass(frozen=True)
+class RolloutSetup:
+    """One run that learns from rollouts.
+
+    Attributes:
+        algorithm: makes policies and learners.
+        maker: makes environments.
+        spec: describes them.
+        seed: everything random follows from it.
+        num_envs: N.
+        total_frames: transitions in the whole run, for schedules.
+        threads: of torch while it learns.
+        device: torch device of the learner.
+        actors: vector environments that the N environments are split into.
+        processes: actors are processes, where they run at the same time; else threads.
+        max_lag: updates by which a rollout's weights may be behind, where they can be.
+    """
+
+    algorithm: RolloutAlgorithm
+    maker: EnvMaker
+    spec: EnvSpec
+    seed: int
+    num_envs: int
+    total_frames: int
+    threads: int
+    device: str
+    actors: int = 1
+    processes: bool = False
+    max_lag: int = 0
+
+    def make_learner(self) -> RolloutLearner:
+        """A learner with the run's first weights."""
+        return self.algorithm.make_learner(self.seed, self.device)
+
+    def make_policy(self) -> RolloutPolicy:
+        """A policy for evaluations."""
+        return self.algorithm.make_policy(0, 1, 1, 0)
+
+    def envs_of(self, index: int) -> int:
+        """Environments of actor ``index``."""
+        return (index + 1) * self.num_envs // self.actors - index * self.num_envs // self.actors
+
+    def make_actor(self, index: int, generation: int) -> RolloutActor:
+        """Actor ``index``; ``generation`` counts resumes, so that they draw fresh seeds."""
+        policy_seed, env_seed = actor_seeds(self.seed + 1_000_003 * generation, index)
+        envs = self.envs_of(index)
+        policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
+        return RolloutActor(self.maker(envs), self.spec, policy, env_seed)
+
+    def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
+        """A rollout of actor ``index``, in memory shared by processes of ``context`` if one is given."""
+        return RolloutBuffer(self.spec, self.algorithm.rollout_steps, self.envs_of(index), context)
+
+
+class SyncLoop:
+    """See the module and :class:`parl.runtime.setup.Loop`.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to go on from, or None.
+    """
+
+    def __init__(self, setup: RolloutSetup, saved: Saved | None = None) -> None:
+        torch.set_num_threads(setup.threads)
+        self._setup = setup
+        self._learner = setup.make_learner()
+        self._env_steps = self._updates = self._resumes = 0
+        if saved is not None:
+            checkpoint.load_learner(saved, self._learner)
+            self._env_steps = int(saved.counters["env_steps"])
+            self._updates = int(saved.counters["updates"])
+            self._resumes = int(saved.counters["resumes"]) + 1
+        self._actors = [setup.make_actor(index, self._resumes) for index in range(setup.actors)]
+        for index, actor in enumerate(self._actors):
+            state = checkpoint.actor_state(saved, index)
+            if state is not None:
+                actor.load(state)
+        self._buffers = [setup.make_buffer(index) for index in range(setup.actors)]
+        self._episodes: list[tuple[float, int]] = []
+        self._ended = 0
+        self._interrupted = False
+        self._collect_s = self._learn_s = 0.0
+        self._mark = self._figures()
+
+    @property
+    def learner(self) -> RolloutLearner:
+        """Holds the newest weights."""
+        return self._learner
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected."""
+        return self._env_steps
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps taken."""
+        return self._updates
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """Runs whole rollouts until ``until_env_steps`` are collected; ``seconds`` plays no part."""
+        setup = self._setup
+        until_env_steps = min(until_env_steps, setup.total_frames)
+        while self._env_steps < until_env_steps and not self._interrupted:
+            for actor, buffer in zip(self._actors, self._buffers, strict=True):
+                started = time.perf_counter()
+                progress = self._env_steps / setup.total_frames
+                actor.policy.weights.copy_(self._learner.weights)
+                transitions, finished = actor.collect(buffer, self._env_steps)
+                self._env_steps += transitions
+                self._episodes += finished
+                self._ended += len(finished)
+                collected = time.perf_counter()
+                self._updates += self._learner.learn(buffer.tensors(), progress, alone)
+                self._collect_s += collected - started
+                self._learn_s += time.perf_counter() - collected
+
+    def interrupt(self) -> None:
+        """Makes :meth:`advance` return soon."""
+        self._interrupted = True
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call."""
+        taken, self._episodes = self._episodes, []
+        return taken
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
+        return sum(actor.reward_sum for actor in self._actors), self._ended
+
+    def _figures(self) -> tuple[float, ...]:
+        return time.monotonic(), self._env_steps, self._updates, self._collect_s, self._learn_s
+
+    def report(self) -> dict[str, float]:
+        """Figures of the time since the last call."""
+        old, self._mark = self._mark, self._figures()
+        elapsed, steps, updates, collect_s, learn_s = (
+            new - before for new, before in zip(self._mark, old, strict=True)
+        )
+        elapsed = max(elapsed, 1e-9)
+        return {
+            "env_steps_per_s": steps / elapsed,
+            "updates_per_s": updates / elapsed,
+            "policy_lag": 0.0,
+            "collecting": min(1.0, collect_s / elapsed),
+            "learning": min(1.0, learn_s / elapsed),
+            **self._learner.metrics(),
+        }
+
+    def rescue(self, folder: Path) -> None:
+        """Saves as :meth:`save` does: nobody but this process can have failed."""
+        self.save(folder)
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint's parts into ``folder``."""
+        states: list[bytes | None] = []
+        for index, actor in enumerate(self._actors):
+            try:
+                states.append(actor.save())
+            except Exception as error:  # what an environment raises when it cannot be pickled is its own
+                warnings.warn(
+                    f"actor {index}'s environment cannot be pickled ({error}): "
+                    "a resumed run starts new episodes",
+                    stacklevel=2,
+                )
+                states.append(None)
+        counters: dict[str, Any] = {
+            "env_steps": self._env_steps,
+            "updates": self._updates,
+            "resumes": self._resumes,
+        }
+        checkpoint.write(folder, self._learner, None, states, counters)
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        for actor in self._actors:
+            actor.close()
+        self._actors = []
+
+
+def alone(gradients: torch.Tensor) -> None:
+    """The mean over one learner."""

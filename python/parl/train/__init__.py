@@ -1,0 +1,347 @@
+"""Training from one call: the only place that puts algorithm, environment, runtime and run together.
+
+::
+
+    run = parl.train("dqn", env="CartPole-v1", seed=3, stop_at_return=475)
+    returns = parl.evaluate(run.path, episodes=100)
+    run = parl.resume(run.path)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl.errors import ConfigError
+from parl.run import Progress, RunDirectory, check_keys
+from parl.train.config import RunConfig, TrainConfig, keywords, words
+from parl.train.registry import (
+    ALGORITHMS,
+    default_settings,
+    family_of,
+    make_algorithm,
+    replace,
+    settings_from,
+    table_of,
+)
+from parl.train.sitting import Run, Sitting, make_evaluator
+
+if TYPE_CHECKING:
+    from parl.envs import EnvMaker
+    from parl.runtime.evaluate import Evaluator
+    from parl.types import EnvSpec
+
+__all__ = [
+    "ALGORITHMS",
+    "Run",
+    "RunConfig",
+    "TrainConfig",
+    "default_settings",
+    "evaluate",
+    "protocol",
+    "record",
+    "resume",
+    "settings_for",
+    "settings_from",
+    "train",
+]
+
+
+def train(
+    name: str,
+    /,
+    env: str | Callable[..., Any] | None = None,
+    *,
+    preset: str | None = None,
+    config: Any = None,
+    algorithm: Any = None,
+    command: Sequence[str] | None = None,
+    **options: Any,
+) -> Run:
+    """Trains algorithm ``name`` and leaves a run directory.
+
+    Args:
+        name: one of :data:`ALGORITHMS`.
+        env: a Gymnasium id, or a function: with one parameter it returns a vector environment of that many,
+            with none a single environment. By default that of ``config`` or ``preset``.
+        preset: one of the algorithm's named sets of settings.
+        config: settings of the run; by default the preset's, or those that suit the environment.
+        algorithm: settings of the algorithm, its ``Config``; likewise.
+        command: command line to keep in ``run.json``.
+        **options: single settings, of the run or of the algorithm, by name; they win over all of these.
+
+    Raises:
+        ConfigError: a setting is unknown or out of its bounds.
+        WorkerError: an actor or learner failed; the directory can be resumed.
+    """
+    family = family_of(name)
+    maker, spec, environment = _probed(name, env, options.get("env_options"), preset, config)
+    defaults = default_settings(name, spec, preset)
+    start = defaults[0] if config is None else config
+    own = defaults[1] if algorithm is None else algorithm
+    run_fields = {field.name for field in dataclasses.fields(start)}
+    own_fields = {field.name for field in dataclasses.fields(own)}
+    check_keys(options, run_fields | own_fields, f"train({name!r})")
+    given = {"env": maker.name} | {key: value for key, value in options.items() if key in run_fields}
+    settings: Any = replace(start, given, "run")
+    own = replace(own, {key: value for key, value in options.items() if key in own_fields}, name)
+    progress = Progress(settings.total_frames, quiet=settings.quiet)
+    made = make_algorithm(name, own, spec)
+    settings = family.settle(made, settings, maker, spec, progress.say)
+    label = settings.name or f"{name}-{settings.env}-{settings.seed}"
+    run = RunDirectory.create(settings.runs, label, table_of(name, settings, own), command, environment)
+    if not isinstance(maker.env, str):
+        import cloudpickle
+
+        (run.path / "env.pkl").write_bytes(cloudpickle.dumps(maker))
+    setup = family.setup(made, settings, maker, spec)
+    return Sitting(run, family, settings, setup, _evaluation_maker(maker, settings), progress).go(None)
+
+
+def _probed(
+    name: str, env: Any, env_options: Any, preset: str | None, config: Any = None
+) -> tuple[EnvMaker, EnvSpec, dict[str, Any]]:
+    """Maker, description and own settings of the environment that a run will have."""
+    from parl.envs import EnvMaker, spec_of
+
+    if config is None:
+        config = default_settings(name, None, preset)[0]
+    chosen = config.env_options if env_options is None else words(env_options)
+    maker = EnvMaker(env or config.env, keywords(chosen))
+    probe = maker(1)
+    spec = spec_of(probe)
+    environment = getattr(probe.unwrapped, "settings", {})
+    environment.pop("num_envs", None)  # That is the probe's.
+    probe.close()
+    return maker, spec, environment
+
+
+def settings_for(
+    name: str, env: str | None = None, env_options: Sequence[str] | None = None, preset: str | None = None
+) -> tuple[Any, Any]:
+    """The settings that ``train(name, env, preset=preset)`` starts from: those that suit the environment.
+
+    Raises:
+        ConfigError: there is no such algorithm, preset or environment.
+    """
+    maker, spec, _ = _probed(name, env, env_options, preset)
+    run, own = default_settings(name, spec, preset)
+    changed = {"env": maker.name} | ({} if env_options is None else {"env_options": env_options})
+    return replace(run, changed, name), own
+
+
+def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
+    from parl.envs import EnvMaker
+
+    return EnvMaker(maker.env, maker.options | keywords(config.evaluation_env_options))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """What a run directory says of its run."""
+
+    run: RunDirectory
+    name: str
+    config: Any
+    algorithm: Any
+    maker: EnvMaker
+
+    def parts(self, config: Any) -> Any:
+        """The family's setup with the settings ``config``."""
+        from parl.envs import spec_of
+
+        probe = self.maker(1)
+        spec = spec_of(probe)
+        probe.close()
+        made = make_algorithm(self.name, self.algorithm, spec)
+        return family_of(self.name).setup(made, config, self.maker, spec)
+
+
+def _open(path: str | Path) -> _Opened:
+    from parl.envs import EnvMaker
+
+    run = RunDirectory.open(path)
+    table = run.config
+    name = str(table.get("algorithm"))
+    config, algorithm = settings_from(name, table, run.path / "config.toml")
+    if (run.path / "env.pkl").exists():
+        import cloudpickle
+
+        maker = cloudpickle.loads((run.path / "env.pkl").read_bytes())
+    else:
+        maker = EnvMaker(config.env, keywords(config.env_options))
+    return _Opened(run, name, config, algorithm, maker)
+
+
+def resume(path: str | Path, **options: Any) -> Run:
+    """Goes on with the run at ``path`` from its last checkpoint, or from the start if it has none.
+
+    In the lockstep schedule the numbers are those that the uninterrupted run would have given.
+
+    Args:
+        path: the run directory.
+        **options: settings that may change in mid-run: ``total_frames``, ``stop_at_return``,
+            ``evaluation_every``, ``evaluation_episodes``, ``checkpoint_every``, ``checkpoint_every_s``,
+            ``log_every_s`` and ``quiet``.
+
+    Raises:
+        FileNotFoundError, RunDirectoryError: there is no run, or its checkpoint is damaged.
+        WorkerError: an actor or learner failed.
+    """
+    from parl.runtime import checkpoint
+
+    opened = _open(path)
+    changeable = {"total_frames", "stop_at_return", "quiet", "log_every_s"} | {
+        field.name
+        for field in dataclasses.fields(opened.config)
+        if field.name.startswith(("evaluation", "checkpoint"))
+    }
+    check_keys(options, changeable, "resume")
+    config = replace(opened.config, options, "resume")
+    setup = opened.parts(config)
+    try:
+        saved = checkpoint.read(opened.run.checkpoints.last())
+    except FileNotFoundError:
+        saved = None
+    start = int(saved.counters["env_steps"]) if saved is not None else 0
+    progress = Progress(config.total_frames, start, config.quiet)
+    evaluation = _evaluation_maker(opened.maker, config)
+    return Sitting(opened.run, family_of(opened.name), config, setup, evaluation, progress).go(saved)
+
+
+def evaluate(
+    path: str | Path, episodes: int = 100, seed: int = 1_000_000, checkpoint: str = "best"
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Plays greedy episodes with a run's policy.
+
+    Args:
+        path: the run directory.
+        episodes: how many, each in a freshly seeded environment.
+        seed: of the first; episode i starts from ``seed + i``.
+        checkpoint: ``"best"`` or ``"last"``.
+
+    Returns:
+        (episodes,) float64, the undiscounted returns.
+
+    Raises:
+        FileNotFoundError: there is no run, or it has no checkpoint.
+    """
+    evaluator, _ = _evaluator_of(path, checkpoint)
+    try:
+        return evaluator.play(episodes, seed)
+    finally:
+        evaluator.close()
+
+
+def protocol(path: str | Path, checkpoint: str = "best") -> str:
+    """How scores of the run at ``path`` come about, in one line to be given along with them.
+
+    Args:
+        path: the run directory.
+        checkpoint: ``"best"`` or ``"last"``.
+
+    Raises:
+        FileNotFoundError: there is no run, or it has no checkpoint.
+    """
+    run = RunDirectory.open(path)
+    folder = run.checkpoints.best() if checkpoint == "best" else run.checkpoints.last()
+    counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
+    settings = run.config["run"]
+    environment = [*settings.get("env_options", ()), *settings.get("evaluation_env_options", ())]
+    facts = json.loads((run.path / "run.json").read_text(encoding="utf-8")).get("environment", {})
+    shown = [f"{key}={value}" for key, value in facts.items() if not isinstance(value, dict | list)]
+    return ", ".join(
+        [
+            f"{run.config['algorithm']} on {settings['env']}",
+            *(shown or environment),
+            "greedy, whole undiscounted episodes, each from a fresh seed",
+            f"weights after {counters['env_steps']:,} steps of training seed {settings['seed']}",
+        ]
+    )
+
+
+def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMaker]:
+    """Plays with the policy of a checkpoint; and the maker of its environments."""
+    from parl.runtime import checkpoint as files
+
+    if checkpoint not in ("best", "last"):
+        raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
+    opened = _open(path)
+    setup = opened.parts(opened.config)
+    checkpoints = opened.run.checkpoints
+    folder = checkpoints.best() if checkpoint == "best" else checkpoints.last()
+    if len(setup.spec.observation_shape) < 3:
+        import torch
+
+        torch.set_num_threads(1)  # More than one costs more than it gives on small networks.
+    learner = setup.make_learner()
+    files.load_learner(files.read(folder), learner)
+    maker = _evaluation_maker(opened.maker, opened.config)
+    evaluator = make_evaluator(setup, maker)
+    evaluator.policy.weights.copy_(learner.weights)
+    return evaluator, maker
+
+
+def record(
+    path: str | Path, out: str | Path, seed: int = 1_000_000, checkpoint: str = "best", scale: int = 2
+) -> float:
+    """Plays one greedy episode of an Atari game with a run's policy and writes a video of it.
+
+    Args:
+        path: the run directory.
+        out: file to write, ``.mp4``, ``.gif`` or ``.png``; its folder is made if missing.
+        seed: of the environment.
+        checkpoint: ``"best"`` or ``"last"``.
+        scale: height of a console's pixel in the file.
+
+    Returns:
+        the episode's return.
+
+    Raises:
+        FileNotFoundError: there is no run, or it has no checkpoint.
+        ConfigError: the run's environment is no Atari game, or the file cannot be of that kind.
+    """
+    from parl.atari.pictures import write_frames
+    from parl.envs import AtariVectorEnv, EnvMaker
+
+    evaluator, maker = _evaluator_of(path, checkpoint)
+    env: Any = EnvMaker(maker.env, maker.options | {"render_mode": "rgb_array"})(1)
+    if not isinstance(env.unwrapped, AtariVectorEnv):
+        raise ConfigError(f"{maker.name} is no Atari game: videos are made of those alone")
+    total = 0.0
+
+    def frames() -> Iterator[np.ndarray[Any, Any]]:
+        nonlocal total
+        obs, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            yield env.render()[0]
+            obs, reward, terminated, truncated, _ = env.step(evaluator.policy.act_greedily(obs))
+            total += float(reward[0])
+            over = bool(terminated[0] or truncated[0])
+        yield env.render()[0]
+
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        write_frames(Path(out), frames(), fps=env.metadata["render_fps"], scale=scale)
+    finally:
+        env.close()
+        evaluator.close()
+    return total
+
+
+class _Callable(types.ModuleType):
+    """Lets ``parl.train(...)`` train whether or not ``parl.train`` was imported as a module before."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Run:
+        return train(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,213 @@
+"""Settings of a run: those that all algorithms share, and those of each family of them."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from parl.errors import ConfigError
+
+
+def check_bounds(config: Any, rows: Iterable[tuple[str, float, float]]) -> None:
+    """Refuses a field outside its bounds (name, lowest, highest), NaN included.
+
+    Raises:
+        ConfigError: names the field, its value and the bounds.
+    """
+    for name, low, high in rows:
+        value = getattr(config, name)
+        if not low <= value <= high:
+            raise ConfigError(f"{name} = {value} is outside {low}..{high}")
+
+
+def check_choices(config: Any, rows: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+    """Refuses a field that is none of its choices.
+
+    Raises:
+        ConfigError: names the field, its value and the choices.
+    """
+    for name, choices in rows:
+        if getattr(config, name) not in choices:
+            raise ConfigError(f"{name} = {getattr(config, name)!r} is not one of {', '.join(choices)}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Settings of a run that are the same for every algorithm. A frame is one transition collected."""
+
+    env: str = "CartPole-v1"
+    """Gymnasium id."""
+    env_options: tuple[str, ...] = ()
+    """Keywords of the environment, such as obs_type=ram stack_num=2."""
+    evaluation_env_options: tuple[str, ...] = ()
+    """Keywords in which the environments of evaluations differ, such as reward_clipping=False."""
+    seed: int = 0
+    """Everything random follows from it, 0..2**31."""
+    total_frames: int = 500_000
+    """Transitions to collect in all, such as 50k or 10M."""
+    num_envs: int = 64
+    """Environments of all actors together."""
+    schedule: Literal["free", "lockstep"] = "free"
+    """free: everything overlaps. lockstep: one fixed order, the same seed gives the same numbers."""
+    evaluation_episodes: int = 100
+    """Greedy episodes of an evaluation; 0 never evaluates."""
+    evaluation_every: int = 0
+    """Transitions between evaluations; 0 evaluates at the end, and when stop_at_return seems reached."""
+    stop_at_return: float | None = None
+    """Ends the run when an evaluation's mean return reaches this."""
+    checkpoint_every: int = 0
+    """Transitions between checkpoints; 0 leaves it to the clock."""
+    checkpoint_every_s: float = 120.0
+    """Seconds between checkpoints where checkpoint_every is 0 (free schedule only)."""
+    log_every_s: float = 1.0
+    """Seconds between records in metrics.jsonl, fewer at the start (in lockstep: 1,000 transitions)."""
+    device: str = "cpu"
+    """torch device of the learners."""
+    runs: str = "runs"
+    """Folder that holds run directories."""
+    name: str | None = None
+    """Name of the run directory; by default algorithm, environment and seed."""
+    tensorboard: bool | None = None
+    """Write TensorBoard events too; None: where tensorboard is installed."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def __post_init__(self) -> None:
+        check_bounds(
+            self,
+            (
+                ("seed", 0, 2**31),
+                ("total_frames", 1, 2**53),
+                ("num_envs", 1, 2**20),
+                ("evaluation_episodes", 0, 2**20),
+                ("evaluation_every", 0, 2**53),
+                ("checkpoint_every", 0, 2**53),
+                ("checkpoint_every_s", 0, math.inf),
+                ("log_every_s", 0, math.inf),
+            ),
+        )
+        check_choices(self, (("schedule", ("free", "lockstep")),))
+        keywords(self.env_options)
+        keywords(self.evaluation_env_options)
+
+
+def keywords(options: Iterable[str]) -> dict[str, Any]:
+    """Keywords from words such as ``obs_type=ram`` or ``stack_num=2``: Python values, else text.
+
+    Raises:
+        ConfigError: a word has no ``=``.
+    """
+    found: dict[str, Any] = {}
+    for word in options:
+        name, sign, text = word.partition("=")
+        if not sign or not name.isidentifier():
+            raise ConfigError(f"env_options: {word!r} is not of the form name=value")
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = text
+    return found
+
+
+def words(options: Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
+    """The form that :func:`keywords` reads, from a mapping or from itself."""
+    if isinstance(options, Mapping):
+        return tuple(f"{name}={value}" for name, value in options.items())
+    return tuple(options)
+
+
+@dataclass(frozen=True)
+class TrainConfig(RunConfig):
+    """Settings of a run with a replay: actors collect, learners sample, a ratio couples them."""
+
+    actors: int | Literal["auto"] = "auto"
+    """Actors that step environments at the same time; auto measures and chooses."""
+    learners: int | Literal["auto"] = "auto"
+    """Learners that share every batch; auto measures and chooses."""
+    threads: int | Literal["auto"] = "auto"
+    """Threads of each learner; auto: one for small networks and in lockstep, else one per core, up to 4."""
+    actor_kind: Literal["process", "thread"] = "process"
+    """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
+    replay_ratio: float = 1.0
+    """Transitions sampled per transition collected, counted from learning_starts on."""
+    batch_size: int = 64
+    """Transitions per update, all learners together."""
+    replay_capacity: int = 50_000
+    """Transitions kept."""
+    learning_starts: int = 2_000
+    """Transitions collected before the first update; at least until some can be drawn."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bounds(
+            self,
+            (
+                ("replay_ratio", 1e-6, 1e6),
+                ("batch_size", 1, 2**24),
+                ("replay_capacity", 1, 2**40),
+                ("learning_starts", 0, self.replay_capacity),
+            ),
+        )
+        check_choices(self, (("actor_kind", ("process", "thread")),))
+        for name in ("actors", "learners", "threads"):
+            value = getattr(self, name)
+            if value != "auto" and not 1 <= value <= 4096:
+                raise ConfigError(f"{name} = {value} is neither auto nor in 1..4096")
+        if self.actors != "auto" and self.actors > self.num_envs:
+            raise ConfigError(f"actors = {self.actors} is above num_envs = {self.num_envs}")
+        if self.learners != "auto" and self.batch_size % self.learners:
+            raise ConfigError(f"batch_size = {self.batch_size} is no multiple of learners = {self.learners}")
+
+
+@dataclass(frozen=True)
+class RolloutConfig(RunConfig):
+    """Settings of a run that learns from rollouts and keeps no replay."""
+
+    num_envs: int = 8
+    """Environments, all stepped together."""
+    threads: int | Literal["auto"] = "auto"
+    """Of torch while it learns; auto: one for small networks on vectors, else one per core."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threads != "auto" and not 1 <= self.threads <= 4096:
+            raise ConfigError(f"threads = {self.threads} is neither auto nor in 1..4096")
+
+
+@dataclass(frozen=True)
+class AsyncConfig(RunConfig):
+    """Settings of a run whose actors collect rollouts while the learner learns from earlier ones."""
+
+    num_envs: int = 16
+    """Environments of all actors together."""
+    actors: int | Literal["auto"] = "auto"
+    """Actors that step environments at the same time; auto: one per core."""
+    actor_kind: Literal["process", "thread"] = "process"
+    """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
+    max_lag: int = 32
+    """Updates by which a rollout's weights may be behind; older rollouts are left out and counted."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bounds(self, (("max_lag", 0, 2**53),))
+        check_choices(self, (("actor_kind", ("process", "thread")),))
+        if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
+            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
+
+
+@dataclass(frozen=True)
+class PopulationConfig(RunConfig):
+    """Settings of a run that evaluates whole networks and follows the better ones."""
+
+    num_envs: int = 64
+    """Members of a generation; each plays one episode in an environment of its own."""
+    actors: int | Literal["auto"] = "auto"
+    """Processes that evaluate members; auto: one per core, in lockstep none but the run's own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
+            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")

@@ -1,0 +1,292 @@
+"""Families of algorithms: for each its settings of a run, and how its parts and its loop are made.
+
+A family puts settings into a setup of ``parl.runtime``, which knows no algorithm; all families are then run,
+logged, evaluated and saved in the same way (``sitting.py``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from parl.train.config import AsyncConfig, PopulationConfig, RolloutConfig, RunConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from parl.envs import EnvMaker
+    from parl.runtime.population import PopulationSetup
+    from parl.runtime.setup import Loop, Saved, Setup
+    from parl.runtime.sync import RolloutSetup
+    from parl.types import EnvSpec, Learned, Policy
+
+
+class Parts(Protocol):
+    """What every family's setup gives to evaluations and checkpoints."""
+
+    @property
+    def maker(self) -> EnvMaker:
+        """Makes environments."""
+        ...
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Describes them."""
+        ...
+
+    @property
+    def num_envs(self) -> int:
+        """Environments of all actors together."""
+        ...
+
+    def make_learner(self) -> Learned:
+        """Holds the weights; fresh."""
+        ...
+
+    def make_policy(self) -> Policy:
+        """A policy for evaluations."""
+        ...
+
+
+class Family(Protocol):
+    """One family."""
+
+    config: type[Any]
+    """Settings of a run, a kind of :class:`RunConfig`."""
+
+    def settle(
+        self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
+    ) -> Any:
+        """``config`` with numbers in place of ``auto``; says why."""
+        ...
+
+    def setup(self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec) -> Any:
+        """The parts of a run, see :class:`Parts`."""
+        ...
+
+    def loop(self, setup: Any, config: Any, saved: Saved | None) -> Loop:
+        """The running topology."""
+        ...
+
+
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Weights times rows of a batch from which a second thread gains more than it costs: half a millisecond.
+_MANY_PRODUCTS = 2**24
+
+
+class ReplayFamily:
+    """Actors write into a replay, learners sample from it."""
+
+    config = TrainConfig
+
+    def settle(
+        self, algorithm: Any, config: TrainConfig, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
+    ) -> TrainConfig:
+        """See :class:`Family`: numbers of actors and learners, measured, and of threads."""
+        if config.threads == "auto":
+            config = dataclasses.replace(config, threads=self._threads(algorithm, config, say))
+        if "auto" not in (config.actors, config.learners):
+            return config
+        actors = None if config.actors == "auto" else config.actors
+        learners = None if config.learners == "auto" else config.learners
+        if config.schedule == "lockstep":
+            say("lockstep runs in one thread: 1 actor and 1 learner unless told otherwise")
+            return dataclasses.replace(config, actors=actors or 1, learners=learners or 1)
+        from parl.runtime import balance
+
+        cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
+        rates = balance.measure(
+            self.setup(algorithm, config, maker, spec),
+            [actors] if actors else [n for n in range(1, min(cores, 16) + 1) if n <= config.num_envs],
+            [learners]
+            if learners
+            else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
+        )
+        split = balance.choose(rates, config.num_envs, config.batch_size / config.replay_ratio, cores)
+        say(split.reason)
+        return dataclasses.replace(config, actors=split.actors, learners=split.learners)
+
+    def _threads(self, algorithm: Any, config: TrainConfig, say: Callable[[str], None]) -> int:
+        learners = 1 if config.learners == "auto" else config.learners
+        cores = usable_cores() // learners
+        if config.schedule == "lockstep" or cores < 2 or config.device != "cpu":
+            return 1
+        products = len(algorithm.make_learner(config.seed, "cpu").gradients) * config.batch_size // learners
+        if products < _MANY_PRODUCTS:
+            return 1
+        threads = min(cores, 4)
+        say(f"{threads} threads in each learner: an update takes about {products / 1e6:,.0f} M products")
+        return threads
+
+    def setup(self, algorithm: Any, config: TrainConfig, maker: EnvMaker, spec: EnvSpec) -> Setup:
+        """See :class:`Family`."""
+        from parl.runtime.pacer import Pacer
+        from parl.runtime.setup import Setup
+
+        # A row can be drawn once the n steps after it are known: by then every environment has taken n + 1.
+        drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
+        starts = max(config.learning_starts, drawable)
+        pacer = Pacer(config.replay_ratio, config.batch_size, config.num_envs, starts, config.total_frames)
+        return Setup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=config.seed,
+            actors=1 if config.actors == "auto" else config.actors,
+            processes=config.actor_kind == "process",
+            learners=1 if config.learners == "auto" else config.learners,
+            num_envs=config.num_envs,
+            batch_size=config.batch_size,
+            replay_capacity=config.replay_capacity,
+            pacer=pacer,
+            device=config.device,
+            threads=1 if config.threads == "auto" else config.threads,
+        )
+
+    def loop(self, setup: Setup, config: RunConfig, saved: Saved | None) -> Loop:
+        """See :class:`Family`."""
+        from parl.runtime.free import FreeLoop
+        from parl.runtime.lockstep import LockstepLoop
+
+        return (LockstepLoop if config.schedule == "lockstep" else FreeLoop)(setup, saved)
+
+
+class RolloutFamily:
+    """The learner steps the environments and learns from what it saw; nothing is kept."""
+
+    config = RolloutConfig
+
+    def settle(
+        self,
+        algorithm: Any,
+        config: RolloutConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> RolloutConfig:
+        """See :class:`Family`: threads of torch."""
+        if config.threads != "auto":
+            return config
+        threads = 1 if config.schedule == "lockstep" or len(spec.observation_shape) < 3 else usable_cores()
+        say(f"{config.num_envs} environments, {threads} thread{'s' * (threads > 1)} of torch")
+        return dataclasses.replace(config, threads=threads)
+
+    def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Family`."""
+        from parl.runtime.sync import RolloutSetup
+
+        return RolloutSetup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=config.seed,
+            num_envs=config.num_envs,
+            total_frames=config.total_frames,
+            threads=1 if config.threads == "auto" else config.threads,
+            device=config.device,
+        )
+
+    def loop(self, setup: RolloutSetup, config: RunConfig, saved: Saved | None) -> Loop:
+        """See :class:`Family`."""
+        from parl.runtime.sync import SyncLoop
+
+        return SyncLoop(setup, saved)
+
+
+class AsyncFamily:
+    """Actors collect rollouts while the learner learns from earlier ones."""
+
+    config = AsyncConfig
+
+    def settle(
+        self, algorithm: Any, config: AsyncConfig, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
+    ) -> AsyncConfig:
+        """See :class:`Family`: the number of actors."""
+        if config.actors != "auto":
+            return config
+        actors = 1 if config.schedule == "lockstep" else min(usable_cores(), config.num_envs)
+        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments, one learner")
+        return dataclasses.replace(config, actors=actors)
+
+    def setup(self, algorithm: Any, config: AsyncConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Family`."""
+        from parl.runtime.sync import RolloutSetup
+
+        return RolloutSetup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=config.seed,
+            num_envs=config.num_envs,
+            total_frames=config.total_frames,
+            threads=1,
+            device=config.device,
+            actors=1 if config.actors == "auto" else config.actors,
+            processes=config.actor_kind == "process",
+            max_lag=config.max_lag,
+        )
+
+    def loop(self, setup: RolloutSetup, config: RunConfig, saved: Saved | None) -> Loop:
+        """See :class:`Family`."""
+        from parl.runtime.asynchronous import AsyncLoop
+        from parl.runtime.sync import SyncLoop
+
+        return (SyncLoop if config.schedule == "lockstep" else AsyncLoop)(setup, saved)
+
+
+class PopulationFamily:
+    """Processes evaluate members of a population; the learner sees their returns."""
+
+    config = PopulationConfig
+
+    def settle(
+        self,
+        algorithm: Any,
+        config: PopulationConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> PopulationConfig:
+        """See :class:`Family`: the number of processes."""
+        if config.actors != "auto":
+            return config
+        actors = 1 if config.schedule == "lockstep" else min(usable_cores(), config.num_envs)
+        say(f"{config.num_envs} members a generation, evaluated by {actors} process{'es' * (actors > 1)}")
+        return dataclasses.replace(config, actors=actors)
+
+    def setup(
+        self, algorithm: Any, config: PopulationConfig, maker: EnvMaker, spec: EnvSpec
+    ) -> PopulationSetup:
+        """See :class:`Family`."""
+        from parl.runtime.population import PopulationSetup
+
+        return PopulationSetup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=config.seed,
+            num_envs=config.num_envs,
+            total_frames=config.total_frames,
+            actors=1 if config.actors == "auto" else config.actors,
+            processes=config.schedule == "free",
+            device=config.device,
+        )
+
+    def loop(self, setup: PopulationSetup, config: RunConfig, saved: Saved | None) -> Loop:
+        """See :class:`Family`."""
+        from parl.runtime.population import PopulationLoop
+
+        return PopulationLoop(setup, saved)
+
+
+FAMILIES: Mapping[str, Family] = {
+    "replay": ReplayFamily(),
+    "rollout": RolloutFamily(),
+    "async": AsyncFamily(),
+    "population": PopulationFamily(),
+}
+"""Every family by its name."""

@@ -1,0 +1,268 @@
+"""One process's share of a run: trains, logs, evaluates and saves, whatever the family of the algorithm."""
+
+from __future__ import annotations
+
+import collections
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl.errors import ParlError, WorkerError
+from parl.run import MetricsLog, Progress, RunDirectory
+
+if TYPE_CHECKING:
+    from parl.envs import EnvMaker
+    from parl.runtime.evaluate import Evaluator
+    from parl.runtime.setup import Loop, Saved
+    from parl.train.config import RunConfig
+    from parl.train.families import Family, Parts
+
+# An evaluation is worth its time once training earns this share of ``stop_at_return``, judged over this many
+# vector steps by rewards received per episode ended: returns of whole episodes tell of policies long gone.
+_PROMISING = 0.8
+_PROMISING_WINDOW = 75
+# Vector steps between looks at returns, clocks and signals; between two evaluations of a promising policy.
+_LOOK_EVERY = 25
+_EVALUATE_EVERY = 75
+# After an evaluation nobody asked for, this many times its duration passes before the next (free schedule).
+_EVALUATION_REST = 2.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run ended.
+
+    Attributes:
+        path: its directory.
+        env_steps: transitions collected.
+        updates: optimizer steps.
+        training_s: seconds from the start of collection to the last checkpoint, all sittings together.
+        evaluation_return: mean return of the last evaluation, None without one.
+        stopped: why: ``"total_frames"``, ``"stop_at_return"`` or ``"interrupted"``.
+    """
+
+    path: Path
+    env_steps: int
+    updates: int
+    training_s: float
+    evaluation_return: float | None
+    stopped: str
+
+
+def make_evaluator(setup: Parts, maker: EnvMaker) -> Evaluator:
+    """Plays episodes in environments of ``maker`` with a policy of ``setup``."""
+    from parl.runtime.evaluate import Evaluator
+
+    return Evaluator(maker, setup.make_policy(), setup.spec.observation_dtype)
+
+
+class Sitting:
+    """One process's share of a run, from its start or a checkpoint to its end or an interruption."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        family: Family,
+        config: RunConfig,
+        setup: Parts,
+        evaluation: EnvMaker,
+        progress: Progress,
+    ) -> None:
+        self._run, self._family, self._config, self._setup = run, family, config, setup
+        self._evaluation, self._progress = evaluation, progress
+        self._recent: collections.deque[float] = collections.deque(maxlen=100)
+        self._window: collections.deque[tuple[int, float, int]] = collections.deque()
+        self._evaluations = 0
+        self._evaluation_return: float | None = None
+        self._evaluated_at = self._saved_at = self._logged_at = 0
+        self._evaluate_again = 0.0
+        self._interrupted = False
+
+    def go(self, saved: Saved | None) -> Run:
+        """Trains until the end, a stop or an interruption."""
+        before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
+        self._evaluations = int(saved.counters.get("evaluations", 0)) if saved else 0
+        self._began = time.monotonic() - before_s
+        self._saved_clock = self._logged_clock = time.monotonic()
+        # The environments of evaluations come first: workers are forked, and find everything loaded.
+        evaluator = make_evaluator(self._setup, self._evaluation)
+        with (
+            _signals(self._interrupt),
+            MetricsLog(self._run, self._config.tensorboard) as log,
+            self._progress,
+        ):
+            loop = self._family.loop(self._setup, self._config, saved)
+            try:
+                self._loop = loop
+                self._saved_at = self._evaluated_at = self._logged_at = loop.env_steps
+                if saved is not None:
+                    log.write({"env_steps": loop.env_steps, "resumed": True})
+                try:
+                    stopped = self._train(loop, log, evaluator)
+                except WorkerError:
+                    self._rescue(loop)
+                    raise
+                training_s = time.monotonic() - self._began
+                return Run(
+                    self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
+                )
+            finally:
+                loop.close()
+                evaluator.close()
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        loop = getattr(self, "_loop", None)
+        if loop is not None:
+            loop.interrupt()
+
+    def _train(self, loop: Loop, log: MetricsLog, evaluator: Evaluator) -> str:
+        config = self._config
+        look_every = _LOOK_EVERY * config.num_envs
+        while True:
+            loop.advance((loop.env_steps // look_every + 1) * look_every, seconds=0.25)
+            self._recent += [value for value, _ in loop.take_episodes()]
+            if self._interrupted:
+                self._log(loop, log)
+                self._save(loop, None)
+                self._progress.say(f"interrupted; saved in {self._run.path}, parl resume goes on from there")
+                return "interrupted"
+            over = loop.env_steps >= config.total_frames
+            if self._log_is_due(loop) or over:
+                self._log(loop, log)
+            if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
+                score = self._evaluate(loop, log, evaluator)
+                solved = config.stop_at_return is not None and score >= config.stop_at_return
+                if solved or over or config.evaluation_every:
+                    self._save(loop, score)
+                if solved:
+                    return "stop_at_return"
+            elif over or self._checkpoint_is_due(loop):
+                self._save(loop, None)
+            if over:
+                return "total_frames"
+
+    def _log_is_due(self, loop: Loop) -> bool:
+        if self._config.schedule == "lockstep":
+            return loop.env_steps - self._logged_at >= 1_000
+        now = time.monotonic()
+        # Closer together at the start, so that a run of seconds has a curve too.
+        return now - self._logged_clock >= min(self._config.log_every_s, 0.1 + 0.05 * (now - self._began))
+
+    def _evaluation_is_due(self, loop: Loop) -> bool:
+        config = self._config
+        since = loop.env_steps - self._evaluated_at
+        if config.evaluation_every and since >= config.evaluation_every:
+            return True
+        goal = config.stop_at_return
+        now = (loop.env_steps, *loop.rewards_and_episodes())
+        # Long enough, and with an end in it: episodes may be longer than the window.
+        while (
+            len(self._window) > 1
+            and now[0] - self._window[1][0] >= _PROMISING_WINDOW * config.num_envs
+            and now[2] > self._window[1][2]
+        ):
+            self._window.popleft()
+        self._window.append(now)
+        if goal is None or since < _EVALUATE_EVERY * config.num_envs or not self._recent:
+            return False
+        rewards, ended = (new - old for new, old in zip(now[1:], self._window[0][1:], strict=True))
+        if config.schedule == "free" and time.monotonic() < self._evaluate_again:
+            return False
+        return rewards / max(ended, 1) >= goal - (1 - _PROMISING) * abs(goal)
+
+    def _checkpoint_is_due(self, loop: Loop) -> bool:
+        if self._config.checkpoint_every:
+            return loop.env_steps - self._saved_at >= self._config.checkpoint_every
+        if self._config.schedule == "lockstep":
+            return False
+        return time.monotonic() - self._saved_clock >= self._config.checkpoint_every_s
+
+    def _log(self, loop: Loop, log: MetricsLog) -> None:
+        recent = float(np.mean(self._recent)) if self._recent else None
+        report = loop.report()
+        log.write(
+            {
+                "env_steps": loop.env_steps,
+                "updates": loop.updates,
+                "wall_time_s": time.monotonic() - self._began,
+                "episode_return": recent,
+                **report,
+            }
+        )
+        shown = ("env_steps_per_s", "updates_per_s", "replay_ratio", "policy_lag")
+        fields = {key: report[key] for key in shown if key in report}
+        self._progress.update(loop.env_steps, **fields, episode_return=recent)
+        self._logged_at, self._logged_clock = loop.env_steps, time.monotonic()
+
+    def _evaluate(self, loop: Loop, log: MetricsLog, evaluator: Evaluator) -> float:
+        evaluator.policy.weights.copy_(loop.learner.weights)
+        self._evaluations += 1
+        seed = np.random.SeedSequence([self._config.seed, 2**31, self._evaluations]).generate_state(1)[0] >> 1
+        started = time.monotonic()
+        returns = evaluator.play(self._config.evaluation_episodes, int(seed))
+        ended = time.monotonic()
+        self._evaluate_again = ended + _EVALUATION_REST * (ended - started)
+        score = float(returns.mean())
+        log.write(
+            {
+                "env_steps": loop.env_steps,
+                "updates": loop.updates,
+                "wall_time_s": time.monotonic() - self._began,
+                "evaluation_return": score,
+                "evaluation_return_std": float(returns.std()),
+            }
+        )
+        self._progress.say(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
+        self._evaluation_return, self._evaluated_at = score, loop.env_steps
+        return score
+
+    def _rescue(self, loop: Loop) -> None:
+        """Saves what outlives a failed worker, if anything does; the failure itself matters more."""
+        try:
+            self._save(loop, None, loop.rescue)
+        except (ParlError, OSError) as error:
+            self._progress.say(f"no checkpoint after the failure: {error}")
+        else:
+            self._progress.say(f"saved in {self._run.path}, parl resume goes on from there")
+
+    def _save(self, loop: Loop, score: float | None, save: Callable[[Path], None] | None = None) -> None:
+        with self._run.checkpoints.write(loop.env_steps, score) as folder:
+            (save or loop.save)(folder)
+            path = folder / "counters.json"
+            counters = json.loads(path.read_text(encoding="utf-8"))
+            counters["training_s"] = time.monotonic() - self._began
+            counters["evaluations"] = self._evaluations
+            path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
+        self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
+
+
+class _signals:  # noqa: N801 - a context manager, used like a function
+    """Within it the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+        self._old: dict[int, Any] = {}
+        self._asked = False
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self._asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._asked = True
+        self._action()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        for number, old in self._old.items():
+            signal.signal(number, old)

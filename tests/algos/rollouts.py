@@ -1,0 +1,47 @@
+"""Rollouts of random numbers that the tests of several algorithms learn from."""
+
+import numpy as np
+import torch
+
+from parl.types import EnvSpec, Rollout
+
+SPEC = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
+BOX = EnvSpec((3,), "float32", (2,), "float32", None, "next_step")
+COLUMNS = ("reward", "terminated", "ended", "valid")
+
+
+def alone(_):
+    pass
+
+
+def rollout(steps=8, envs=4, seed=0, final=0):
+    """Episodes end now and then; ``final`` of the truncated rows have a successor of their own."""
+    generator = torch.Generator().manual_seed(seed)
+    none = torch.zeros(1, envs, dtype=torch.bool)
+    terminated, truncated = (torch.rand(steps, envs, generator=generator) < 0.08 for _ in range(2))
+    ended = terminated | truncated
+    at = (ended & ~terminated).nonzero()[:final]
+    assert len(at) == final
+    return Rollout(
+        obs=torch.randn(steps + 1, envs, 3, generator=generator),
+        action=torch.randint(4, (steps, envs), generator=generator),
+        log_prob=torch.full((steps, envs), -float(np.log(4))),
+        reward=torch.randn(steps, envs, generator=generator),
+        terminated=terminated,
+        ended=ended,
+        valid=~torch.cat([none, ended[:-1]]),
+        final_obs=torch.randn(final, 3, generator=generator),
+        final_at=at,
+    )
+
+
+def numpy_of(data):
+    return {name: getattr(data, name).numpy() for name in COLUMNS}
+
+
+def successors(data, value, final_value):
+    """(T, N) values of what each step led to."""
+    following = value[1:].copy()
+    for (t, n), v in zip(data.final_at.tolist(), final_value, strict=True):
+        following[t, n] = v
+    return following

@@ -1,0 +1,132 @@
+"""A2C's loss against numpy; windows and groups of environments; parts of two learners against the whole."""
+
+import numpy as np
+import pytest
+import torch
+from rollouts import SPEC, alone, numpy_of, rollout, successors
+
+from parl.algos.a2c import A2C, Config, group, joined
+from parl.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def outputs(learner, obs):
+    with torch.no_grad():
+        parameters, value = learner.network(obs.flatten(0, 1))
+    p = torch.softmax(parameters.double(), 1).view(*obs.shape[:2], -1).numpy()
+    return p, value.view(obs.shape[:2]).double().numpy()
+
+
+@pytest.mark.parametrize("advantage", ["gae", "vtrace"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_loss_against_numpy(advantage, normalize):
+    config = Config(
+        advantage=advantage,
+        normalize_advantages=normalize,
+        gamma=0.9,
+        gae_lambda=0.8,
+        entropy_coefficient=0.03,
+        value_coefficient=0.4,
+        c_max=0.95,
+    )
+    learner = A2C(config, SPEC).make_learner(1, "cpu")
+    data = rollout(steps=12, envs=6, final=2)
+    data.log_prob.add_(0.3 * torch.randn(12, 6, generator=torch.Generator().manual_seed(5)))
+    loss = learner.loss(data).item()
+
+    p, value = outputs(learner, data.obs)
+    _, final_value = outputs(learner, data.final_obs[None])
+    rows = numpy_of(data)
+    following = successors(data, value, final_value[0])
+    t, n = np.indices(data.action.shape)
+    log_prob = np.log(p[t, n, data.action.numpy()])
+    ratio = np.exp(log_prob - data.log_prob.numpy()) if advantage == "vtrace" else np.ones_like(log_prob)
+    alive = 0.9 * ~rows["terminated"]
+    delta = rows["reward"] + alive * following - value[:-1]
+    excess = np.zeros((13, 6))
+    for step in reversed(range(12)):
+        rho = np.minimum(ratio[step], 1.0)
+        c = 0.8 * (np.minimum(ratio[step], 0.95) if advantage == "vtrace" else 1.0)
+        excess[step] = rho * delta[step] + 0.9 * c * ~rows["ended"][step] * excess[step + 1]
+    target = value[:-1] + excess[:-1]
+    if advantage == "gae":
+        a = excess[:-1]
+    else:
+        after = following.copy()
+        after[:-1] = np.where(rows["ended"][:-1], following[:-1], target[1:])
+        a = np.minimum(ratio, 1.0) * (rows["reward"] + alive * after - value[:-1])
+    valid = rows["valid"]
+    a = a[valid]
+    if normalize:
+        a = (a - a.mean()) / (a.std(ddof=1) + 1e-8)
+    entropy = -(p[:-1] * np.log(p[:-1])).sum(-1)[valid].mean()
+    expected = -(log_prob[valid] * a).mean() - 0.03 * entropy
+    expected += 0.4 * 0.5 * ((value[:-1] - target)[valid] ** 2).mean()
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_update_looks_at_the_newest_window_of_one_group_in_turn():
+    config = Config(rollout_steps=4, window=12, env_groups=2, advantage="vtrace")
+    learner = A2C(config, SPEC).make_learner(0, "cpu")
+    seen = []
+    loss = learner.loss
+    learner.loss = lambda data: (seen.append(data), loss(data))[1]
+    parts = [rollout(steps=4, seed=seed) for seed in range(5)]
+    assert [learner.learn(part, 0.0, alone) for part in parts] == [0, 0, 1, 1, 1]
+    for update, data in enumerate(seen):
+        envs = slice(2, 4) if update % 2 else slice(0, 2)
+        whole = torch.cat([part.reward for part in parts[update : update + 3]])
+        assert torch.equal(data.reward, whole[:, envs])
+        assert data.obs.shape == (13, 2, 3)
+        assert torch.equal(data.obs[-1], parts[update + 2].obs[-1, envs])
+
+
+def test_successors_move_with_their_rows():
+    one, two = rollout(steps=20, final=3), rollout(steps=20, seed=1, final=2)
+    both = joined([one, two])
+    shifted = [[t + 20, n] for t, n in two.final_at.tolist()]
+    assert both.final_at.tolist() == one.final_at.tolist() + shifted
+    half = group(both, 1, 2)
+    expected = [[t, n - 2] for t, n in both.final_at.tolist() if n >= 2]
+    assert half.final_at.tolist() == expected and len(half.final_obs) == len(expected)
+
+
+def test_two_learners_with_half_the_environments_step_like_one_with_all():
+    """The mean of the gradients of halves with as many rows is the gradient of the whole."""
+    config = Config(normalize_advantages=False, learning_rate=0.01)
+    data = rollout(envs=6)
+    data.valid.fill_(True)
+    whole = A2C(config, SPEC).make_learner(0, "cpu")
+    whole.learn(data, 0.0, alone)
+    halves = [A2C(config, SPEC).make_learner(0, "cpu") for _ in range(2)]
+    for index, half in enumerate(halves):
+        half.gradients.zero_()
+        half.loss(group(data, index, 2)).backward()
+    mean = (halves[0].gradients + halves[1].gradients) / 2
+    halves[0].learn(group(data, 0, 2), 0.0, lambda gradients: gradients.copy_(mean))
+    torch.testing.assert_close(halves[0].weights, whole.weights, rtol=1e-4, atol=1e-6)
+
+
+def test_state_holds_the_window():
+    config = Config(rollout_steps=4, window=8, env_groups=2, optimizer="rmsprop")
+    one, two = (A2C(config, SPEC).make_learner(seed, "cpu") for seed in (0, 1))
+    for seed in range(3):
+        one.learn(rollout(steps=4, seed=seed), 0.0, alone)
+    two.load_state_dict(one.state_dict())
+    for learner in (one, two):
+        learner.learn(rollout(steps=4, seed=9), 0.5, alone)
+    assert torch.equal(one.weights, two.weights)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ConfigError, match="window = 6 is no multiple of rollout_steps = 4"):
+        Config(rollout_steps=4, window=6)
+    with pytest.raises(ConfigError, match="advantage = 'retrace'"):
+        Config(advantage="retrace")
+    learner = A2C(Config(env_groups=9), SPEC).make_learner(0, "cpu")
+    with pytest.raises(ConfigError, match="env_groups = 9 is above num_envs = 4"):
+        learner.learn(rollout(), 0.0, alone)

@@ -1,0 +1,128 @@
+"""ES and GA: members from seeds, gradients against numpy, selection, networks side by side."""
+
+import numpy as np
+import pytest
+import torch
+
+from parl.algos import es, ga
+from parl.algos.population import DeterministicPolicy, Shape, noise
+from parl.errors import ConfigError
+from parl.types import EnvSpec
+
+SPEC = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
+BOX = EnvSpec((2, 3), "uint8", (2,), "float32", None, "next_step")
+
+
+@pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
+def test_networks_side_by_side_are_networks_alone(spec):
+    config = es.Config(hidden=(5, 4))
+    shape = Shape(config, spec)
+    weights = torch.stack([shape.first(seed) for seed in range(6)])
+    rng = np.random.default_rng(0)
+    obs = (rng.random((6, *spec.observation_shape)) * 200).astype(spec.observation_dtype)
+    got = DeterministicPolicy(config, spec).act_each(weights, obs)
+    alone = DeterministicPolicy(config, spec)
+    for i in range(6):
+        x = obs[i].reshape(-1).astype(np.float64) / (255 if spec.observation_dtype == "uint8" else 1)
+        rest = weights[i].double().numpy()
+        for layer, (above, below) in enumerate(zip(shape.widths, shape.widths[1:], strict=False)):
+            matrix, bias, rest = np.split(rest, [above * below, above * below + below])
+            x = x @ matrix.reshape(above, below) + bias
+            x = np.tanh(x) if layer < 2 else x
+        alone.weights.copy_(weights[i])
+        expected = x.argmax() if spec.num_actions else x
+        np.testing.assert_allclose(got[i], expected, atol=1e-5)
+        np.testing.assert_allclose(alone.act_greedily(obs[i : i + 1])[0], expected, atol=1e-5)
+
+
+def test_noise_is_normal_and_follows_from_its_seed():
+    assert torch.equal(noise(5, 100), noise(5, 100))
+    assert not torch.equal(noise(5, 100), noise(6, 100))
+    drawn = noise(2**61, 100_000)
+    # Standard errors are 0.003 and 0.002.
+    assert abs(drawn.mean()) < 0.015 and abs(drawn.std() - 1) < 0.01
+
+
+def test_centred_ranks():
+    assert es.centred_ranks(np.array([3.0, -1.0, 10.0])).tolist() == [0.0, -0.5, 0.5]
+    # The two 5s share ranks 1 and 2 of 0..3.
+    np.testing.assert_allclose(es.centred_ranks(np.array([5.0, 0.0, 5.0, 9.0])), [0, -0.5, 0, 0.5])
+    np.testing.assert_allclose(es.centred_ranks(np.full(7, 2.0)), 0)
+
+
+@pytest.mark.parametrize("size", [8, 7])
+def test_es_gradient_against_numpy(size):
+    config = es.Config(hidden=(5,), sigma=0.3)
+    learner = es.ES(config, SPEC).make_learner(0, "cpu")
+    members = learner.ask(size)
+    assert [sign for _, sign in members] == [1, -1, 1, -1, 1, -1, 1, -1][:size]
+    weights = es.ESDecoder(config).decode(learner.weights, members).numpy()
+    pairs = weights[: size // 2 * 2].reshape(-1, 2, weights.shape[1])
+    np.testing.assert_allclose(pairs.mean(1), np.tile(learner.weights, (size // 2, 1)), atol=1e-6)
+    returns = np.random.default_rng(1).normal(size=size)
+    ranks = np.argsort(np.argsort(returns)) / (size - 1) - 0.5
+    directions = (weights - learner.weights.numpy()) / 0.3
+    expected = -(ranks[:, None] * directions).sum(0) / (size * 0.3)
+    np.testing.assert_allclose(learner.gradient(members, returns), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_es_climbs_a_hill():
+    learner = es.ES(es.Config(hidden=(2,), learning_rate=0.1), SPEC).make_learner(0, "cpu")
+    decoder = es.ESDecoder(es.Config(hidden=(2,)))
+    goal = torch.linspace(-1, 1, len(learner.weights))
+    start = (learner.weights - goal).norm()
+    for _ in range(150):
+        members = learner.ask(32)
+        returns = -(decoder.decode(learner.weights, members) - goal).square().sum(1).numpy()
+        learner.tell(members, returns)
+    assert (learner.weights - goal).norm() < 0.3 * start
+
+
+def test_ga_chains_are_sums_of_mutations():
+    config = ga.Config(hidden=(5,), sigma=0.2)
+    chain = (11, 12, 13, 14)
+    expected = Shape(config, SPEC).first(11) + 0.2 * sum(
+        noise(s, Shape(config, SPEC).size) for s in chain[1:]
+    )
+    torch.testing.assert_close(ga.GADecoder(config, SPEC).weights(chain), expected)
+    # Also when a part of the chain was decoded before.
+    decoder = ga.GADecoder(config, SPEC)
+    decoder.weights(chain[:2])
+    assert torch.equal(decoder.weights(chain), ga.GADecoder(config, SPEC).weights(chain))
+
+
+def test_ga_keeps_the_best_and_mutates_them():
+    learner = ga.GA(ga.Config(hidden=(5,), parents=3, elites=1), SPEC).make_learner(0, "cpu")
+    first = learner.ask(10)
+    assert len(set(first)) == 10 and all(len(member) == 1 for member in first)
+    returns = np.array([0, 1, 5, 2, 9, 3, 9, 0, 0, 0.0])
+    learner.tell(first, returns)
+    torch.testing.assert_close(learner.weights, ga.GADecoder(learner._config, SPEC).weights(first[4]))
+    second = learner.ask(10)
+    assert second[0] == first[4]
+    parents = {first[4], first[6], first[2]}
+    assert all(member[:-1] in parents and len(member) == 2 for member in second[1:])
+    assert learner.metrics()["return_best"] == 9
+
+
+@pytest.mark.parametrize("kind", [es.ES, ga.GA])
+def test_state_goes_round(kind):
+    config = {es.ES: es.Config, ga.GA: ga.Config}[kind](hidden=(5,))
+    one, two = (kind(config, SPEC).make_learner(seed, "cpu") for seed in (0, 1))
+    returns = np.arange(12.0)
+    one.tell(one.ask(12), returns)
+    two.load_state_dict(one.state_dict())
+    members = one.ask(12), two.ask(12)
+    assert members[0] == members[1]
+    for learner in (one, two):
+        learner.tell(members[0], returns)
+    assert torch.equal(one.weights, two.weights)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ConfigError, match="sigma = 0"):
+        es.Config(sigma=0.0)
+    with pytest.raises(ConfigError, match="elites = 3 is above parents = 2"):
+        ga.Config(parents=2, elites=3)
+    with pytest.raises(ConfigError, match="hidden"):
+        ga.Config(hidden=(0,))

@@ -1,0 +1,126 @@
+"""PPO's loss against numpy; what ends a rollout's learning; schedules and bounds."""
+
+import numpy as np
+import pytest
+import torch
+from rollouts import BOX, SPEC, alone, rollout
+
+from parl.algos.ppo import PPO, Config, default_config
+from parl.errors import ConfigError
+from parl.types import EnvSpec
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def minibatch(spec, rows=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    action = (
+        torch.randint(4, (rows,), generator=generator)
+        if spec.num_actions
+        else torch.randn(rows, 2, generator=generator)
+    )
+    obs, old, advantage, value = (
+        torch.randn(rows, *shape, generator=generator) for shape in ((3,), (), (), ())
+    )
+    return obs, action, old * 0.3 - (1.4 if spec.num_actions else 2.5), advantage, value
+
+
+def outputs(learner, obs):
+    with torch.no_grad():
+        return [x.numpy().astype(np.float64) for x in learner.network(obs)]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"value_clip": 0.1}, {"normalize_advantages": False, "value_clip": 0.3}]
+)
+@pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
+def test_loss_against_numpy(spec, options):
+    config = Config(entropy_coefficient=0.02, value_coefficient=0.7, initial_log_std=-0.3, **options)
+    learner = PPO(config, spec).make_learner(1, "cpu")
+    obs, action, old, advantage, old_value = batch = minibatch(spec)
+    loss, kl = learner.loss(*batch, 0.2)
+    parameters, value = outputs(learner, obs)
+    if spec.num_actions:
+        p = np.exp(parameters) / np.exp(parameters).sum(1, keepdims=True)
+        log_prob = np.log(p[np.arange(len(p)), action.numpy()])
+        entropy = -(p * np.log(p)).sum(1)
+    else:
+        std = np.exp(-0.3)
+        z = (action.numpy() - parameters) / std
+        log_prob = (-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi)).sum(1)
+        entropy = np.full(len(z), 2 * (0.5 + 0.5 * np.log(2 * np.pi) + np.log(std)))
+    a, v, old = advantage.numpy(), old_value.numpy(), old.numpy()
+    target = a + v
+    if config.normalize_advantages:
+        a = (a - a.mean()) / (a.std(ddof=1) + 1e-8)
+    r = np.exp(log_prob - old)
+    assert ((r < 0.8) | (r > 1.2)).any() and ((r > 0.8) & (r < 1.2)).any()
+    policy_loss = -np.minimum(r * a, np.clip(r, 0.8, 1.2) * a).mean()
+    error = (value - target) ** 2
+    if config.value_clip:
+        moved = v + np.clip(value - v, -config.value_clip, config.value_clip)
+        error = np.maximum(error, (moved - target) ** 2)
+    expected = policy_loss + 0.7 * 0.5 * error.mean() - 0.02 * entropy.mean()
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert kl.item() == pytest.approx((r - 1 - np.log(r)).mean(), rel=1e-4)
+
+
+def test_every_valid_row_is_learned_from_once_an_epoch():
+    learner = PPO(Config(epochs=3, minibatch_size=8), SPEC).make_learner(0, "cpu")
+    seen = []
+    loss = learner.loss
+    learner.loss = lambda obs, *rest: (seen.append(obs), loss(obs, *rest))[1]
+    data = rollout()
+    updates = learner.learn(data, 0.0, alone)
+    valid = data.obs[:-1][data.valid]
+    per_epoch = round(len(valid) / 8)
+    assert updates == len(seen) == 3 * per_epoch
+    for epoch in range(3):
+        rows = torch.cat(seen[epoch * per_epoch : (epoch + 1) * per_epoch])
+        assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, valid.tolist()))
+
+
+def test_far_policies_end_the_learning_of_a_rollout():
+    options = {"epochs": 50, "minibatch_size": 8, "learning_rate": 0.05}
+    free = PPO(Config(**options), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, alone)
+    held = PPO(Config(**options, target_kl=0.01), SPEC).make_learner(0, "cpu").learn(rollout(), 0.0, alone)
+    assert 0 < held < free
+
+
+def test_step_size_falls_to_nothing():
+    learner = PPO(Config(), SPEC).make_learner(0, "cpu")
+    assert learner.learning_rate(0.25) == pytest.approx(0.75e-3)
+    before = learner.weights.clone()
+    learner.learn(rollout(), 1.0, alone)
+    assert torch.equal(learner.weights, before)
+
+
+def test_the_first_rollout_of_a_normalised_run_sets_statistics_only():
+    learner = PPO(Config(normalize_observations=True), SPEC).make_learner(0, "cpu")
+    data = rollout()
+    assert learner.learn(data, 0.0, alone) == 0
+    torch.testing.assert_close(
+        learner.network.flattener.normaliser.mean.data, data.obs[:-1].flatten(0, 1).mean(0)
+    )
+    assert learner.learn(data, 0.0, alone) > 0
+
+
+def test_state_goes_round():
+    one, two = (PPO(Config(), SPEC).make_learner(seed, "cpu") for seed in (0, 1))
+    one.learn(rollout(), 0.0, alone)
+    two.load_state_dict(one.state_dict())
+    for learner in (one, two):
+        learner.learn(rollout(seed=1), 0.5, alone)
+    assert torch.equal(one.weights, two.weights)
+
+
+def test_settings_are_checked():
+    for options in ({"clip": -0.1}, {"epochs": 0}, {"gamma": 1.5}, {"activation": "gelu"}, {"hidden": ()}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            Config(**options)
+    image = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
+    assert default_config(image).hidden == (512,)
+    assert default_config(BOX).normalize_observations

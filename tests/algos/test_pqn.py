@@ -1,0 +1,63 @@
+"""PQN's targets and loss against numpy; exploration; bounds."""
+
+import numpy as np
+import pytest
+import torch
+from rollouts import BOX, SPEC, alone, numpy_of, rollout, successors
+
+from parl.algos.pqn import PQN, Config, default_config
+from parl.errors import ConfigError
+from parl.types import EnvSpec
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_targets_and_loss_against_numpy(normalize):
+    config = Config(
+        gamma=0.9, td_lambda=0.7, epochs=1, minibatch_size=10**6, normalize_observations=normalize
+    )
+    learner = PQN(config, SPEC).make_learner(1, "cpu")
+    if normalize:
+        assert learner.learn(rollout(seed=7), 0.0, alone) == 0
+    data = rollout(steps=12, envs=6, final=2)
+    with torch.no_grad():
+        q = learner.network(data.obs.flatten(0, 1)).view(13, 6, 4).double().numpy()
+        final = learner.network(data.final_obs).double().numpy()
+    rows = numpy_of(data)
+    following = successors(data, q.max(-1), final.max(-1))
+    target = np.zeros((13, 6))
+    for t in reversed(range(12)):
+        mix = np.where(rows["ended"][t] | (t == 11), 0.0, 0.7)
+        ahead = (1 - mix) * following[t] + mix * target[t + 1]
+        target[t] = rows["reward"][t] + 0.9 * ~rows["terminated"][t] * ahead
+    t, n = np.indices(data.action.shape)
+    error = q[t, n, data.action.numpy()] - target[:-1]
+    expected = 0.5 * (error[rows["valid"]] ** 2).mean()
+    assert learner.learn(data, 0.0, alone) == 1
+    assert learner.metrics()["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_epsilon_falls_and_the_rest_is_greedy():
+    policy = PQN(Config(epsilon_frames=100, epsilon_last=0.0), SPEC).make_policy(0, 1, 500, 0)
+    obs = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    greedy = policy.act_greedily(obs)
+    assert np.array_equal(policy.sample(obs, 100)[0], greedy)
+    # At first all actions are drawn: 1 in 4 is the greedy one.
+    assert 0.15 < (policy.sample(obs, 0)[0] == greedy).mean() < 0.35
+
+
+def test_images_bytes_and_bounds():
+    image = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
+    memory = EnvSpec((2, 128), "uint8", (), "int64", 6, "next_step")
+    assert default_config(image).td_lambda == 0.65
+    for spec in (image, memory):
+        policy = PQN(Config(hidden=(16,)), spec).make_policy(0, 1, 2, 0)
+        assert policy.act_greedily(np.zeros((2, *spec.observation_shape), np.uint8)).shape == (2,)
+    with pytest.raises(ConfigError, match="pqn needs a discrete action space"):
+        PQN(Config(), BOX)
+    with pytest.raises(ConfigError, match="td_lambda"):
+        Config(td_lambda=1.5)

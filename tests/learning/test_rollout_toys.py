@@ -1,0 +1,82 @@
+"""Algorithms that learn from rollouts solve toy environments in seconds, to known returns and values."""
+
+import numpy as np
+import pytest
+import torch
+from toys import Chain, Identity, Target
+
+from parl.algos.ppo import PPO
+from parl.envs import EnvMaker, spec_of
+from parl.run import RunDirectory
+from parl.train import evaluate, settings_from, train
+
+COMMON = {"num_envs": 8, "hidden": (32,), "quiet": True, "schedule": "lockstep", "evaluation_episodes": 10}
+PPO_OPTIONS = {"rollout_steps": 16, "minibatch_size": 64, "epochs": 4, "learning_rate": 5e-3}
+A2C_OPTIONS = {"rollout_steps": 8, "learning_rate": 1e-2}
+PQN_OPTIONS = {
+    "rollout_steps": 16,
+    "minibatch_size": 64,
+    "epochs": 4,
+    "learning_rate": 2e-3,
+    "reward_scale": 1.0,
+    "epsilon_frames": 3_000,
+}
+BATCHED = A2C_OPTIONS | {"advantage": "vtrace", "window": 16, "env_groups": 2}
+DISCRETE = [
+    pytest.param("ppo", PPO_OPTIONS, 6_000, id="ppo"),
+    pytest.param("a2c", A2C_OPTIONS, 8_000, id="a2c"),
+    pytest.param("a2c", BATCHED, 8_000, id="a2c-vtrace"),
+    pytest.param("impala", A2C_OPTIONS | {"actors": 2}, 8_000, id="impala"),
+    pytest.param("pqn", PQN_OPTIONS, 8_000, id="pqn"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "steps"), DISCRETE)
+def test_identity_is_solved(tmp_path, name, options, steps):
+    run = train(name, env=Identity, **COMMON, **options, gamma=0.5, total_frames=steps, runs=str(tmp_path))
+    np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
+
+
+@pytest.mark.parametrize(("name", "options", "steps"), DISCRETE)
+def test_chain_is_solved(tmp_path, name, options, steps):
+    """The cheapest step is the wrong one: only returns over several steps tell."""
+    run = train(name, env=Chain, **COMMON, **options, gamma=0.95, total_frames=2 * steps, runs=str(tmp_path))
+    np.testing.assert_allclose(evaluate(run.path, episodes=5), 0.5)
+
+
+EVOLUTION = {"schedule": "lockstep", "quiet": True, "num_envs": 32, "hidden": (8,), "evaluation_episodes": 10}
+
+
+@pytest.mark.parametrize(("name", "sigma"), [("es", 0.3), ("ga", 0.3)])
+def test_evolution_solves_the_chain(tmp_path, name, sigma):
+    run = train(name, env=Chain, **EVOLUTION, sigma=sigma, total_frames=20_000, runs=str(tmp_path))
+    np.testing.assert_allclose(evaluate(run.path, episodes=5), 0.5)
+
+
+def test_evolution_strategy_learns_the_identity(tmp_path):
+    run = train("es", env=Identity, **EVOLUTION, sigma=0.3, total_frames=40_000, runs=str(tmp_path))
+    assert evaluate(run.path, episodes=20).mean() >= 19
+
+
+def test_values_of_the_chain_are_true(tmp_path):
+    """Bootstrapping through truncation and not through termination, or the values come out wrong."""
+    options = PPO_OPTIONS | {"gae_lambda": 0.9}
+    run = train("ppo", env=Chain, **COMMON, **options, gamma=0.9, total_frames=20_000, runs=str(tmp_path))
+    directory = RunDirectory.open(run.path)
+    _, config = settings_from("ppo", directory.config)
+    learner = PPO(config, spec_of(EnvMaker(Chain)(1))).make_learner(0, "cpu")
+    learner.load_state_dict(torch.load(directory.checkpoints.last() / "learner.pt", weights_only=True))
+    with torch.no_grad():
+        value = learner.network(torch.eye(Chain.ROOMS))[1][:-1].numpy()
+    true = np.zeros(Chain.ROOMS - 1)
+    following = 0.0
+    for room in reversed(range(Chain.ROOMS - 1)):
+        following = (0.9 if room == Chain.ROOMS - 2 else -0.1) + 0.9 * following
+        true[room] = following
+    np.testing.assert_allclose(value, true, atol=0.1)
+
+
+def test_continuous_actions_hit_the_target(tmp_path):
+    options = PPO_OPTIONS | {"initial_log_std": -0.5, "normalize_observations": True}
+    run = train("ppo", env=Target, **COMMON, **options, gamma=0.5, total_frames=12_000, runs=str(tmp_path))
+    assert evaluate(run.path, episodes=20).mean() > -0.1

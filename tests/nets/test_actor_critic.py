@@ -1,0 +1,92 @@
+"""Towers compute what separate networks would; statistics are those of all rows; images share a CNN."""
+
+import numpy as np
+import pytest
+import torch
+
+from parl.nets import flatten
+from parl.nets.actor_critic import ActorCritic, Towers
+from parl.nets.normaliser import Flattener, RunningMoments
+
+
+def make(shape=(5,), dtype="float32", shared=False, normalize=False, log_std=None, hidden=(8, 6)):
+    torch.manual_seed(0)
+    return ActorCritic(shape, dtype, 3, hidden, shared, "tanh", normalize, log_std)
+
+
+def test_towers_are_separate_networks():
+    torch.manual_seed(0)
+    towers = Towers(5, (8, 6), 2, "tanh")
+    x = torch.randn(7, 5)
+    got = towers(x)
+    assert got.shape == (2, 7, 6)
+    for i in range(2):
+        first = slice(8 * i, 8 * i + 8)
+        y = torch.tanh(x @ towers.first[first].T + towers.first_bias[first])
+        y = torch.tanh(y @ towers.weights[0][i] + towers.biases[0][i])
+        torch.testing.assert_close(got[i], y)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_policy_and_value(shared):
+    network = make(shared=shared)
+    policy, value = network(torch.randn(4, 5))
+    assert policy.shape == (4, 3) and value.shape == (4,)
+    network.zero_grad()
+    network(torch.randn(4, 5))[1].sum().backward()
+    touched = network.towers.first.grad.abs().sum(dim=1) > 0
+    # The value's gradient reaches the policy's tower only where it is the same one.
+    assert touched[:8].any() == shared and touched[-8:].any()
+
+
+def test_statistics_travel_in_the_weights_and_get_no_gradient():
+    network = make(normalize=True)
+    flat = flatten(network)
+    rows = torch.randn(100, 5) * torch.tensor([1.0, 10.0, 0.1, 5.0, 0.0]) + 3
+    moments = RunningMoments(5)
+    moments.add(rows[:30])
+    moments.add(rows[30:])
+    np.testing.assert_allclose(moments.mean, rows.double().mean(0), rtol=1e-9)
+    np.testing.assert_allclose(
+        moments.square / 100, rows.double().var(0, correction=0), rtol=1e-6, atol=1e-12
+    )
+    inverse = moments.inverse_std(1e-4)
+    assert inverse[4] == 1.0  # never changed
+    assert moments.inverse_std(5.0)[1] == inverse[1] and moments.inverse_std(5.0)[2] == 0.2
+    np.testing.assert_allclose(inverse[:4], 1 / rows[:, :4].std(0, correction=0), rtol=1e-4)
+    network.flattener.normaliser.mean.copy_(moments.mean)
+    network.flattener.normaliser.inverse_std.copy_(inverse)
+    other = make(normalize=True)
+    flatten(other, gradients=False).weights.copy_(flat.weights)
+    torch.testing.assert_close(other(rows)[0], network(rows)[0])
+    flat.gradients.zero_()
+    network(rows)[0].sum().backward()
+    assert (flat.gradients != 0).any()
+    assert network.flattener.normaliser.mean.grad.abs().sum() == 0
+
+
+def test_bytes_are_scaled_and_images_convolved():
+    network = make(shape=(2, 4), dtype="uint8")
+    raw = torch.randint(0, 256, (3, 2, 4), dtype=torch.uint8)
+    torch.testing.assert_close(network.flattener.raw(raw), raw.reshape(3, 8) / 255)
+    image = make(shape=(4, 84, 84), dtype="uint8", hidden=(32,), normalize=True)
+    assert not hasattr(image, "flattener")
+    policy, value = image(torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8))
+    assert policy.shape == (2, 3) and value.shape == (2,)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_changes_take_the_place_of_older_readings(dtype):
+    stack = np.array([[[1, 250, 7], [4, 3, 7], [3, 5, 9]]], dtype)
+    flattener = Flattener((3, 3), dtype, normalize=False, changes=True)
+    # Bytes go round: from 250 to 3 are 9 steps.
+    wrapped = 9 if dtype == "uint8" else -247
+    expected = np.array([[3, 5, 9, 3, wrapped, 0, -1, 2, 2]]) / (255 if dtype == "uint8" else 1)
+    np.testing.assert_allclose(flattener(torch.from_numpy(stack)), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="changes need stacked readings"):
+        Flattener((9,), dtype, normalize=False, changes=True)
+
+
+def test_widths_are_checked():
+    with pytest.raises(ValueError, match="hidden"):
+        make(hidden=())

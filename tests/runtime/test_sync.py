@@ -1,0 +1,152 @@
+"""Rollouts row by row in both ways of resetting; the sync loop: same seed, same bits; resumed, same bits."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from parl.algos.ppo import PPO, Config
+from parl.envs import EnvMaker, spec_of
+from parl.runtime import checkpoint
+from parl.runtime.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.train.registry import make_algorithm, module_of
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+class Counter(gymnasium.Env):
+    """Shows how many steps the episode has had; ends after 3 by termination or after 4 by truncation."""
+
+    observation_space = Box(0, 10, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, truncates):
+        self._truncates = truncates
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._step += 1
+        length = 4 if self._truncates else 3
+        over = self._step == length
+        obs = np.full(1, self._step, np.float32)
+        return obs, float(self._step), over and not self._truncates, over and self._truncates, {}
+
+
+def collected(mode, steps=10):
+    env = SyncVectorEnv([lambda: Counter(False), lambda: Counter(True)], autoreset_mode=mode)
+    spec = spec_of(env)
+    policy = PPO(Config(), spec).make_policy(0, 1, 2, 0)
+    actor = RolloutActor(env, spec, policy, 0)
+    buffer = RolloutBuffer(spec, steps, 2)
+    transitions, finished = actor.collect(buffer, 0)
+    return buffer.tensors(), transitions, finished
+
+
+def test_rows_where_the_next_step_resets():
+    rows, transitions, finished = collected(AutoresetMode.NEXT_STEP)
+    assert rows.obs[:, 0, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2]
+    assert rows.obs[:, 1, 0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0]
+    assert rows.valid[:, 0].tolist() == [True] * 3 + [False] + [True] * 3 + [False] + [True] * 2
+    assert rows.valid[:, 1].tolist() == [True] * 4 + [False] + [True] * 4 + [False]
+    assert rows.terminated.sum(0).tolist() == [2, 0]
+    assert rows.ended.sum(0).tolist() == [2, 2]
+    assert transitions == int(rows.valid.sum()) == 16
+    assert finished == [(6.0, 3), (10.0, 4), (6.0, 3), (10.0, 4)]
+    assert len(rows.final_obs) == 0
+
+
+def test_rows_where_the_same_step_resets():
+    rows, transitions, _ = collected(AutoresetMode.SAME_STEP)
+    assert rows.obs[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1]
+    assert rows.valid.all() and transitions == 20
+    # Only truncated rows need their successor: termination has none.
+    assert rows.final_at.tolist() == [[3, 1], [7, 1]]
+    assert rows.final_obs[:, 0].tolist() == [4.0, 4.0]
+
+
+def test_both_ways_give_the_same_advantages():
+    """Row by row, over the steps that are valid: what is learned does not depend on how a reset is shown."""
+    found = {}
+    for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+        rows, _, _ = collected(mode, steps=40)
+        learner = PPO(Config(), spec_of(EnvMaker(lambda: Counter(True))(1))).make_learner(0, "cpu")
+        value, following = learner.values(rows)
+        from parl.ops.advantages import gae
+
+        advantage = gae(rows.reward, value, following, rows.terminated, rows.ended, 0.9, 0.8)
+        found[mode] = [advantage[:, n][rows.valid[:, n]][:20] for n in range(2)]
+    for one, two in zip(*found.values(), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def setup(env="CartPole-v1", num_envs=4, seed=0, total=100_000, algorithm="ppo", **options):
+    maker = EnvMaker(env)
+    spec = spec_of(maker(1))
+    sizes = {} if algorithm == "a2c" else {"minibatch_size": 32, "epochs": 2}
+    config = module_of(algorithm).Config(**{"rollout_steps": 16, "hidden": (16,), **sizes, **options})
+    made = make_algorithm(algorithm, config, spec)
+    return RolloutSetup(made, maker, spec, seed, num_envs, total, 1, "cpu")
+
+
+def run(setup, steps, saved=None):
+    loop = SyncLoop(setup, saved)
+    loop.advance(steps, 0.0)
+    return loop
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env"),
+    [("ppo", "CartPole-v1"), ("ppo", "Pendulum-v1"), ("a2c", "CartPole-v1"), ("pqn", "CartPole-v1")],
+)
+def test_same_seed_same_bits(algorithm, env):
+    options = {"algorithm": algorithm, "normalize_observations": True}
+    one, two = (run(setup(env, **options), 2_000) for _ in range(2))
+    assert one.updates == two.updates > 20
+    assert torch.equal(one.learner.weights, two.learner.weights)
+    assert one.take_episodes() == two.take_episodes()
+    other = run(setup(env, seed=1, **options), 2_000)
+    assert not torch.equal(one.learner.weights, other.learner.weights)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"normalize_observations": True},
+        {"algorithm": "a2c", "window": 48, "env_groups": 2, "advantage": "vtrace"},
+        {"algorithm": "pqn"},
+    ],
+    ids=["ppo", "ppo-normalised", "a2c-window", "pqn"],
+)
+def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, options):
+    parts = setup(**options)
+    whole = run(parts, 700)
+    whole.save(tmp_path)
+    whole.take_episodes()
+    whole.advance(2_000, 0.0)
+    resumed = SyncLoop(parts, checkpoint.read(tmp_path))
+    resumed.advance(2_000, 0.0)
+    assert (resumed.updates, resumed.env_steps) == (whole.updates, whole.env_steps)
+    assert torch.equal(resumed.learner.weights, whole.learner.weights)
+    assert resumed.take_episodes() == whole.take_episodes()
+
+
+def test_it_ends_at_the_limit_and_at_an_interrupt():
+    loop = run(setup(total=300), 10_000)
+    assert 300 <= loop.env_steps < 300 + 16 * 4
+    report = loop.report()
+    assert 0 < report["collecting"] < 1 and 0 < report["learning"] < 1
+    other = SyncLoop(setup())
+    other.interrupt()
+    other.advance(10_000, 0.0)
+    assert other.env_steps == 0
