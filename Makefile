@@ -12,6 +12,7 @@ EXTRAS := train,atari,plot,video
 # The ROM files that the Atari tests read, from the installed ale-py unless the caller names a folder.
 ROMS = $(or $(ALE_ROMS_DIR),$(shell $(BIN)/python -c 'import importlib.util as u, pathlib; print(pathlib.Path(u.find_spec("ale_py").origin).parent / "roms")'))
 SEED ?= 0
+RUN := pong-$(SEED)-$(shell date +%Y%m%d-%H%M%S)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -35,7 +36,11 @@ setup: $(SETUP)  ## make .venv with the development tools
 build: setup  ## compile the extension into .venv, with the extras that training needs
 	$(BIN)/maturin develop --quiet --release --extras $(EXTRAS)
 
-train: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
+train: build  ## learn Pong from the console's memory, a few minutes; learning curve and video of a game
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset atari-ram --stop-at-return 18 --seed $(SEED) --name $(RUN)
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl eval runs/$(RUN) --episodes 30 --video runs/$(RUN)/videos/pong.mp4
+
+train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
 	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --stop-at-return 475 --seed $(SEED)
 
 test: test-rust test-py  ## all quick tests: Rust and Python
@@ -107,8 +112,13 @@ bench-loops: build  ## training loops of other libraries with their own buffers 
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/loops.py $(ARGS)
 
-bench-learning: build  ## CartPole-v1 over ten seeds
+bench-learning: build  ## CartPole-v1 over ten seeds, Pong from memory over five
 	$(BIN)/python benches/learning/cartpole.py --seeds 10
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/pong.py --seeds 5
+
+bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG to their goals, beside Stable-Baselines3, share of the replay
+	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco]"
+	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
 docs: build  ## pages of both APIs, into target/doc and site
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p sumtree -p cule
