@@ -205,7 +205,7 @@ pub fn cuda_compile(
         let nvrtc = Nvrtc::find(&nvrtc_folders)?;
         let target = if ptx { format!("compute_{architecture}") } else { nvrtc.target(architecture)? };
         let start = Instant::now();
-        let images = cuda::compile(&nvrtc, &target, 0, &files)?;
+        let images = cuda::SOURCES.compile(&nvrtc, &target, 0, &files)?;
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })

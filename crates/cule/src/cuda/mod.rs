@@ -8,6 +8,7 @@
 pub mod cache;
 pub mod driver;
 pub mod nvrtc;
+mod program;
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -17,77 +18,35 @@ use crate::CuleError;
 use crate::batch::gpu::{Call, Device, KERNELS, Plan, Shape};
 use driver::Context;
 use nvrtc::Nvrtc;
+pub use program::{Image, Program, Sources};
 
-/// Source files that are compiled, and the headers they include.
-const FILES: [(&str, &str); 3] = [
-    ("step.cu", include_str!("../../kernels/step.cu")),
-    ("reset.cu", include_str!("../../kernels/reset.cu")),
-    ("observe.cu", include_str!("../../kernels/observe.cu")),
-];
-const HEADERS: [(&str, &str); 3] = [
-    ("prelude.cuh", include_str!("../../kernels/prelude.cuh")),
-    ("machine.cuh", include_str!("../../kernels/machine.cuh")),
-    ("layout.cuh", include_str!("../../kernels/layout.cuh")),
-];
+/// The kernels of a batch.
+pub const SOURCES: Sources = Sources {
+    files: &[
+        ("step.cu", include_str!("../../kernels/step.cu")),
+        ("reset.cu", include_str!("../../kernels/reset.cu")),
+        ("observe.cu", include_str!("../../kernels/observe.cu")),
+    ],
+    headers: &[
+        ("prelude.cuh", include_str!("../../kernels/prelude.cuh")),
+        ("machine.cuh", include_str!("../../kernels/machine.cuh")),
+        ("layout.cuh", include_str!("../../kernels/layout.cuh")),
+    ],
+    kernels: &KERNELS,
+};
 /// The oldest driver that is looked at: CUDA 12.0.
 const OLDEST_DRIVER: u32 = 12_000;
 /// The oldest device: 7.5, Turing.
 const OLDEST_DEVICE: u32 = 75;
-
-/// One compiled file.
-pub struct Image {
-    /// The source's name.
-    pub file: &'static str,
-    /// Machine code or PTX.
-    pub image: Vec<u8>,
-    /// It was on the disk.
-    pub from_cache: bool,
-}
 
 /// What the loader says of a library: the system's own words.
 fn said(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The kernels of some files, of all where none is named, for a target such as `sm_90` or `compute_120`: from the cache or
-/// compiled now. `driver` is its version.
-///
-/// # Errors
-/// [`CuleError::Cuda`] with the compiler's log.
-pub fn compile(nvrtc: &Nvrtc, target: &str, driver: u32, files: &[String]) -> Result<Vec<Image>, CuleError> {
-    let options = ["--std=c++17".to_string(), format!("--gpu-architecture={target}")];
-    let folder = cache::folder();
-    let chosen = FILES.iter().filter(|(file, _)| files.is_empty() || files.iter().any(|name| name == file));
-    let make = |&(file, text): &(&'static str, &str)| {
-        let mut parts: Vec<&[u8]> = vec![file.as_bytes(), text.as_bytes()];
-        parts.extend(HEADERS.iter().map(|header| header.1.as_bytes()));
-        parts.extend(options.iter().map(|option| option.as_bytes()));
-        let versions = format!("{driver} {}.{}", nvrtc.version.0, nvrtc.version.1);
-        parts.push(versions.as_bytes());
-        let key = cache::key(&parts);
-        if let Some(image) = folder.as_ref().and_then(|folder| cache::load(folder, &key)) {
-            return Ok(Image { file, image, from_cache: true });
-        }
-        let compiled = nvrtc.compile((file, text), &HEADERS, &options, target.starts_with("sm_"))?;
-        if let Some(folder) = &folder {
-            // A cache that cannot be written to costs time, nothing else.
-            let _ = cache::store(folder, &key, &compiled.image);
-        }
-        Ok(Image { file, image: compiled.image, from_cache: false })
-    };
-    // All at once: each takes its thread.
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = chosen.map(|file| scope.spawn(|| make(file))).collect();
-        let fell = || CuleError::Cuda { reason: "the compiler of kernels fell over".into() };
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(fell()))).collect()
-    })
-}
-
-/// A device with the kernels loaded.
+/// A device with the kernels of a batch.
 pub struct Cuda {
-    context: Arc<Context>,
-    modules: Vec<u64>,
-    functions: Vec<(&'static str, u64)>,
+    program: Program,
     /// Every kernel came from the disk.
     pub from_cache: bool,
 }
@@ -102,56 +61,11 @@ impl Cuda {
     /// Device number `ordinal`. `folders` are looked through for NVRTC first.
     ///
     /// # Errors
-    /// [`CuleError::CudaUnavailable`]: no driver, no such device, too old a driver or device, no NVRTC; or what the
-    /// driver or the compiler says.
+    /// As [`Program::new`].
     pub fn new(ordinal: u32, folders: &[PathBuf]) -> Result<Self, CuleError> {
-        let unavailable = |reason: String| Err(CuleError::CudaUnavailable { reason });
-        let driver = driver::driver()?;
-        let version = driver.version()?;
-        let shown = |version: u32| format!("{}.{}", version / 1000, version % 1000 / 10);
-        if version < OLDEST_DRIVER {
-            let (found, oldest) = (shown(version), shown(OLDEST_DRIVER));
-            return unavailable(format!(
-                "the driver is too old: it is of CUDA {found}, expected {oldest} or newer"
-            ));
-        }
-        let devices = driver.devices()?;
-        let Some(facts) = devices.get(ordinal as usize) else {
-            return unavailable(format!(
-                "there is no CUDA device {ordinal}: the driver shows {}",
-                devices.len()
-            ));
-        };
-        if facts.architecture < OLDEST_DEVICE {
-            let (major, minor) = (facts.architecture / 10, facts.architecture % 10);
-            let name = &facts.name;
-            return unavailable(format!(
-                "{name} is too old: compute capability {major}.{minor}, expected 7.5 or newer"
-            ));
-        }
-        let nvrtc = Nvrtc::find(folders)?;
-        let target = nvrtc.target(facts.architecture)?;
-        let images = compile(&nvrtc, &target, version, &[])?;
-        let context = Arc::new(Context::new(driver, ordinal)?);
-        let mut cuda = Self { context, modules: vec![], functions: vec![], from_cache: true };
-        for image in images {
-            let module = cuda.context.load(&image.image)?;
-            for (kernel, _) in KERNELS.iter().filter(|(_, file)| *file == image.file) {
-                cuda.functions.push((kernel, module.function(kernel)?));
-            }
-            let module = module.keep();
-            cuda.modules.push(module);
-            cuda.from_cache &= image.from_cache;
-        }
-        Ok(cuda)
-    }
-}
-
-impl Drop for Cuda {
-    fn drop(&mut self) {
-        for &module in &self.modules {
-            self.context.unload(module);
-        }
+        let program = Program::new(ordinal, folders, &SOURCES)?;
+        let from_cache = program.from_cache;
+        Ok(Self { program, from_cache })
     }
 }
 
@@ -165,7 +79,7 @@ impl Device for Cuda {
     type Memory = Buffer;
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, CuleError> {
-        Ok(Buffer { context: self.context.clone(), address: self.context.allocate(bytes)? })
+        Ok(Buffer { context: self.program.context.clone(), address: self.program.context.allocate(bytes)? })
     }
 
     fn address(&self, memory: &Buffer) -> u64 {
@@ -173,11 +87,11 @@ impl Device for Cuda {
     }
 
     fn write(&self, memory: &mut Buffer, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
-        self.context.write(memory.address, bytes, stream)
+        self.program.context.write(memory.address, bytes, stream)
     }
 
     fn read(&self, memory: &Buffer, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
-        self.context.read(memory.address, bytes, stream)
+        self.program.context.read(memory.address, bytes, stream)
     }
 
     fn launch(
@@ -188,12 +102,9 @@ impl Device for Cuda {
         call: &Call,
         stream: u64,
     ) -> Result<(), CuleError> {
-        let Some(&(_, function)) = self.functions.iter().find(|(name, _)| *name == kernel) else {
-            return Err(CuleError::Cuda { reason: format!("no kernel {kernel}") });
-        };
         let (mut plan, mut call) = (*plan, *call);
         let mut arguments = [(&raw mut plan).cast::<c_void>(), (&raw mut call).cast::<c_void>()];
-        self.context.launch(function, shape.blocks, shape.threads, &mut arguments, stream)
+        self.program.launch(kernel, (shape.blocks, shape.threads), &mut arguments, stream)
     }
 }
 
