@@ -133,3 +133,14 @@ pub fn playfield_mask(t: &Tia, mask: &mut Wide) {
         middle >> 16 | wide(right >> 16 & 0xF) << 16,
     ];
 }
+
+/// Pixels `from..to`.
+pub fn span(from: i32, to: i32) -> [u64; 3] {
+    std::array::from_fn(|w| {
+        let base = 64 * w as i32;
+        let low = (from - base).clamp(0, 64) as u32;
+        let high = (to - base).clamp(0, 64) as u32;
+        let below = |end: u32| if end == 64 { !0 } else { (1u64 << end) - 1 };
+        below(high) & !below(low)
+    })
+}

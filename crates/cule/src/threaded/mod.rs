@@ -16,13 +16,16 @@
     reason = "function addresses in records and unchecked indices are what makes this interpreter fast"
 )]
 
+mod cells;
 mod code;
 #[rustfmt::skip]
 pub mod handlers;
+mod latches;
 mod masks;
 mod pixels;
 mod raster;
 mod stores;
+mod strobe;
 mod watch;
 
 pub use code::{Code, Settings};

@@ -5,12 +5,15 @@
 //! beam up to its time only where somebody looks at pixels, or where the object is near one with which it can still
 //! collide; who is near whom is kept from change to change. A row in which nothing changes is finished at once.
 
-use super::masks::{ball_mask, missile_mask, player_mask, playfield_mask};
+use super::cells::{cells, field_cells, is_elsewhere};
+use super::latches::{LATCHES_AMONG, pair};
+use super::masks::{ball_mask, missile_mask, player_mask, playfield_mask, span};
 use super::pixels::{self, Level, Scene, Wide};
+use super::strobe::{DISPLAYS, STARTS, strobe};
 use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
-use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND, partners_of};
+use crate::machine::tia::collision::partners_of;
 use crate::machine::tia::objects::playfield_cells;
-use crate::machine::tia::paint::{BACK, FIELD, PRIORITY, SCORE, lonely_score};
+use crate::machine::tia::paint::{BACK, FIELD, SCORE, lonely_score};
 use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
 use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
 use crate::machine::tia::{
@@ -20,93 +23,11 @@ use crate::machine::tia::{
 use crate::machine::tia::{hmove, objects};
 
 /// Room for the objects: a power of two, so that no index is out of it.
-const PLACES: usize = 8;
+pub const PLACES: usize = 8;
 /// The objects that move.
 const MOVABLE: u8 = ALL_OBJECTS & !(1 << PF);
 
 type Pictures = [[u8; PICTURE_BYTES]; 2];
-
-/// For each set of objects the latches between two of them.
-const LATCHES_AMONG: [u16; 64] = latches_among();
-
-const fn latches_among() -> [u16; 64] {
-    let mut table = [0; 64];
-    let mut set = 0;
-    while set < 64 {
-        let mut latches = !NO_LATCH;
-        let mut object = 0;
-        while object < 6 {
-            if set >> object & 1 == 0 {
-                latches &= !LATCHES_OF[object];
-            }
-            object += 1;
-        }
-        table[set] = latches;
-        set += 1;
-    }
-    table
-}
-
-/// What a RESPx strobe finds: a copy that is about to be shown and none that is being shown; one that is; neither.
-const STARTS: u8 = 1;
-const DISPLAYS: u8 = 2;
-const NEITHER: u8 = 0;
-
-/// What it finds for NUSIZ & 7 and the distance from the old to the new position; as `position::player_strobe`.
-const STROBES: [[u8; WIDTH]; 8] = strobes();
-
-const fn strobes() -> [[u8; WIDTH]; 8] {
-    let mut table = [[NEITHER; WIDTH]; 8];
-    let mut mode = 0;
-    while mode < 8 {
-        let width = match mode {
-            5 => 16,
-            7 => 32,
-            _ => 8,
-        };
-        let mut distance = 0;
-        while distance < WIDTH {
-            let mut copy = 0;
-            while copy < 3 {
-                let offset = objects::COPIES[mode][copy] as usize;
-                if (copy == 0 || offset != 0) && distance >= offset {
-                    let into = distance - offset;
-                    if into >= 4 && into < 4 + width {
-                        table[mode][distance] = DISPLAYS;
-                    } else if into < 4 && table[mode][distance] == NEITHER {
-                        table[mode][distance] = STARTS;
-                    }
-                }
-                copy += 1;
-            }
-            distance += 1;
-        }
-        mode += 1;
-    }
-    table
-}
-
-/// A RESPx strobe.
-struct Strobe {
-    /// Where the player goes.
-    new: u8,
-    /// It stands there already.
-    same: bool,
-    /// `STARTS`, `DISPLAYS` or `NEITHER`.
-    kind: u8,
-}
-
-/// What a RESPx strobe at clock `h` of a line finds; as `position::player_strobe`.
-#[inline(always)]
-fn strobe(t: &Tia, h: i32, player: usize) -> Strobe {
-    let right = h - 63;
-    let wrapped = if right >= WIDTH as i32 { right - WIDTH as i32 } else { right };
-    let new = if h < HBLANK_CLOCKS { 3 } else { wrapped };
-    let from = i32::from(t.position[player]);
-    let distance = if new < from { new - from + WIDTH as i32 } else { new - from };
-    let kind = STROBES[usize::from(t.nusiz[player] & 7)][distance as usize % WIDTH];
-    Strobe { new: new as u8, same: distance == 0, kind }
-}
 
 /// What the beam needs besides the chip's state.
 pub struct Raster {
@@ -867,87 +788,4 @@ impl Raster {
             }
         }
     }
-}
-
-/// Cells of the playfield, of both its forms while the next row will turn it.
-fn field_cells(t: &Tia) -> u64 {
-    let cells = playfield_cells(t.playfield, t.mirror);
-    let mirror = t.ctrlpf & 1;
-    if mirror == t.mirror { cells } else { cells | playfield_cells(t.playfield, mirror) }
-}
-
-/// The two objects of a latch, below `PLACES`.
-#[inline(always)]
-fn pair(latch: usize) -> (usize, usize) {
-    (usize::from(FIRST[latch & 15]) % PLACES, usize::from(SECOND[latch & 15]) % PLACES)
-}
-
-/// Cells of players, from that of their position on, by NUSIZ & 7 and the place of the position in its cell.
-const PLAYER_CELLS: [[u64; 4]; 8] = player_cells();
-
-const fn player_cells() -> [[u64; 4]; 8] {
-    let mut table = [[0; 4]; 8];
-    let mut mode = 0;
-    while mode < 8 {
-        let (start, width) = match mode {
-            5 => (1, 16),
-            7 => (1, 32),
-            _ => (0, 8),
-        };
-        let mut within = 0;
-        while within < 4 {
-            let mut copy = 0;
-            while copy < 3 {
-                let offset = objects::COPIES[mode][copy] as usize;
-                let first = within + start + offset;
-                let mut cell = first >> 2;
-                while cell <= (first + width - 1) >> 2 {
-                    table[mode][within] |= 1 << cell;
-                    cell += 1;
-                }
-                copy += 1;
-            }
-            within += 1;
-        }
-        mode += 1;
-    }
-    table
-}
-
-/// Cells of a movable object; as `objects::cells`.
-#[inline(always)]
-fn cells(t: &Tia, object: usize) -> u64 {
-    if object > P0 + 1 {
-        return objects::cells(t, object);
-    }
-    let position = t.position[object];
-    let pattern = PLAYER_CELLS[usize::from(t.nusiz[object] & 7)][usize::from(position & 3)];
-    let all = pattern << (position >> 2);
-    (all | all >> 40) & objects::ALL_CELLS
-}
-
-/// True when none of `cells` lies between the beam and `target`: what changes there is not in the way.
-#[inline(always)]
-fn is_elsewhere(t: &Tia, target: i32, cells: u64) -> bool {
-    let to = target.min(t.window_end) - t.base - t.row_start;
-    // With both bits the colours of the playfield depend on whether it is alone, wherever the others are.
-    if to > CLOCKS_PER_LINE || t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY {
-        return false;
-    }
-    let from = (t.beam - t.row_start).max(HBLANK_CLOCKS) - HBLANK_CLOCKS;
-    let to = to.max(HBLANK_CLOCKS) - HBLANK_CLOCKS;
-    let ahead = (1u64 << ((to + 3) >> 2)) - 1;
-    let behind = (1u64 << (from >> 2)) - 1;
-    cells & ahead & !behind == 0
-}
-
-/// Pixels `from..to`.
-fn span(from: i32, to: i32) -> [u64; 3] {
-    std::array::from_fn(|w| {
-        let base = 64 * w as i32;
-        let low = (from - base).clamp(0, 64) as u32;
-        let high = (to - base).clamp(0, 64) as u32;
-        let below = |end: u32| if end == 64 { !0 } else { (1u64 << end) - 1 };
-        below(high) & !below(low)
-    })
 }
