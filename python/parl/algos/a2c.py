@@ -29,6 +29,7 @@ from parl.algos.actor_critic import ActorCriticAlgorithm, ActorCriticConfig, Act
 from parl.algos.rollouts import Average
 from parl.errors import ConfigError
 from parl.ops.advantages import gae, vtrace
+from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -50,13 +51,14 @@ class Config(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_bounds(
+        check_bounds(
+            self,
             ("window", 0, 2**20),
             ("env_groups", 1, 2**20),
             ("rho_max", 0, float("inf")),
             ("c_max", 0, float("inf")),
         )
-        self.check_choice("advantage", "gae", "vtrace")
+        check_choices(self, ("advantage", ("gae", "vtrace")))
         if self.window % self.rollout_steps:
             raise ConfigError(
                 f"window = {self.window} is no multiple of rollout_steps = {self.rollout_steps}"

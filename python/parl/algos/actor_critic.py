@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from parl.algos.rollouts import OptimizedLearner, RolloutConfig
+from parl.algos.seeded import SeededPolicy
 from parl.nets import flatten
 from parl.nets.actor_critic import ActorCritic
+from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import categorical, gaussian
 from parl.types import Array, EnvSpec
 
@@ -38,13 +39,14 @@ class ActorCriticConfig(RolloutConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_bounds(
+        check_bounds(
+            self,
             ("gae_lambda", 0, 1),
             ("value_coefficient", 0, float("inf")),
             ("entropy_coefficient", 0, float("inf")),
             ("initial_log_std", -20, 20),
         )
-        self.check_choice("activation", "tanh", "relu")
+        check_choices(self, ("activation", ("tanh", "relu")))
 
 
 def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic:
@@ -79,7 +81,7 @@ def judge(network: ActorCritic, parameters: Tensor, action: Tensor) -> tuple[Ten
     return gaussian(parameters, network.log_std, action.flatten(1))
 
 
-class StochasticPolicy:
+class StochasticPolicy(SeededPolicy):
     """Draws actions from the network's distribution; greedily it takes the mode.
 
     Attributes:
@@ -87,10 +89,10 @@ class StochasticPolicy:
     """
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec, seed: int) -> None:
+        super().__init__(seed)
         self._network = make_network(config, spec)
         self._shape = spec.action_shape
         self.weights = flatten(self._network, gradients=False).weights
-        self._rng = np.random.default_rng(seed)
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
         """Actions (N, ...) and their log-probabilities (N,) float32."""
@@ -118,14 +120,6 @@ class StochasticPolicy:
             if self._network.log_std is None:
                 return parameters.argmax(dim=1).numpy()
             return parameters.numpy().reshape(-1, *self._shape)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
-        self._rng.bit_generator.state = state["rng"]
 
 
 class ActorCriticLearner(OptimizedLearner):

@@ -8,6 +8,7 @@ step the critics first).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,33 +19,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parl.algos.replayed import ReplayedConfig
 from parl.errors import ConfigError
 from parl.nets import Ensemble, flatten
 from parl.ops.adam import adam_step
-from parl.ops.schedules import linear
+from parl.ops.bounds import check_bounds, check_hidden
 from parl.types import Array, Batch, EnvSpec
 
 
 @dataclass(frozen=True)
-class CriticsConfig:
+class CriticsConfig(ReplayedConfig):
     """Settings that the three algorithms share. Steps are environment steps; updates are optimizer steps."""
 
-    n_step: int = 1
-    """Rewards summed before bootstrapping, 1..64."""
-    gamma: float = 0.99
-    """Discount a step, 0..1."""
-    reward_scale: float = 1.0
-    """Rewards are multiplied by this."""
-    prioritized: bool = False
-    """Draw in proportion to the last temporal-difference error; else uniformly."""
-    alpha: float = 0.6
-    """Exponent of the priorities, 0..1; 0 draws uniformly."""
-    beta: float = 0.4
-    """Exponent of the importance weights at the start, 0..1."""
-    beta_steps: int = 0
-    """Steps over which ``beta`` rises to 1; 0 keeps it."""
-    priority_epsilon: float = 1e-2
-    """Added to each absolute error, in units of the scaled return, so that no row starves."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics."""
     layer_norm: bool = False
@@ -61,34 +47,16 @@ class CriticsConfig:
     """Steps, of all actors together, in which actions are drawn uniformly."""
 
     def __post_init__(self) -> None:
-        self.check(
-            (
-                ("n_step", 1, 64),
-                ("gamma", 0, 1),
-                ("alpha", 0, 1),
-                ("beta", 0, 1),
-                ("beta_steps", 0, math.inf),
-                ("priority_epsilon", 0, math.inf),
-                ("learning_rate", 0, math.inf),
-                ("critic_learning_rate", 0, math.inf),
-                ("adam_epsilon", 0, math.inf),
-                ("target_tau", 0, 1),
-                ("random_steps", 0, math.inf),
-            )
+        super().__post_init__()
+        check_bounds(
+            self,
+            ("learning_rate", 0, math.inf),
+            ("critic_learning_rate", 0, math.inf),
+            ("adam_epsilon", 0, math.inf),
+            ("target_tau", 0, 1),
+            ("random_steps", 0, math.inf),
         )
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(f"hidden = {self.hidden} needs one or more widths of at least 1")
-
-    def check(self, rows: tuple[tuple[str, float, float], ...]) -> None:
-        """Refuses a field outside its bounds (name, lowest, highest).
-
-        Raises:
-            ConfigError: names the field, its value and the bounds.
-        """
-        for name, low, high in rows:
-            value = getattr(self, name)
-            if not low <= value <= high:  # also refuses NaN
-                raise ConfigError(f"{name} = {value} is outside {low}..{high}")
+        check_hidden(self)
 
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
@@ -169,24 +137,6 @@ class ActionBox:
         return (action.flatten(1) - self.center) / self.half
 
 
-class CriticsAlgorithm:
-    """The replay's side of an algorithm. See :class:`parl.types.Algorithm`."""
-
-    def __init__(self, settings: CriticsConfig) -> None:
-        self._settings = settings
-
-    def replay_options(self) -> dict[str, Any]:
-        """Keywords of the replay."""
-        alpha = self._settings.alpha if self._settings.prioritized else 0.0
-        return {"alpha": alpha, "n_step": self._settings.n_step, "gamma": self._settings.gamma}
-
-    def replay_beta(self, env_steps: int) -> float:
-        """Exponent of the importance weights after ``env_steps``."""
-        if not self._settings.beta_steps:
-            return self._settings.beta
-        return linear(env_steps, self._settings.beta, 1.0, self._settings.beta_steps)
-
-
 class Actor(nn.Module):
     """Dense layers with ReLU between them, from observations (B, inputs) to (B, outputs)."""
 
@@ -215,7 +165,7 @@ class Networks(nn.Module):
         self.critics = critics
 
 
-class CriticsLearner:
+class CriticsLearner(ABC):
     """Networks, their targets, and optimizer steps. See :class:`parl.types.Learner`.
 
     A kind of it gives the losses of critics and actor. They have no parameter in common through which
@@ -250,17 +200,17 @@ class CriticsLearner:
         self._latest: dict[str, Tensor] = {}
         self._pool: ThreadPoolExecutor | None = None
 
+    @abstractmethod
     def draws(self, size: int) -> Tensor:
         """(2, size, D) float32, all random numbers of an update with ``size`` rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Scalar loss of the critics, absolute errors (B,), figures to report; ``noise`` of :meth:`draws`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
         """Scalar loss of the actor and what goes with it, and figures; None where it is not its turn."""
-        raise NotImplementedError
 
     def use_threads(self, count: int) -> None:
         """Lets :meth:`compute` use two threads, if ``count`` is more than one."""

@@ -35,13 +35,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parl.algos.replayed import ReplayedAlgorithm, ReplayedConfig
+from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
     ActionHead,
@@ -54,6 +56,7 @@ from parl.nets import (
     silence_noise,
 )
 from parl.ops.adam import adam_step
+from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
     midpoints,
@@ -71,8 +74,10 @@ Images = Literal["nature", "impala"]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ReplayedConfig):
     """Settings of DQN. Steps are environment steps (transitions); updates are optimizer steps."""
+
+    of: ClassVar[str] = "dqn"
 
     double: bool = True
     """Let the online network choose the next action and the target network judge it."""
@@ -107,20 +112,12 @@ class Config:
     """Lowest value of the temperature times the log-policy, ``<= 0``."""
     n_step: int = 10
     """Rewards summed before bootstrapping, 1..64."""
-    gamma: float = 0.99
-    """Discount a step, 0..1."""
     reward_scale: float = 0.1
     """Rewards are multiplied by this: networks learn fastest where values stay below about 10."""
     prioritized: bool = True
     """Draw in proportion to the last temporal-difference error; else uniformly."""
     alpha: float = 0.4
     """Exponent of the priorities, 0..1; 0 draws uniformly."""
-    beta: float = 0.4
-    """Exponent of the importance weights at the start, 0..1."""
-    beta_steps: int = 0
-    """Steps over which ``beta`` rises to 1; 0 keeps it."""
-    priority_epsilon: float = 1e-2
-    """Added to each absolute error, in units of the scaled return, so that no row starves."""
     huber_delta: float = 1.0
     """Error beyond which the loss is linear, in units of the scaled return; ``inf``: squared error."""
     hidden: tuple[int, ...] = (64, 64)
@@ -149,7 +146,9 @@ class Config:
     """Actor i of n ends at ``epsilon_last ** (1 + spread * i / (n - 1))``; 7 as in Ape-X, 0 all alike."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (
+        super().__post_init__()
+        check_bounds(
+            self,
             ("dueling_hidden", 0, 2**20),
             ("atoms", 2, 1024),
             ("quantiles", 1, 1024),
@@ -158,12 +157,6 @@ class Config:
             ("noisy_sigma", 0, math.inf),
             ("munchausen", 0, 1),
             ("munchausen_clip", -math.inf, 0),
-            ("n_step", 1, 64),
-            ("gamma", 0, 1),
-            ("alpha", 0, 1),
-            ("beta", 0, 1),
-            ("beta_steps", 0, math.inf),
-            ("priority_epsilon", 0, math.inf),
             ("learning_rate", 0, math.inf),
             ("adam_epsilon", 0, math.inf),
             ("max_gradient_norm", 0, math.inf),
@@ -173,18 +166,13 @@ class Config:
             ("epsilon_last", 0, 1),
             ("epsilon_steps", 0, math.inf),
             ("epsilon_spread", 0, math.inf),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:  # also refuses NaN
-                raise ConfigError(f"dqn: {name} = {value} is outside {low}..{high}")
+            of="dqn",
+        )
         for name in ("huber_delta", "munchausen_temperature"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"dqn: {name} = {getattr(self, name)} is not above 0")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(f"dqn: hidden = {self.hidden} needs one or more widths of at least 1")
-        for name, choices in (("distribution", get_args(Distribution)), ("images", get_args(Images))):
-            if getattr(self, name) not in choices:
-                raise ConfigError(f"dqn: {name} = {getattr(self, name)!r} is not one of {', '.join(choices)}")
+        check_hidden(self, of="dqn")
+        check_choices(self, ("distribution", get_args(Distribution)), ("images", get_args(Images)), of="dqn")
         if not -math.inf < self.value_min < self.value_max < math.inf:
             raise ConfigError(f"dqn: value_min = {self.value_min} is not below value_max = {self.value_max}")
         if self.distribution in ("qr", "iqn") and math.isinf(self.huber_delta):
@@ -288,7 +276,7 @@ class QNetwork(nn.Module):
         return outputs.squeeze(2) if self._kind == "none" else outputs.mean(dim=2)
 
 
-class DQN:
+class DQN(ReplayedAlgorithm):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
@@ -304,17 +292,6 @@ class DQN:
         self.config = config
         self.spec = spec
 
-    def replay_options(self) -> dict[str, Any]:
-        """Keywords of the replay."""
-        alpha = self.config.alpha if self.config.prioritized else 0.0
-        return {"alpha": alpha, "n_step": self.config.n_step, "gamma": self.config.gamma}
-
-    def replay_beta(self, env_steps: int) -> float:
-        """Exponent of the importance weights after ``env_steps``."""
-        if not self.config.beta_steps:
-            return self.config.beta
-        return linear(env_steps, self.config.beta, 1.0, self.config.beta_steps)
-
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> QPolicy:
         """The policy of one actor."""
         epsilon = actor_epsilons(self.config.epsilon_last, self.config.epsilon_spread, actors)[actor]
@@ -325,7 +302,7 @@ class DQN:
         return DQNLearner(self.config, self.spec, seed, device)
 
 
-class QPolicy:
+class QPolicy(SeededPolicy):
     """Acts by the highest value; explores by random actions, fewer as the run goes on, and by noisy layers.
 
     Attributes:
@@ -333,12 +310,12 @@ class QPolicy:
     """
 
     def __init__(self, config: Config, spec: EnvSpec, epsilon_last: float, seed: int) -> None:
+        super().__init__(seed)
         self._config = config
         self._actions = spec.num_actions or 0
         self._epsilon_last = epsilon_last
         self._network = QNetwork(config, spec)
         self.weights = flatten(self._network, gradients=False).weights
-        self._rng = np.random.default_rng(seed)
         self._noise = torch.Generator().manual_seed(seed)
 
     def act(self, observations: Array, env_steps: int) -> Array:
@@ -363,11 +340,11 @@ class QPolicy:
 
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
-        return {"rng": self._rng.bit_generator.state, "noise": self._noise.get_state()}
+        return super().state_dict() | {"noise": self._noise.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
-        self._rng.bit_generator.state = state["rng"]
+        super().load_state_dict(state)
         self._noise.set_state(state["noise"])
 
 

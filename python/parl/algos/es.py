@@ -22,6 +22,7 @@ from torch import Tensor
 
 from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
 from parl.ops.adam import adam_step
+from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
 
@@ -41,7 +42,8 @@ class Config(PopulationNetConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         infinite = float("inf")
-        self.check_bounds(
+        check_bounds(
+            self,
             ("sigma", 1e-9, infinite),
             ("learning_rate", 0, infinite),
             ("weight_decay", 0, infinite),

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
 from parl.errors import ConfigError
+from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
 # Decoded members that a decoder keeps: parents return generation after generation.
@@ -42,7 +43,7 @@ class Config(PopulationNetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_bounds(("sigma", 0, float("inf")), ("parents", 1, 2**20), ("elites", 0, 2**20))
+        check_bounds(self, ("sigma", 0, float("inf")), ("parents", 1, 2**20), ("elites", 0, 2**20))
         if self.elites > self.parents:
             raise ConfigError(f"elites = {self.elites} is above parents = {self.parents}")
 

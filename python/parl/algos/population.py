@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.errors import ConfigError
+from parl.ops.bounds import check_hidden
 from parl.types import Array, EnvSpec
 
 
@@ -23,19 +23,7 @@ class PopulationNetConfig:
     """Widths of the dense layers, with tanh."""
 
     def __post_init__(self) -> None:
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(f"hidden = {self.hidden} needs one or more widths of at least 1")
-
-    def check_bounds(self, *rows: tuple[str, float, float]) -> None:
-        """Refuses a field outside its bounds (name, lowest, highest), NaN included.
-
-        Raises:
-            ConfigError: names the field, its value and the bounds.
-        """
-        for name, low, high in rows:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"{name} = {value} is outside {low}..{high}")
+        check_hidden(self)
 
 
 class Shape:

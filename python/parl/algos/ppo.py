@@ -29,6 +29,7 @@ from parl.algos.actor_critic import (
 )
 from parl.algos.rollouts import Average
 from parl.ops.advantages import gae
+from parl.ops.bounds import check_bounds
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -52,7 +53,8 @@ class Config(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_bounds(
+        check_bounds(
+            self,
             ("epochs", 1, 2**20),
             ("minibatch_size", 1, 2**40),
             ("clip", 0, float("inf")),

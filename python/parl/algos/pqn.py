@@ -14,7 +14,6 @@ here in place of rectified Adam).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig
+from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import flatten, make_torso
 from parl.nets.normaliser import Flattener
 from parl.ops.advantages import lambda_returns
+from parl.ops.bounds import check_bounds
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
 from parl.types import Array, EnvSpec, Preset, Rollout
@@ -57,7 +58,8 @@ class Config(RolloutConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_bounds(
+        check_bounds(
+            self,
             ("td_lambda", 0, 1),
             ("epochs", 1, 2**20),
             ("minibatch_size", 1, 2**40),
@@ -112,7 +114,7 @@ class QNetwork(nn.Module):
         return self.head(self.torso(observations))
 
 
-class PQNPolicy:
+class PQNPolicy(SeededPolicy):
     """Acts by the highest value, and at random with a probability that falls over the run.
 
     Attributes:
@@ -120,11 +122,11 @@ class PQNPolicy:
     """
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
+        super().__init__(seed)
         self._config = config
         self._actions = spec.num_actions or 0
         self._network = QNetwork(config, spec)
         self.weights = flatten(self._network, gradients=False).weights
-        self._rng = np.random.default_rng(seed)
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
         """Exploring actions (N,) and zeros: no loss asks how likely they were."""
@@ -141,14 +143,6 @@ class PQNPolicy:
         """Greedy actions (N,) int64."""
         with torch.inference_mode():
             return self._network(torch.from_numpy(observations)).argmax(dim=1).numpy()
-
-    def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
-        self._rng.bit_generator.state = state["rng"]
 
 
 class PQNLearner(OptimizedLearner):

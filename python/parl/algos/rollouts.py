@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,10 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from parl.errors import ConfigError
 from parl.nets import flatten
 from parl.nets.normaliser import Flattener, RunningMoments
 from parl.ops.adam import adam_step
+from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
 
@@ -50,7 +51,8 @@ class RolloutConfig:
 
     def __post_init__(self) -> None:
         infinite = float("inf")
-        self.check_bounds(
+        check_bounds(
+            self,
             ("rollout_steps", 1, 2**20),
             ("gamma", 0, 1),
             ("reward_scale", 0, infinite),
@@ -58,32 +60,11 @@ class RolloutConfig:
             ("optimizer_epsilon", 0, infinite),
             ("max_gradient_norm", 0, infinite),
         )
-        self.check_choice("optimizer", "adam", "rmsprop")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(f"hidden = {self.hidden} needs one or more widths of at least 1")
-
-    def check_bounds(self, *rows: tuple[str, float, float]) -> None:
-        """Refuses a field outside its bounds (name, lowest, highest), NaN included.
-
-        Raises:
-            ConfigError: names the field, its value and the bounds.
-        """
-        for name, low, high in rows:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"{name} = {value} is outside {low}..{high}")
-
-    def check_choice(self, name: str, *choices: str) -> None:
-        """Refuses a field that is none of ``choices``.
-
-        Raises:
-            ConfigError: names the field, its value and the choices.
-        """
-        if getattr(self, name) not in choices:
-            raise ConfigError(f"{name} = {getattr(self, name)!r} is not one of {', '.join(choices)}")
+        check_choices(self, ("optimizer", ("adam", "rmsprop")))
+        check_hidden(self)
 
 
-class OptimizedLearner:
+class OptimizedLearner(ABC):
     """Network, optimizer and statistics; subclasses make the network and learn from a rollout.
 
     Attributes:
@@ -114,13 +95,13 @@ class OptimizedLearner:
         self.figures: dict[str, Tensor | float] = {}
         """Figures of the latest update."""
 
+    @abstractmethod
     def make_network(self) -> nn.Module:
         """The network of ``config`` for ``spec``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
         """The optimizer steps of a rollout; returns their number."""
-        raise NotImplementedError
 
     def learn(self, rollout: Rollout, progress: float, average: Average) -> int:
         """See :class:`parl.types.RolloutLearner`."""
@@ -158,9 +139,9 @@ class OptimizedLearner:
             following[rollout.final_at[:, 0], rollout.final_at[:, 1]] = final
         return following
 
+    @abstractmethod
     def values_of(self, obs: Tensor) -> Tensor:
         """Values (B,) of observations (B, ...)."""
-        raise NotImplementedError
 
     def values(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Values of what was acted on and of what the steps led to, (T, N) each; no gradient."""

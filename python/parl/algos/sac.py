@@ -23,9 +23,7 @@ al. (2018); more of them, the smallest of ``target_critics`` drawn ones, as in C
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +32,6 @@ from torch import Tensor
 from parl.algos.critics import (
     ActionBox,
     Actor,
-    CriticsAlgorithm,
     CriticsConfig,
     CriticsLearner,
     Networks,
@@ -42,8 +39,11 @@ from parl.algos.critics import (
     default_run,
     features,
 )
+from parl.algos.replayed import ReplayedAlgorithm
+from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Ensemble, flatten
+from parl.ops.bounds import check_bounds
 from parl.ops.policies import squashed_gaussian
 from parl.ops.returns import bellman_target
 from parl.types import Array, Batch, EnvSpec, Preset
@@ -72,12 +72,11 @@ class Config(CriticsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check(
-            (
-                ("critics", 1, 64),
-                ("target_critics", 0, self.critics),
-                ("target_entropy_share", 0, 1),
-            )
+        check_bounds(
+            self,
+            ("critics", 1, 64),
+            ("target_critics", 0, self.critics),
+            ("target_entropy_share", 0, 1),
         )
         if not 0 < self.temperature < math.inf:
             raise ConfigError(f"temperature = {self.temperature} is not above 0")
@@ -106,7 +105,7 @@ PRESETS = {
 }
 
 
-class SAC(CriticsAlgorithm):
+class SAC(ReplayedAlgorithm):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
@@ -117,7 +116,6 @@ class SAC(CriticsAlgorithm):
         check_vectors("sac", spec)
         if not spec.num_actions:
             ActionBox.of("sac", spec)
-        super().__init__(config)
         self.config = config
         self.spec = spec
 
@@ -134,7 +132,7 @@ def _outputs(spec: EnvSpec) -> int:
     return spec.num_actions or 2 * math.prod(spec.action_shape)
 
 
-class SACPolicy:
+class SACPolicy(SeededPolicy):
     """Draws actions from the actor's distribution, at first uniformly; greedily it takes the mode.
 
     Attributes:
@@ -142,12 +140,12 @@ class SACPolicy:
     """
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
+        super().__init__(seed)
         self._random_steps = config.random_steps
         self._actions = spec.num_actions
         self._box = None if spec.num_actions else ActionBox.of("sac", spec)
         self._network = Actor(math.prod(spec.observation_shape), config.hidden, _outputs(spec))
         self.weights = flatten(self._network, gradients=False).weights
-        self._rng = np.random.default_rng(seed)
 
     def act(self, observations: Array, env_steps: int) -> Array:
         """Exploring actions (N, ...)."""
@@ -176,14 +174,6 @@ class SACPolicy:
             if self._box is None:
                 return out.argmax(dim=1).numpy()
             return self._box.to_env(torch.tanh(out[:, : self._box.size]))
-
-    def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
-        self._rng.bit_generator.state = state["rng"]
 
 
 class SACLearner(CriticsLearner):

@@ -18,9 +18,7 @@ Methods", algorithm 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +27,6 @@ from torch import Tensor
 from parl.algos.critics import (
     ActionBox,
     Actor,
-    CriticsAlgorithm,
     CriticsConfig,
     CriticsLearner,
     Networks,
@@ -37,7 +34,10 @@ from parl.algos.critics import (
     default_run,
     features,
 )
+from parl.algos.replayed import ReplayedAlgorithm
+from parl.algos.seeded import SeededPolicy
 from parl.nets import Ensemble, flatten
+from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
 from parl.ops.schedules import actor_scales
 from parl.types import Array, Batch, EnvSpec, Preset
@@ -74,15 +74,14 @@ class Config(CriticsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check(
-            (
-                ("exploration_noise", 0, math.inf),
-                ("exploration_spread", 0, 64),
-                ("critics", 1, 64),
-                ("policy_delay", 1, 1000),
-                ("target_noise", 0, math.inf),
-                ("target_noise_clip", 0, math.inf),
-            )
+        check_bounds(
+            self,
+            ("exploration_noise", 0, math.inf),
+            ("exploration_spread", 0, 64),
+            ("critics", 1, 64),
+            ("policy_delay", 1, 1000),
+            ("target_noise", 0, math.inf),
+            ("target_noise_clip", 0, math.inf),
         )
 
 
@@ -113,7 +112,7 @@ PRESETS = {
 }
 
 
-class TD3(CriticsAlgorithm):
+class TD3(ReplayedAlgorithm):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
@@ -125,7 +124,6 @@ class TD3(CriticsAlgorithm):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_vectors(self.name, spec)
         ActionBox.of(self.name, spec)
-        super().__init__(config)
         self.config = config
         self.spec = spec
 
@@ -140,7 +138,7 @@ class TD3(CriticsAlgorithm):
         return TD3Learner(self.config, self.spec, seed, device)
 
 
-class DeterministicPolicy:
+class DeterministicPolicy(SeededPolicy):
     """Acts as the actor says, with normal noise, at first uniformly; greedily without noise.
 
     Attributes:
@@ -148,12 +146,12 @@ class DeterministicPolicy:
     """
 
     def __init__(self, config: Config, spec: EnvSpec, noise: float, seed: int) -> None:
+        super().__init__(seed)
         self._random_steps = config.random_steps
         self._noise = noise
         self._box = ActionBox.of("td3", spec)
         self._network = Actor(math.prod(spec.observation_shape), config.hidden, self._box.size)
         self.weights = flatten(self._network, gradients=False).weights
-        self._rng = np.random.default_rng(seed)
 
     def act(self, observations: Array, env_steps: int) -> Array:
         """Exploring actions (N, ...)."""
@@ -169,14 +167,6 @@ class DeterministicPolicy:
         """Actions (N, ...) without noise."""
         with torch.inference_mode():
             return self._box.to_env(torch.tanh(self._network(features(torch.from_numpy(observations)))))
-
-    def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
-        return {"rng": self._rng.bit_generator.state}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
-        self._rng.bit_generator.state = state["rng"]
 
 
 class TD3Learner(CriticsLearner):

@@ -9,29 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from parl.errors import ConfigError
-
-
-def check_bounds(config: Any, rows: Iterable[tuple[str, float, float]]) -> None:
-    """Refuses a field outside its bounds (name, lowest, highest), NaN included.
-
-    Raises:
-        ConfigError: names the field, its value and the bounds.
-    """
-    for name, low, high in rows:
-        value = getattr(config, name)
-        if not low <= value <= high:
-            raise ConfigError(f"{name} = {value} is outside {low}..{high}")
-
-
-def check_choices(config: Any, rows: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-    """Refuses a field that is none of its choices.
-
-    Raises:
-        ConfigError: names the field, its value and the choices.
-    """
-    for name, choices in rows:
-        if getattr(config, name) not in choices:
-            raise ConfigError(f"{name} = {getattr(config, name)!r} is not one of {', '.join(choices)}")
+from parl.ops.bounds import check_bounds, check_choices
 
 
 @dataclass(frozen=True)
@@ -78,18 +56,16 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_bounds(
             self,
-            (
-                ("seed", 0, 2**31),
-                ("total_frames", 1, 2**53),
-                ("num_envs", 1, 2**20),
-                ("evaluation_episodes", 0, 2**20),
-                ("evaluation_every", 0, 2**53),
-                ("checkpoint_every", 0, 2**53),
-                ("checkpoint_every_s", 0, math.inf),
-                ("log_every_s", 0, math.inf),
-            ),
+            ("seed", 0, 2**31),
+            ("total_frames", 1, 2**53),
+            ("num_envs", 1, 2**20),
+            ("evaluation_episodes", 0, 2**20),
+            ("evaluation_every", 0, 2**53),
+            ("checkpoint_every", 0, 2**53),
+            ("checkpoint_every_s", 0, math.inf),
+            ("log_every_s", 0, math.inf),
         )
-        check_choices(self, (("schedule", ("free", "lockstep")),))
+        check_choices(self, ("schedule", ("free", "lockstep")))
         keywords(self.env_options)
         keywords(self.evaluation_env_options)
 
@@ -144,14 +120,12 @@ class TrainConfig(RunConfig):
         super().__post_init__()
         check_bounds(
             self,
-            (
-                ("replay_ratio", 1e-6, 1e6),
-                ("batch_size", 1, 2**24),
-                ("replay_capacity", 1, 2**40),
-                ("learning_starts", 0, self.replay_capacity),
-            ),
+            ("replay_ratio", 1e-6, 1e6),
+            ("batch_size", 1, 2**24),
+            ("replay_capacity", 1, 2**40),
+            ("learning_starts", 0, self.replay_capacity),
         )
-        check_choices(self, (("actor_kind", ("process", "thread")),))
+        check_choices(self, ("actor_kind", ("process", "thread")))
         for name in ("actors", "learners", "threads"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= 4096:
@@ -192,8 +166,8 @@ class AsyncConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_bounds(self, (("max_lag", 0, 2**53),))
-        check_choices(self, (("actor_kind", ("process", "thread")),))
+        check_bounds(self, ("max_lag", 0, 2**53))
+        check_choices(self, ("actor_kind", ("process", "thread")))
         if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
             raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
 

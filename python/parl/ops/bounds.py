@@ -1,0 +1,55 @@
+"""Settings held within their bounds: what every dataclass of settings asks for in ``__post_init__``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parl.errors import ConfigError
+
+
+def _named(name: str, of: str) -> str:
+    return f"{of}: {name}" if of else name
+
+
+def check_bounds(config: Any, *rows: tuple[str, float, float], of: str = "") -> None:
+    """Refuses a field outside its bounds (name, lowest, highest), NaN included.
+
+    Args:
+        config: has the fields.
+        rows: bounds, both inclusive.
+        of: whose settings they are, said in front of the message.
+
+    Raises:
+        ConfigError: names the field, its value and the bounds.
+    """
+    for name, low, high in rows:
+        value = getattr(config, name)
+        if not low <= value <= high:
+            raise ConfigError(f"{_named(name, of)} = {value} is outside {low}..{high}")
+
+
+def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], of: str = "") -> None:
+    """Refuses a field that is none of its choices.
+
+    Args:
+        config: has the fields.
+        rows: name and choices.
+        of: whose settings they are, said in front of the message.
+
+    Raises:
+        ConfigError: names the field, its value and the choices.
+    """
+    for name, choices in rows:
+        value = getattr(config, name)
+        if value not in choices:
+            raise ConfigError(f"{_named(name, of)} = {value!r} is not one of {', '.join(choices)}")
+
+
+def check_hidden(config: Any, of: str = "") -> None:
+    """Refuses ``config.hidden``, the widths of layers, where it is empty or holds a width below 1.
+
+    Raises:
+        ConfigError: names the value.
+    """
+    if not config.hidden or min(config.hidden) < 1:
+        raise ConfigError(f"{_named('hidden', of)} = {config.hidden} needs one or more widths of at least 1")
