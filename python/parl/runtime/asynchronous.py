@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import time
-import warnings
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from parl.runtime import checkpoint
+from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.rollout import RolloutBuffer
 from parl.runtime.setup import Saved
 from parl.runtime.sync import RolloutSetup, alone
@@ -48,11 +48,7 @@ def _run_actor(
     version = -1
     while (question := connection.recv()) is not None:
         if question == "state":
-            try:
-                answer: Any = actor.save()
-            except Exception as error:  # what an environment raises when it cannot be pickled is its own
-                answer = f"{type(error).__name__}: {error}"
-            connection.send(("part", ("state", answer)))
+            connection.send(("part", ("state", state_or_reason(actor))))
             continue
         slot, env_steps = question
         version = snapshot.read(actor.policy.weights, version)
@@ -65,7 +61,7 @@ def _run_actor(
     actor.close()
 
 
-class AsyncLoop:
+class AsyncLoop(LoopBase[RolloutLearner]):
     """See the module and :class:`parl.runtime.setup.Loop`.
 
     Args:
@@ -76,13 +72,7 @@ class AsyncLoop:
     def __init__(self, setup: RolloutSetup, saved: Saved | None = None) -> None:
         torch.set_num_threads(setup.threads)
         self._setup = setup
-        self._learner = setup.make_learner()
-        self._env_steps = self._updates = self._resumes = 0
-        if saved is not None:
-            checkpoint.load_learner(saved, self._learner)
-            self._env_steps = int(saved.counters["env_steps"])
-            self._updates = int(saved.counters["updates"])
-            self._resumes = int(saved.counters["resumes"]) + 1
+        super().__init__(setup.make_learner(), saved)
         context = choose_context(setup.processes, setup.device)
         self._snapshot = Snapshot(context, len(self._learner.weights))
         self._snapshot.publish(self._learner.weights)
@@ -90,9 +80,6 @@ class AsyncLoop:
             [setup.make_buffer(index, context) for _ in range(_SLOTS)] for index in range(setup.actors)
         ]
         self._pending: collections.deque[tuple[int, Any]] = collections.deque()
-        self._episodes: list[tuple[float, int]] = []
-        self._rewards, self._ended = 0.0, 0
-        self._interrupted = False
         self._wait_s = self._learn_s = 0.0
         self._rollouts = self._dropped = self._lag_sum = self._lag_max = 0
         self._team: Team | None = Team(context)
@@ -110,21 +97,6 @@ class AsyncLoop:
             self.close()
             raise
         self._mark = self._figures()
-
-    @property
-    def learner(self) -> RolloutLearner:
-        """Holds the newest weights."""
-        return self._learner
-
-    @property
-    def env_steps(self) -> int:
-        """Transitions learned from or left out."""
-        return self._env_steps
-
-    @property
-    def updates(self) -> int:
-        """Optimizer steps taken."""
-        return self._updates
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Learns until ``until_env_steps`` came, ``seconds`` passed or an interrupt came.
@@ -165,40 +137,22 @@ class AsyncLoop:
         else:
             self._updates += self._learner.learn(buffer.tensors(), progress, alone)
             self._snapshot.publish(self._learner.weights)
-        self._env_steps += transitions
-        self._episodes += finished
-        self._ended += len(finished)
-        self._rewards += reward
+        self.count(transitions, finished, reward)
         self._workers[index].send((slot, self._env_steps))
         self._learn_s += time.perf_counter() - started
 
-    def interrupt(self) -> None:
-        """Makes :meth:`advance` return soon."""
-        self._interrupted = True
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call."""
-        taken, self._episodes = self._episodes, []
-        return taken
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
-        return self._rewards, self._ended
-
     def _figures(self) -> tuple[float, ...]:
-        counts = (self._rollouts, self._dropped, self._lag_sum)
-        return time.monotonic(), self._env_steps, self._updates, self._wait_s, self._learn_s, *counts
+        return self._wait_s, self._learn_s, self._rollouts, self._dropped, self._lag_sum
 
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call; ``policy_lag_max`` since the start."""
         old, self._mark = self._mark, self._figures()
-        elapsed, steps, updates, wait_s, learn_s, rollouts, dropped, lag = (
+        wait_s, learn_s, rollouts, dropped, lag = (
             new - before for new, before in zip(self._mark, old, strict=True)
         )
-        elapsed = max(elapsed, 1e-9)
+        elapsed, rates = self.rates()
         return {
-            "env_steps_per_s": steps / elapsed,
-            "updates_per_s": updates / elapsed,
+            **rates,
             "policy_lag": lag / max(rollouts, 1),
             "policy_lag_max": float(self._lag_max),
             "rollouts_left_out": dropped / max(rollouts, 1),
@@ -209,7 +163,7 @@ class AsyncLoop:
 
     def rescue(self, folder: Path) -> None:
         """Writes the learner; environments start anew."""
-        self._write(folder, [None] * len(self._workers))
+        self.write(folder, [None] * len(self._workers))
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts; rollouts on their way are learned from afterwards."""
@@ -221,19 +175,8 @@ class AsyncLoop:
                 if kind == "state":
                     break
                 self._pending.append((index, value))
-            if isinstance(value, str):
-                warnings.warn(
-                    f"{worker.name}'s environment cannot be pickled ({value}): "
-                    "a resumed run starts new episodes",
-                    stacklevel=2,
-                )
-                value = None
-            states.append(value)
-        self._write(folder, states)
-
-    def _write(self, folder: Path, states: list[bytes | None]) -> None:
-        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": self._resumes}
-        checkpoint.write(folder, self._learner, None, states, counters)
+            states.append(kept(worker.name, value))
+        self.write(folder, states)
 
     def close(self) -> None:
         """Ends it; safe to call twice."""

@@ -19,7 +19,6 @@ import shutil
 import tempfile
 import time
 import uuid
-import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from parl.runtime import board as b
 from parl.runtime import checkpoint
 from parl.runtime.board import Board
 from parl.runtime.learning import Part
+from parl.runtime.loop import kept, state_or_reason
 from parl.runtime.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
 from parl.runtime.peers import Alone, GlooPeers
 from parl.runtime.setup import Saved, Setup
@@ -98,11 +98,7 @@ def _park_actor(connection: Connection, actor: Any) -> None:
     if not connection.poll(_IDLE_S):
         return
     connection.recv()
-    try:
-        answer = actor.save()
-    except Exception as error:  # what an environment raises when it cannot be pickled is its own
-        answer = error.__class__.__name__ + ": " + str(error)
-    connection.send(("state", answer))
+    connection.send(("state", state_or_reason(actor)))
 
 
 def _run_learner(
@@ -331,17 +327,7 @@ class FreeLoop:
         try:
             if self._setup.learners > 1:
                 self._together(self._part.skip)
-            states: list[bytes | None] = []
-            for worker in self._actors:
-                state = worker.ask("state", _ANSWER_S)
-                if isinstance(state, str):
-                    warnings.warn(
-                        f"{worker.name}'s environment cannot be pickled ({state}): "
-                        "a resumed run starts new episodes",
-                        stacklevel=2,
-                    )
-                    state = None
-                states.append(state)
+            states = [kept(worker.name, worker.ask("state", _ANSWER_S)) for worker in self._actors]
             self._write(folder, states)
         finally:
             board.command = b.RUN

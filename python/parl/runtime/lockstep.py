@@ -8,8 +8,6 @@ checkpoint and resumed gives those of the uninterrupted run.
 
 from __future__ import annotations
 
-import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,12 @@ from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime.learning import draw
+from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup
+from parl.types import Learner
 
 
-class LockstepLoop:
+class LockstepLoop(LoopBase[Learner]):
     """See the module and :class:`parl.runtime.setup.Loop`.
 
     Args:
@@ -33,14 +33,11 @@ class LockstepLoop:
     def __init__(self, setup: Setup, saved: Saved | None = None) -> None:
         torch.set_num_threads(1)
         self._setup = setup
-        self.learner = setup.make_learner()
-        self._replay = setup.make_replay(shared=None)
-        self._env_steps = self._updates = 0
-        if saved is not None:
-            checkpoint.load_learner(saved, self.learner)
+        super().__init__(setup.make_learner(), saved)
+        if saved is None:
+            self._replay = setup.make_replay(shared=None)
+        else:
             self._replay = PrioritizedReplay.load(saved.folder / "replay.bin")
-            self._env_steps = int(saved.counters["env_steps"])
-            self._updates = int(saved.counters["updates"])
         self._actors = [setup.make_actor(index, self._replay, 0) for index in range(setup.actors)]
         for index, actor in enumerate(self._actors):
             state = checkpoint.actor_state(saved, index)
@@ -48,23 +45,9 @@ class LockstepLoop:
                 actor.load(state)
             elif saved is not None:
                 actor.end_episodes()
-        self._episodes: list[tuple[float, int]] = []
-        self._ended = 0
-        self._interrupted = False
         self._total = torch.empty_like(self.learner.gradients)
-        self._mark = (time.monotonic(), self._env_steps, self._updates)
         self.learner.use_threads(setup.threads)
         self._publish()
-
-    @property
-    def env_steps(self) -> int:
-        """Transitions collected."""
-        return self._env_steps
-
-    @property
-    def updates(self) -> int:
-        """Optimizer steps taken."""
-        return self._updates
 
     def _publish(self) -> None:
         for actor in self._actors:
@@ -76,10 +59,9 @@ class LockstepLoop:
         until_env_steps = min(until_env_steps, pacer.total_frames)
         while self._env_steps < until_env_steps and not self._interrupted:
             for actor in self._actors:
+                before = actor.reward_sum
                 transitions, finished = actor.step(self._env_steps)
-                self._env_steps += transitions
-                self._episodes += finished
-                self._ended += len(finished)
+                self.count(transitions, finished, actor.reward_sum - before)
             if pacer.due(self._env_steps, self._updates):
                 while pacer.due(self._env_steps, self._updates):
                     self._update()
@@ -102,33 +84,15 @@ class LockstepLoop:
             self._replay.update_priorities(tickets, priorities)
         self._updates += 1
 
-    def interrupt(self) -> None:
-        """Makes :meth:`advance` return soon."""
-        self._interrupted = True
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call."""
-        taken, self._episodes = self._episodes, []
-        return taken
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
-        return sum(actor.reward_sum for actor in self._actors), self._ended
-
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call."""
-        now = (time.monotonic(), self._env_steps, self._updates)
-        elapsed = max(now[0] - self._mark[0], 1e-9)
-        report = {
-            "env_steps_per_s": (now[1] - self._mark[1]) / elapsed,
-            "updates_per_s": (now[2] - self._mark[2]) / elapsed,
+        return {
+            **self.rates()[1],
             "replay_ratio": self._setup.pacer.measured(self._env_steps, self._updates),
             "replay_size": len(self._replay),
             "policy_lag": 0.0,
             **self.learner.metrics(),
         }
-        self._mark = now
-        return report
 
     def rescue(self, folder: Path) -> None:
         """Refuses: half a round cannot be repeated, and what follows the last checkpoint can."""
@@ -138,19 +102,10 @@ class LockstepLoop:
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``."""
-        states: list[bytes | None] = []
-        for index, actor in enumerate(self._actors):
-            try:
-                states.append(actor.save())
-            except Exception as error:  # what an environment raises when it cannot be pickled is its own
-                warnings.warn(
-                    f"actor {index}'s environment cannot be pickled ({error}): "
-                    "a resumed run starts new episodes and will not repeat the same numbers",
-                    stacklevel=2,
-                )
-                states.append(None)
-        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": 0}
-        checkpoint.write(folder, self.learner, self._replay, states, counters)
+        states = [
+            kept(f"actor {i}", state_or_reason(actor), exact=True) for i, actor in enumerate(self._actors)
+        ]
+        self.write(folder, states, self._replay)
 
     def close(self) -> None:
         """Ends it; safe to call twice."""

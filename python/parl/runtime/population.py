@@ -8,7 +8,6 @@ seeds, so a resumed run goes on exactly where it stopped.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from parl.envs import EnvMaker
-from parl.runtime import checkpoint
+from parl.runtime.loop import LoopBase
 from parl.runtime.setup import Saved
 from parl.runtime.weights import Snapshot
 from parl.runtime.workers import Team, Worker, choose_context
@@ -126,7 +125,7 @@ def _run_actor(connection: Connection, setup: PopulationSetup, index: int, snaps
     evaluation.close()
 
 
-class PopulationLoop:
+class PopulationLoop(LoopBase[PopulationLearner]):
     """See the module and :class:`parl.runtime.setup.Loop`.
 
     Args:
@@ -137,15 +136,7 @@ class PopulationLoop:
     def __init__(self, setup: PopulationSetup, saved: Saved | None = None) -> None:
         torch.set_num_threads(1)
         self._setup = setup
-        self._learner = setup.make_learner()
-        self._env_steps = self._updates = 0
-        if saved is not None:
-            checkpoint.load_learner(saved, self._learner)
-            self._env_steps = int(saved.counters["env_steps"])
-            self._updates = int(saved.counters["updates"])
-        self._episodes: list[tuple[float, int]] = []
-        self._sums = (0.0, 0)
-        self._interrupted = False
+        super().__init__(setup.make_learner(), saved)
         self._here: list[Evaluation] = []
         self._workers: list[Worker] = []
         self._team: Team | None = None
@@ -159,22 +150,6 @@ class PopulationLoop:
             ]
         else:
             self._here = [Evaluation(setup, i) for i in range(setup.actors)]
-        self._mark = (time.monotonic(), self._env_steps, self._updates)
-
-    @property
-    def learner(self) -> PopulationLearner:
-        """Holds the newest weights."""
-        return self._learner
-
-    @property
-    def env_steps(self) -> int:
-        """Transitions collected."""
-        return self._env_steps
-
-    @property
-    def updates(self) -> int:
-        """Generations."""
-        return self._updates
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs whole generations until ``until_env_steps`` are collected; ``seconds`` plays no part.
@@ -188,9 +163,8 @@ class PopulationLoop:
             returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
             self._learner.tell(members, returns)
             self._updates += 1
-            self._env_steps += int(lengths.sum())
-            self._episodes += list(zip(returns.tolist(), lengths.tolist(), strict=True))
-            self._sums = (self._sums[0] + float(returns.sum()), self._sums[1] + len(returns))
+            finished = zip(returns.tolist(), lengths.tolist(), strict=True)
+            self.count(int(lengths.sum()), finished, float(returns.sum()))
 
     def _evaluate(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
         parts = [members[self._setup.part(index)] for index in range(self._setup.actors)]
@@ -206,29 +180,9 @@ class PopulationLoop:
             found = [worker.answer(_ANSWER_S) for worker in self._workers]
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
-    def interrupt(self) -> None:
-        """Makes :meth:`advance` return after the generation."""
-        self._interrupted = True
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call."""
-        taken, self._episodes = self._episodes, []
-        return taken
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
-        return self._sums
-
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call."""
-        old, self._mark = self._mark, (time.monotonic(), self._env_steps, self._updates)
-        elapsed = max(self._mark[0] - old[0], 1e-9)
-        return {
-            "env_steps_per_s": (self._mark[1] - old[1]) / elapsed,
-            "updates_per_s": (self._mark[2] - old[2]) / elapsed,
-            "policy_lag": 0.0,
-            **self._learner.metrics(),
-        }
+        return {**self.rates()[1], "policy_lag": 0.0, **self._learner.metrics()}
 
     def rescue(self, folder: Path) -> None:
         """Saves the learner as it was after the last whole generation."""
@@ -236,8 +190,7 @@ class PopulationLoop:
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``."""
-        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": 0}
-        checkpoint.write(folder, self._learner, None, [], counters)
+        self.write(folder, [])
 
     def close(self) -> None:
         """Ends it; safe to call twice."""

@@ -8,7 +8,6 @@ torch uses one thread, and the numbers depend on the settings and the seed alone
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 
 from parl.envs import EnvMaker
 from parl.runtime import checkpoint
+from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.rollout import RolloutActor, RolloutBuffer
 from parl.runtime.setup import Saved, actor_seeds
 from parl.types import EnvSpec, RolloutAlgorithm, RolloutLearner, RolloutPolicy
@@ -76,7 +76,7 @@ class RolloutSetup:
         return RolloutBuffer(self.spec, self.algorithm.rollout_steps, self.envs_of(index), context)
 
 
-class SyncLoop:
+class SyncLoop(LoopBase[RolloutLearner]):
     """See the module and :class:`parl.runtime.setup.Loop`.
 
     Args:
@@ -87,39 +87,15 @@ class SyncLoop:
     def __init__(self, setup: RolloutSetup, saved: Saved | None = None) -> None:
         torch.set_num_threads(setup.threads)
         self._setup = setup
-        self._learner = setup.make_learner()
-        self._env_steps = self._updates = self._resumes = 0
-        if saved is not None:
-            checkpoint.load_learner(saved, self._learner)
-            self._env_steps = int(saved.counters["env_steps"])
-            self._updates = int(saved.counters["updates"])
-            self._resumes = int(saved.counters["resumes"]) + 1
+        super().__init__(setup.make_learner(), saved)
         self._actors = [setup.make_actor(index, self._resumes) for index in range(setup.actors)]
         for index, actor in enumerate(self._actors):
             state = checkpoint.actor_state(saved, index)
             if state is not None:
                 actor.load(state)
         self._buffers = [setup.make_buffer(index) for index in range(setup.actors)]
-        self._episodes: list[tuple[float, int]] = []
-        self._ended = 0
-        self._interrupted = False
         self._collect_s = self._learn_s = 0.0
         self._mark = self._figures()
-
-    @property
-    def learner(self) -> RolloutLearner:
-        """Holds the newest weights."""
-        return self._learner
-
-    @property
-    def env_steps(self) -> int:
-        """Transitions collected."""
-        return self._env_steps
-
-    @property
-    def updates(self) -> int:
-        """Optimizer steps taken."""
-        return self._updates
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs whole rollouts until ``until_env_steps`` are collected; ``seconds`` plays no part."""
@@ -130,41 +106,24 @@ class SyncLoop:
                 started = time.perf_counter()
                 progress = self._env_steps / setup.total_frames
                 actor.policy.weights.copy_(self._learner.weights)
+                before = actor.reward_sum
                 transitions, finished = actor.collect(buffer, self._env_steps)
-                self._env_steps += transitions
-                self._episodes += finished
-                self._ended += len(finished)
+                self.count(transitions, finished, actor.reward_sum - before)
                 collected = time.perf_counter()
                 self._updates += self._learner.learn(buffer.tensors(), progress, alone)
                 self._collect_s += collected - started
                 self._learn_s += time.perf_counter() - collected
 
-    def interrupt(self) -> None:
-        """Makes :meth:`advance` return soon."""
-        self._interrupted = True
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call."""
-        taken, self._episodes = self._episodes, []
-        return taken
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
-        return sum(actor.reward_sum for actor in self._actors), self._ended
-
     def _figures(self) -> tuple[float, ...]:
-        return time.monotonic(), self._env_steps, self._updates, self._collect_s, self._learn_s
+        return self._collect_s, self._learn_s
 
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call."""
         old, self._mark = self._mark, self._figures()
-        elapsed, steps, updates, collect_s, learn_s = (
-            new - before for new, before in zip(self._mark, old, strict=True)
-        )
-        elapsed = max(elapsed, 1e-9)
+        collect_s, learn_s = (new - before for new, before in zip(self._mark, old, strict=True))
+        elapsed, rates = self.rates()
         return {
-            "env_steps_per_s": steps / elapsed,
-            "updates_per_s": updates / elapsed,
+            **rates,
             "policy_lag": 0.0,
             "collecting": min(1.0, collect_s / elapsed),
             "learning": min(1.0, learn_s / elapsed),
@@ -177,23 +136,8 @@ class SyncLoop:
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``."""
-        states: list[bytes | None] = []
-        for index, actor in enumerate(self._actors):
-            try:
-                states.append(actor.save())
-            except Exception as error:  # what an environment raises when it cannot be pickled is its own
-                warnings.warn(
-                    f"actor {index}'s environment cannot be pickled ({error}): "
-                    "a resumed run starts new episodes",
-                    stacklevel=2,
-                )
-                states.append(None)
-        counters: dict[str, Any] = {
-            "env_steps": self._env_steps,
-            "updates": self._updates,
-            "resumes": self._resumes,
-        }
-        checkpoint.write(folder, self._learner, None, states, counters)
+        states = [kept(f"actor {i}", state_or_reason(actor)) for i, actor in enumerate(self._actors)]
+        self.write(folder, states)
 
     def close(self) -> None:
         """Ends it; safe to call twice."""

@@ -155,6 +155,24 @@ class ReplayFamily:
         return (LockstepLoop if config.schedule == "lockstep" else FreeLoop)(setup, saved)
 
 
+def _rollout_setup(
+    algorithm: Any, config: RunConfig, maker: EnvMaker, spec: EnvSpec, **own: Any
+) -> RolloutSetup:
+    """The parts of a run that learns from rollouts; ``own`` is what differs between its families."""
+    from parl.runtime.sync import RolloutSetup
+
+    return RolloutSetup(
+        algorithm=algorithm,
+        maker=maker,
+        spec=spec,
+        seed=config.seed,
+        num_envs=config.num_envs,
+        total_frames=config.total_frames,
+        device=config.device,
+        **own,
+    )
+
+
 class RolloutFamily:
     """The learner steps the environments and learns from what it saw; nothing is kept."""
 
@@ -177,18 +195,8 @@ class RolloutFamily:
 
     def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Family`."""
-        from parl.runtime.sync import RolloutSetup
-
-        return RolloutSetup(
-            algorithm=algorithm,
-            maker=maker,
-            spec=spec,
-            seed=config.seed,
-            num_envs=config.num_envs,
-            total_frames=config.total_frames,
-            threads=1 if config.threads == "auto" else config.threads,
-            device=config.device,
-        )
+        threads = 1 if config.threads == "auto" else config.threads
+        return _rollout_setup(algorithm, config, maker, spec, threads=threads)
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Saved | None) -> Loop:
         """See :class:`Family`."""
@@ -214,17 +222,12 @@ class AsyncFamily:
 
     def setup(self, algorithm: Any, config: AsyncConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Family`."""
-        from parl.runtime.sync import RolloutSetup
-
-        return RolloutSetup(
-            algorithm=algorithm,
-            maker=maker,
-            spec=spec,
-            seed=config.seed,
-            num_envs=config.num_envs,
-            total_frames=config.total_frames,
+        return _rollout_setup(
+            algorithm,
+            config,
+            maker,
+            spec,
             threads=1,
-            device=config.device,
             actors=1 if config.actors == "auto" else config.actors,
             processes=config.actor_kind == "process",
             max_lag=config.max_lag,
