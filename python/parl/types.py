@@ -266,6 +266,26 @@ class RolloutLearner(Learned, Protocol):
         ...
 
 
+class CommonLearner(RolloutLearner, Protocol):
+    """A rollout learner that can change weights which other learners change at the same time."""
+
+    def share(self, weights: Tensor, mean: Tensor, square: Tensor, count: Tensor, fill: bool) -> None:
+        """Lets optimizer steps change these from now on; ``self.weights`` becomes a copy to compute with.
+
+        Args:
+            weights: (P,) float32 on the CPU, as all but the last.
+            mean: (P,) float32, the optimizer's running mean of gradients.
+            square: (P,) float32, that of their squares.
+            count: (1,) int64, optimizer steps of all learners.
+            fill: write this learner's state there first; else take what is there.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Copies the newest shared weights into ``self.weights``; each optimizer step ends with it too."""
+        ...
+
+
 class RolloutAlgorithm(Protocol):
     """Makes the parts of one algorithm that learns from rollouts; cheap to pickle, holds no tensors."""
 

@@ -13,6 +13,7 @@ from parl.train import evaluate, settings_from, train
 COMMON = {"num_envs": 8, "hidden": (32,), "quiet": True, "schedule": "lockstep", "evaluation_episodes": 10}
 PPO_OPTIONS = {"rollout_steps": 16, "minibatch_size": 64, "epochs": 4, "learning_rate": 5e-3}
 A2C_OPTIONS = {"rollout_steps": 8, "learning_rate": 1e-2}
+A3C_OPTIONS = {"rollout_steps": 8, "learning_rate": 1e-2, "optimizer": "adam", "entropy_coefficient": 0.0}
 PQN_OPTIONS = {
     "rollout_steps": 16,
     "minibatch_size": 64,
@@ -26,6 +27,7 @@ DISCRETE = [
     pytest.param("ppo", PPO_OPTIONS, 6_000, id="ppo"),
     pytest.param("a2c", A2C_OPTIONS, 8_000, id="a2c"),
     pytest.param("a2c", BATCHED, 8_000, id="a2c-vtrace"),
+    pytest.param("a3c", A3C_OPTIONS | {"actors": 2}, 8_000, id="a3c"),
     pytest.param("impala", A2C_OPTIONS | {"actors": 2}, 8_000, id="impala"),
     pytest.param("pqn", PQN_OPTIONS, 8_000, id="pqn"),
 ]

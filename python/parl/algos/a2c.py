@@ -65,6 +65,19 @@ class Config(ActorCriticConfig):
             )
 
 
+def refuse_windows(config: Config, of: str) -> None:
+    """Refuses a window or groups of environments, which need rollouts of the same environments in a row.
+
+    Raises:
+        ConfigError: names algorithm ``of``, the setting and its value.
+    """
+    for name, off in (("window", 0), ("env_groups", 1)):
+        if getattr(config, name) != off:
+            raise ConfigError(
+                f"{of}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: take a2c"
+            )
+
+
 def default_config(spec: EnvSpec) -> Config:
     """Settings that suit the observations; images as in Mnih et al. (2016), with RMSprop."""
     if len(spec.observation_shape) == 3:

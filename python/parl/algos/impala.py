@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from parl.algos.a2c import A2C
+from parl.algos.a2c import A2C, refuse_windows
 from parl.algos.a2c import Config as A2CConfig
 from parl.types import EnvSpec, Preset
 
@@ -34,6 +34,10 @@ class Config(A2CConfig):
     """Bring advantages to mean 0 and deviation 1 in each rollout."""
     entropy_coefficient: float = 0.01
     """Weight of the policy's entropy in the loss."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_windows(self, "impala")
 
 
 def default_config(spec: EnvSpec) -> Config:

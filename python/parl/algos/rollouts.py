@@ -86,6 +86,8 @@ class OptimizedLearner(ABC):
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
+        # What optimizer steps change: the weights, unless they are shared with other learners.
+        self._stepped, self._count = self.weights, torch.zeros(1, dtype=torch.int64)
         flattener = getattr(self.network, "flattener", None)
         self._flattener: Flattener | None = flattener
         normalizes = flattener is not None and flattener.normaliser is not None
@@ -166,13 +168,31 @@ class OptimizedLearner(ABC):
         if config.max_gradient_norm:
             norm = torch.linalg.vector_norm(self.gradients)
             self.gradients.mul_((config.max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._updates += 1
+        self._count += 1
+        self._updates = int(self._count)
         rate, epsilon = self.learning_rate(progress), config.optimizer_epsilon
         if config.optimizer == "adam":
             moments = (self._mean, self._square)
-            adam_step(self.weights, self.gradients, *moments, self._updates, rate, epsilon)
+            adam_step(self._stepped, self.gradients, *moments, self._updates, rate, epsilon)
         else:
-            rmsprop_step(self.weights, self.gradients, self._square, rate, epsilon)
+            rmsprop_step(self._stepped, self.gradients, self._square, rate, epsilon)
+        self.refresh()
+
+    def share(self, weights: Tensor, mean: Tensor, square: Tensor, count: Tensor, fill: bool) -> None:
+        """See :class:`parl.types.CommonLearner`."""
+        if fill:
+            weights.copy_(self.weights)
+            mean.copy_(self._mean)
+            square.copy_(self._square)
+            count.fill_(self._updates)
+        self._stepped, self._mean, self._square, self._count = weights, mean, square, count
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See :class:`parl.types.CommonLearner`."""
+        if self._stepped is not self.weights:
+            self.weights.copy_(self._stepped)
+            self._updates = int(self._count)
 
     def learning_rate(self, progress: float) -> float:
         """The step size after share ``progress`` of the run."""
@@ -203,6 +223,7 @@ class OptimizedLearner(ABC):
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
         self._updates = state["updates"]
+        self._count.fill_(self._updates)
         self.generator.set_state(state["generator"])
         if self._moments is not None:
             count, mean, square = state["moments"]

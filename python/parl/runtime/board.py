@@ -14,10 +14,11 @@ import numpy as np
 # Commands of the driver.
 RUN, PARK, STOP = 0, 1, 2
 # Columns of an actor's row.
-STEPS, EPISODES, LAG_SUM, VECTOR_STEPS, ACTOR_WAIT_NS, PARKED = range(6)
+STEPS, EPISODES, LAG_SUM, VECTOR_STEPS, ACTOR_WAIT_NS, ACTOR_UPDATES, LAG_MAX = range(7)
 # Columns of a learner's row.
 UPDATES, LEARNER_WAIT_NS = range(2)
 _WORDS = 8
+Row = np.ndarray[Any, np.dtype[np.int64]]
 # Finished episodes of an actor that the driver has not read yet; older ones are overwritten.
 EPISODE_SLOTS = 512
 

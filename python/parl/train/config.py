@@ -152,8 +152,8 @@ class RolloutConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class AsyncConfig(RunConfig):
-    """Settings of a run whose actors collect rollouts while the learner learns from earlier ones."""
+class HogwildConfig(RunConfig):
+    """Settings of a run whose actors, each with environments of its own, overlap."""
 
     num_envs: int = 16
     """Environments of all actors together."""
@@ -161,15 +161,24 @@ class AsyncConfig(RunConfig):
     """Actors that step environments at the same time; auto: one per core."""
     actor_kind: Literal["process", "thread"] = "process"
     """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self, ("actor_kind", ("process", "thread")))
+        if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
+            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
+
+
+@dataclass(frozen=True)
+class AsyncConfig(HogwildConfig):
+    """Settings of a run whose actors collect rollouts while the learner learns from earlier ones."""
+
     max_lag: int = 32
     """Updates by which a rollout's weights may be behind; older rollouts are left out and counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("max_lag", 0, 2**53))
-        check_choices(self, ("actor_kind", ("process", "thread")))
-        if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
-            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parl.train.config import AsyncConfig, PopulationConfig, RolloutConfig, RunConfig, TrainConfig
+from parl.train.config import (
+    AsyncConfig,
+    HogwildConfig,
+    PopulationConfig,
+    RolloutConfig,
+    RunConfig,
+    TrainConfig,
+)
 
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
@@ -205,22 +212,27 @@ class RolloutFamily:
         return SyncLoop(setup, saved)
 
 
-class AsyncFamily:
-    """Actors collect rollouts while the learner learns from earlier ones."""
+class HogwildFamily:
+    """Workers collect and learn at once, on weights that they share."""
 
-    config = AsyncConfig
+    config: type[Any] = HogwildConfig
 
     def settle(
-        self, algorithm: Any, config: AsyncConfig, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
-    ) -> AsyncConfig:
+        self,
+        algorithm: Any,
+        config: HogwildConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> HogwildConfig:
         """See :class:`Family`: the number of actors."""
         if config.actors != "auto":
             return config
         actors = 1 if config.schedule == "lockstep" else min(usable_cores(), config.num_envs)
-        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments, one learner")
+        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments")
         return dataclasses.replace(config, actors=actors)
 
-    def setup(self, algorithm: Any, config: AsyncConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+    def setup(self, algorithm: Any, config: HogwildConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Family`."""
         return _rollout_setup(
             algorithm,
@@ -230,15 +242,32 @@ class AsyncFamily:
             threads=1,
             actors=1 if config.actors == "auto" else config.actors,
             processes=config.actor_kind == "process",
-            max_lag=config.max_lag,
+            max_lag=config.max_lag if isinstance(config, AsyncConfig) else 0,
         )
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Saved | None) -> Loop:
-        """See :class:`Family`."""
-        from parl.runtime.asynchronous import AsyncLoop
+        """See :class:`Family`: in lockstep the actors take turns."""
         from parl.runtime.sync import SyncLoop
 
-        return (SyncLoop if config.schedule == "lockstep" else AsyncLoop)(setup, saved)
+        return SyncLoop(setup, saved) if config.schedule == "lockstep" else self.free(setup, saved)
+
+    def free(self, setup: RolloutSetup, saved: Saved | None) -> Loop:
+        """The loop in which the actors overlap."""
+        from parl.runtime.hogwild import HogwildLoop
+
+        return HogwildLoop(setup, saved)
+
+
+class AsyncFamily(HogwildFamily):
+    """Actors collect rollouts while the learner learns from earlier ones."""
+
+    config = AsyncConfig
+
+    def free(self, setup: RolloutSetup, saved: Saved | None) -> Loop:
+        """See :class:`HogwildFamily`."""
+        from parl.runtime.asynchronous import AsyncLoop
+
+        return AsyncLoop(setup, saved)
 
 
 class PopulationFamily:
@@ -290,6 +319,7 @@ FAMILIES: Mapping[str, Family] = {
     "replay": ReplayFamily(),
     "rollout": RolloutFamily(),
     "async": AsyncFamily(),
+    "hogwild": HogwildFamily(),
     "population": PopulationFamily(),
 }
 """Every family by its name."""

@@ -39,6 +39,7 @@ class Entry:
 
 ALGORITHMS: dict[str, Entry] = {
     "a2c": Entry("parl.algos.a2c", "A2C", "rollout"),
+    "a3c": Entry("parl.algos.a3c", "A3C", "hogwild"),
     "dqn": Entry("parl.algos.dqn", "DQN"),
     "es": Entry("parl.algos.es", "ES", "population"),
     "ga": Entry("parl.algos.ga", "GA", "population"),

@@ -1,0 +1,70 @@
+"""Asynchronous advantage actor-critic: workers change the same weights without waiting for each other.
+
+The loss is that of A2C (``a2c.py``) with n-step advantages; the weights and RMSprop's running mean of squared
+gradients are shared by all workers (topology ``hogwild``)::
+
+    theta' <- theta;  T steps with pi(theta');  g = gradient of the loss at theta'
+    s <- decay s + (1 - decay) g^2;  theta <- theta - rate g / (sqrt(s) + epsilon)
+
+Mnih et al. (2016), "Asynchronous Methods for Deep Reinforcement Learning", algorithm S3 and section 4. In
+``lockstep`` the workers take turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from parl.algos.a2c import A2C, refuse_windows
+from parl.algos.a2c import Config as A2CConfig
+from parl.errors import ConfigError
+from parl.types import EnvSpec, Preset
+
+
+@dataclass(frozen=True)
+class Config(A2CConfig):
+    """Settings of A3C. Steps are vector steps of one worker; updates are optimizer steps of all."""
+
+    rollout_steps: int = 8
+    """T, steps in a rollout of a worker."""
+    optimizer: Literal["adam", "rmsprop"] = "rmsprop"
+    """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99; its averages are shared."""
+    entropy_coefficient: float = 0.01
+    """Weight of the policy's entropy in the loss."""
+    normalize_advantages: bool = False
+    """Bring advantages to mean 0 and deviation 1 in each rollout."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_windows(self, "a3c")
+        if self.normalize_observations:
+            raise ConfigError(
+                "a3c: normalize_observations = True needs statistics that one learner keeps; a3c has one per "
+                "worker: take a2c or impala"
+            )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations; images as in the source, section 8."""
+    if len(spec.observation_shape) == 3:
+        return Config(
+            rollout_steps=5,
+            gae_lambda=1.0,
+            learning_rate=7e-4,
+            value_coefficient=0.25,
+            max_gradient_norm=40.0,
+            hidden=(256,),
+        )
+    return Config(learning_rate=1e-3)
+
+
+def default_run(spec: EnvSpec) -> dict[str, object]:
+    """Settings of the run that suit the observations."""
+    return {"total_frames": 10_000_000} if len(spec.observation_shape) == 3 else {}
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class A3C(A2C):
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""

@@ -1,0 +1,119 @@
+"""The hogwild topology: all workers change the shared weights, lag is measured, runs are saved and go on."""
+
+import gymnasium
+import pytest
+import torch
+
+from parl.algos.a3c import A3C, Config
+from parl.envs import EnvMaker, spec_of
+from parl.errors import ConfigError, WorkerError
+from parl.run import RunDirectory, read_metrics
+from parl.runtime import checkpoint
+from parl.runtime.hogwild import HogwildLoop
+from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.train import resume, train
+
+
+def setup(env="CartPole-v1", actors=2, processes=True, seed=0, total_frames=10**6):
+    maker = EnvMaker(env)
+    spec = spec_of(maker(1))
+    algorithm = A3C(Config(rollout_steps=5, hidden=(16,)), spec)
+    return RolloutSetup(algorithm, maker, spec, seed, 4, total_frames, 1, "cpu", actors, processes)
+
+
+def run(loop, steps):
+    while loop.env_steps < steps:
+        loop.advance(steps, 60.0)
+    return loop
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_all_workers_change_the_weights(processes):
+    loop = HogwildLoop(setup(processes=processes))
+    try:
+        before = loop.learner.weights.clone()
+        run(loop, 1_500)
+        assert not torch.equal(loop.learner.weights, before)
+        report = loop.report()
+        # One other worker: it may be several updates ahead when this one was not scheduled.
+        assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
+        assert report["policy_lag_max"] >= 1
+        assert "entropy" in report
+        assert (loop._board.actor[:, 0] > 0).all()  # both collected
+        # The shared count may lose a step now and then, no more.
+        assert loop.updates * 0.9 <= int(loop._common.count) <= loop.updates + 2
+        episodes = loop.take_episodes()
+        assert len(episodes) > 10 and loop.rewards_and_episodes()[0] > 1_000
+    finally:
+        loop.close()
+
+
+def test_the_shared_step_is_that_of_a_learner_alone():
+    """One worker in turn with itself: shared weights end where a learner's own do."""
+    parts = setup(actors=1)
+    alone = run(SyncLoop(parts), 200)
+    shared = SyncLoop(parts)
+    tensors = [torch.zeros_like(alone.learner.weights) for _ in range(3)]
+    count = torch.zeros(1, dtype=torch.int64)
+    shared.learner.share(*tensors, count, True)
+    run(shared, 200)
+    assert torch.equal(alone.learner.weights, shared.learner.weights) and int(count) == alone.updates > 5
+    assert torch.equal(tensors[0], shared.learner.weights) and tensors[2].any()
+
+
+def test_lockstep_takes_workers_in_turn():
+    one, two = (run(SyncLoop(setup()), 600) for _ in range(2))
+    assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 20
+
+
+def test_a_saved_run_goes_on(tmp_path):
+    loop = HogwildLoop(setup(total_frames=500))
+    try:
+        run(loop, 500)
+        loop.save(tmp_path)
+        saved, steps, updates = loop.learner.weights.clone(), loop.env_steps, loop.updates
+        assert loop.env_steps == steps < 600  # the workers wait at the end of the run
+    finally:
+        loop.close()
+    resumed = HogwildLoop(setup(total_frames=steps), checkpoint.read(tmp_path))
+    try:
+        assert torch.equal(resumed.learner.weights, saved)
+        assert (resumed.env_steps, resumed.updates) == (steps, updates)
+        assert resumed.learner.state_dict()["square"].any()
+    finally:
+        resumed.close()
+
+
+class Breaks(gymnasium.Wrapper):
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 20:
+            raise ValueError("the wheel came off")
+        return super().step(action)
+
+
+def test_a_failing_worker_is_named():
+    loop = HogwildLoop(setup(lambda: Breaks(gymnasium.make("CartPole-v1"))))
+    try:
+        with pytest.raises(WorkerError, match="the wheel came off"):
+            run(loop, 10_000)
+    finally:
+        loop.close()
+
+
+def test_a3c_runs_by_name_and_resumes(tmp_path):
+    options = {"actors": 2, "hidden": (16,), "evaluation_episodes": 1, "quiet": True, "runs": str(tmp_path)}
+    first = train("a3c", env="CartPole-v1", total_frames=800, **options)
+    again = resume(first.path, total_frames=1_600)
+    assert again.env_steps >= 1_600 and again.updates > first.updates
+    assert any("policy_lag_max" in record for record in read_metrics(again.path))
+    assert RunDirectory.open(again.path).config["a3c"]["optimizer"] == "rmsprop"
+
+
+def test_settings_that_need_one_learner_are_refused():
+    with pytest.raises(ConfigError, match="a3c: window = 16 needs one actor's rollouts"):
+        Config(window=16)
+    with pytest.raises(ConfigError, match="a3c: normalize_observations"):
+        Config(normalize_observations=True)
