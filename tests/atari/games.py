@@ -25,7 +25,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,7 +197,7 @@ def main() -> int:
     print(f"{len(wanted)} runs, {len(wanted) - len(missing)} of them finished before: {kept}", flush=True)
     began = time.monotonic()
     with ProcessPoolExecutor(options.jobs) as pool, kept.open("a") as file:
-        pending = []
+        pending: set[Future[dict[str, Any]]] = set()
         rest = iter(missing)
         late = False
         while True:
@@ -205,18 +205,21 @@ def main() -> int:
                 options.until and f"{datetime.datetime.now(datetime.UTC):%H:%M}" >= options.until
             )
             while not late and len(pending) < 2 * options.jobs and (run := next(rest, None)):
-                pending.append(pool.submit(play, run))
+                pending.add(pool.submit(play, run))
             if not pending:
                 break
-            one = pending.pop(0).result()
-            done[one["run"]] = one
-            file.write(json.dumps(one) + "\n")
-            file.flush()
-            if one["wrong"]:
-                print(f"{one['run']}: {one['wrong']}", flush=True)
-            if len(done) % 50 == 0:
-                frames = sum(one["frames"] for one in done.values())
-                print(f"{len(done)} runs, {frames:,} frames, {time.monotonic() - began:.0f} s", flush=True)
+            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for one in (future.result() for future in finished):
+                done[one["run"]] = one
+                file.write(json.dumps(one) + "\n")
+                file.flush()
+                if one["wrong"]:
+                    print(f"{one['run']}: {one['wrong']}", flush=True)
+                if len(done) % 50 == 0:
+                    frames = sum(one["frames"] for one in done.values())
+                    print(
+                        f"{len(done)} runs, {frames:,} frames, {time.monotonic() - began:.0f} s", flush=True
+                    )
     text = record(done, wanted)
     print(text)
     if options.record:
