@@ -16,6 +16,7 @@ pub struct Generated {
 fn sources() -> Vec<Generated> {
     vec![
         Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() },
+        Generated { path: "crates/cule/src/machine/compact.rs".into(), text: interpreter::compact() },
         Generated { path: "crates/cule/src/machine/records.rs".into(), text: ptx::records() },
         Generated { path: "crates/cule/src/threaded/handlers.rs".into(), text: threaded::handlers_file() },
         Generated { path: "crates/cule/kernels/cpu_brx.cuh".into(), text: ptx::header() },

@@ -9,7 +9,7 @@ use super::operations::{
 use super::{Board, Machine};
 
 /// ADC.
-fn add(cpu: &mut Cpu, operand: u32) {
+pub fn add(cpu: &mut Cpu, operand: u32) {
     if cpu.decimal != 0 {
         add_decimal(cpu, operand);
         return;
@@ -23,7 +23,7 @@ fn add(cpu: &mut Cpu, operand: u32) {
 }
 
 /// SBC.
-fn subtract(cpu: &mut Cpu, operand: u32) {
+pub fn subtract(cpu: &mut Cpu, operand: u32) {
     if cpu.decimal != 0 {
         subtract_decimal(cpu, operand);
     } else {

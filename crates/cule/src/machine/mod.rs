@@ -28,6 +28,7 @@
 
 pub mod bus;
 pub mod cart;
+pub mod compact;
 pub mod cpu;
 pub mod dpc;
 pub mod input;
