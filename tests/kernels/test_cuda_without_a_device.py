@@ -13,9 +13,9 @@ from parl import _native
 from parl.cuda import nvrtc_folders
 from parl.errors import AtariError, CudaUnavailableError
 
-FILES = {"step.cu", "reset.cu", "observe.cu"}
+FILES = {"step.cu", "reset.cu", "states.cu"}
 # Compiles in a second, where the others take several, and a minute for machine code.
-SMALL = "observe.cu"
+SMALL = "states.cu"
 has_nvrtc = nvrtc.find_library() is not None
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it")
 has_driver = dict(_native.cuda_report([]))["CUDA driver"].startswith("for CUDA")
@@ -120,7 +120,7 @@ def test_machine_code_of_observations(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
     options = ["--gpu-architecture=sm_90", "--std=c++17"]
     headers = ["prelude.cuh", "machine.cuh", "layout.cuh"]
-    _, code, log = nvrtc.compile_kernel(nvrtc.KERNELS / "observe.cu", options, headers)
+    _, code, log = nvrtc.compile_kernel(nvrtc.KERNELS / "states.cu", options, headers)
     assert log == ""
     assert code[:4] == b"\x7fELF"
 

@@ -11,26 +11,33 @@ PARL_CONST uint32_t NOBODY = 0xFFFFFFFFu;
 PARL_CONST uint32_t NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2;
 // Why `parl_reset` runs, as `Call::mode`: resets that are due, those due within a step, those the caller asks for.
 PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_ASKED = 2;
-// What `parl_observe` writes, as `Call::mode`: all to `obs`; what ended to `final_obs` and the rest to `obs`; what was
-// reset after that to `obs`.
-PARL_CONST uint32_t OBSERVE_ALL = 0, OBSERVE_ENDED_APART = 1, OBSERVE_RESET = 2;
 // Faults: the largest environment that met one is kept, plus one.
-PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3;
+PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_ROOM = 4;
+// The environment keeps no pictures.
+PARL_CONST uint32_t NO_ROOM = 0xFFFFFFFFu;
+// Environments that a block plays at once: the lanes of its first warp. Its other warps help to show.
+PARL_CONST uint32_t LANES = 32;
 
 // All environments. Word w of the head of environment e is at heads[w * count + e]: lanes of a warp read neighbours.
+// Boards and pictures to work in belong to the lanes that are resident at a time, which take one environment after the
+// other; pictures that an environment keeps lie in one of a number of rooms.
 struct Batch {
     uint32_t* heads;
     cule::random::Random* randoms;
-    uint8_t* boards;
-    uint8_t* kept;
-    uint8_t* planes;
-    cule::machine::input::Input* inputs;
     cule::lane::Extra* extras;
+    uint8_t* planes;
+    uint32_t* rooms;       // per environment, NO_ROOM or where its kept pictures lie
+    uint32_t* taken;       // one bit per room
+    uint8_t* kept;
+    uint8_t* scratch;
+    uint32_t* queue;       // environments whose reset runs in a launch of its own
+    uint32_t* queued;      // how many, and how many blocks have seen that
     uint32_t* faults;
     const uint32_t* order;
     const uint32_t* playing;
     const cule::lane::LaneGame* games;
     const cule::lane::LaneRules* rules;
+    const cule::lane::Start* starts;
     const uint8_t* roms;
     const uint8_t* boot_pictures;
     const cule::lane::show::Reduction* reductions;
@@ -41,7 +48,9 @@ struct Batch {
     uint32_t count;
     uint32_t threads;
     uint32_t board_bytes;
-    uint32_t kept_bytes;
+    uint32_t scratch_bytes;
+    uint32_t room_count;
+    uint32_t start_count;
     uint32_t plane_bytes;
     uint32_t stack;
     uint32_t inputs_per_env;
@@ -50,6 +59,8 @@ struct Batch {
     uint32_t weight_count;
     uint32_t blend_count;
     uint32_t table_bytes;
+    uint32_t cart_ram;     // heads have the RAM of cartridges
+    uint32_t unused;
 };
 
 // One launch. What a kernel does not need is null or 0.
@@ -72,40 +83,129 @@ struct Call {
     uint32_t unused;
 };
 
-[[maybe_unused]] static __device__ uint32_t thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
+// The words of a head that are the RAM of a cartridge, of the console and of its copy: left out where no game has any.
+PARL_CONST uint32_t CART_WORDS = sizeof(cule::machine::cart::Cart::ram) / 4;
+PARL_CONST uint32_t CART_AT = PARL_OFFSET(cule::machine::Machine, cart) + PARL_OFFSET(cule::machine::cart::Cart, ram);
+PARL_CONST uint32_t FIRST_CART = (PARL_OFFSET(cule::lane::Head, state) + PARL_OFFSET(cule::env::State, machine) + CART_AT) / 4;
+PARL_CONST uint32_t SECOND_CART = (PARL_OFFSET(cule::lane::Head, recent) + PARL_OFFSET(cule::lane::Recent, from) + CART_AT) / 4;
+PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::lane::Head) / 4;
 
+// Where word w of a head is among those that are stored; NOBODY where it is not.
+[[maybe_unused]] static __device__ uint32_t stored_word(const Batch& b, uint32_t w) {
+    if (b.cart_ram != 0 || w < FIRST_CART) return w;
+    if (w < FIRST_CART + CART_WORDS) return NOBODY;
+    if (w < SECOND_CART) return w - CART_WORDS;
+    return w < SECOND_CART + CART_WORDS ? NOBODY : w - 2 * CART_WORDS;
+}
+
+// A byte of a head, null where it is not stored and so zero.
 [[maybe_unused]] static __device__ uint8_t* head_byte(const Batch& b, uint32_t env, uint32_t byte) {
-    const uint64_t word = static_cast<uint64_t>(byte / 4) * b.count + env;
-    return reinterpret_cast<uint8_t*>(b.heads + word) + byte % 4;
+    const uint32_t word = stored_word(b, byte / 4);
+    if (word == NOBODY) return nullptr;
+    return reinterpret_cast<uint8_t*>(b.heads + static_cast<uint64_t>(word) * b.count + env) + byte % 4;
 }
 
 [[maybe_unused]] static __device__ void load_head(const Batch& b, uint32_t env, cule::lane::Head& head) {
     uint32_t* words = reinterpret_cast<uint32_t*>(&head);
-    for (uint32_t w = 0; w < sizeof(cule::lane::Head) / 4; ++w) {
-        words[w] = b.heads[static_cast<uint64_t>(w) * b.count + env];
+    for (uint32_t w = 0; w < HEAD_WORDS; ++w) {
+        const uint32_t at = stored_word(b, w);
+        words[w] = at == NOBODY ? 0 : b.heads[static_cast<uint64_t>(at) * b.count + env];
     }
 }
 
 [[maybe_unused]] static __device__ void store_head(const Batch& b, uint32_t env, const cule::lane::Head& head) {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(&head);
-    for (uint32_t w = 0; w < sizeof(cule::lane::Head) / 4; ++w) {
-        b.heads[static_cast<uint64_t>(w) * b.count + env] = words[w];
+    for (uint32_t w = 0; w < HEAD_WORDS; ++w) {
+        const uint32_t at = stored_word(b, w);
+        if (at != NOBODY) b.heads[static_cast<uint64_t>(at) * b.count + env] = words[w];
     }
 }
 
-[[maybe_unused]] static __device__ cule::machine::Board& board_of(const Batch& b, uint32_t env) {
-    return *reinterpret_cast<cule::machine::Board*>(b.boards + static_cast<uint64_t>(env) * b.board_bytes);
+// What a lane works in.
+struct Desk {
+    cule::machine::Board* board;
+    uint8_t* pictures;
+    uint8_t* inputs;
+    cule::random::Random* generators;  // two
+};
+
+[[maybe_unused]] static __device__ Desk desk_of(const Batch& b, uint32_t block, uint32_t lane) {
+    uint8_t* at = b.scratch + static_cast<uint64_t>(block * LANES + lane) * b.scratch_bytes;
+    const uint32_t work = cule::lane::WORK_PICTURES * b.rules->picture_bytes;
+    uint8_t* inputs = at + b.board_bytes + work;
+    uint8_t* generators = inputs + b.inputs_per_env * sizeof(cule::machine::input::Input);
+    return Desk{reinterpret_cast<cule::machine::Board*>(at), at + b.board_bytes, inputs,
+                reinterpret_cast<cule::random::Random*>(generators)};
 }
 
-[[maybe_unused]] static __device__ Slice<uint8_t> kept_of(const Batch& b, uint32_t env) {
-    return Slice<uint8_t>(b.kept + static_cast<uint64_t>(env) * b.kept_bytes, b.kept_bytes);
+[[maybe_unused]] static __device__ Slice<uint8_t> work_of(const Batch& b, const Desk& desk) {
+    return Slice<uint8_t>(desk.pictures, cule::lane::WORK_PICTURES * b.rules->picture_bytes);
+}
+
+[[maybe_unused]] static __device__ uint32_t room_bytes(const Batch& b) {
+    return cule::lane::KEPT_PICTURES * b.rules->picture_bytes;
+}
+
+[[maybe_unused]] static __device__ uint8_t* room_of(const Batch& b, uint32_t room) {
+    return b.kept + static_cast<uint64_t>(room) * room_bytes(b);
+}
+
+// The kept pictures of an environment, none where it keeps none.
+[[maybe_unused]] static __device__ Slice<const uint8_t> kept_of(const Batch& b, uint32_t env) {
+    const uint32_t room = b.rooms[env];
+    return room == NO_ROOM ? Slice<const uint8_t>(b.kept, 0u) : Slice<const uint8_t>(room_of(b, room), room_bytes(b));
+}
+
+// Gives the environment a room, if it has none; false where all are taken.
+[[maybe_unused]] static __device__ bool take_room(const Batch& b, uint32_t env) {
+    if (b.rooms[env] != NO_ROOM) return true;
+    const uint32_t words = (b.room_count + 31) / 32;
+    for (uint32_t i = 0; i < words; ++i) {
+        // Each begins somewhere else.
+        const uint32_t word = (env / 32 + i) % words;
+        for (uint32_t bit = 0; bit < 32 && 32 * word + bit < b.room_count; ++bit) {
+            if ((b.taken[word] >> bit & 1) == 0 && (atomicOr(b.taken + word, 1u << bit) >> bit & 1) == 0) {
+                b.rooms[env] = 32 * word + bit;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+[[maybe_unused]] static __device__ void leave_room(const Batch& b, uint32_t env) {
+    const uint32_t room = b.rooms[env];
+    if (room == NO_ROOM) return;
+    b.rooms[env] = NO_ROOM;
+    atomicAnd(b.taken + room / 32, ~(1u << room % 32));
+}
+
+[[maybe_unused]] static __device__ void fault(const Batch& b, uint32_t kind, uint32_t env) { atomicMax(b.faults + kind, env + 1); }
+
+// Keeps the pictures that a step or reset says cannot be made again, or gives their room back.
+[[maybe_unused]] static __device__ void keep_pictures(const Batch& b, uint32_t env, cule::lane::Extra& extra, const Desk& desk) {
+    if (extra.kept == 0) {
+        leave_room(b, env);
+        return;
+    }
+    if ((extra.kept & cule::lane::KEPT_FRESH) == 0) return;
+    extra.kept &= static_cast<uint8_t>(~cule::lane::KEPT_FRESH);
+    if (!take_room(b, env)) {
+        extra.kept = 0;
+        fault(b, FAULT_ROOM, env);
+        return;
+    }
+    const uint32_t size = b.rules->picture_bytes;
+    uint8_t* room = room_of(b, b.rooms[env]);
+    for (uint32_t i = 0; i < extra.kept; ++i) {
+        const uint8_t* from = i < 2 ? desk.board->picture[i].at : desk.pictures;
+        for (uint32_t byte = 0; byte < size; ++byte) room[i * size + byte] = from[byte];
+    }
 }
 
 [[maybe_unused]] static __device__ Slice<const uint8_t> rom_of(const Batch& b, const cule::lane::LaneGame& game) {
     return Slice<const uint8_t>(b.roms + game.rom_at, game.rom_bytes);
 }
-
-[[maybe_unused]] static __device__ void fault(const Batch& b, uint32_t kind, uint32_t env) { atomicMax(b.faults + kind, env + 1); }
 
 // Figures of environment e: number k at numbers[k * count + e], flag k at flags[k * count + e].
 [[maybe_unused]] static __device__ void give_figures(const Batch& b, const Call& call, uint32_t env, const cule::lane::Figures& figures) {
@@ -113,4 +213,87 @@ struct Call {
         call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
     }
     for (uint32_t k = 0; k < 3; ++k) call.flags[static_cast<uint64_t>(k) * b.count + env] = figures.flag[k];
+}
+
+// What a lane has left for its block to show.
+struct Shown {
+    uint32_t env;      // NOBODY: nothing
+    uint32_t newest;
+    uint32_t apart;    // goes to the last observations of episodes
+    cule::lane::Extra extra;
+};
+
+PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSET(cule::machine::Machine, riot) +
+                             PARL_OFFSET(cule::machine::riot::Riot, ram);
+PARL_CONST uint32_t RAM_BYTES = 128;
+
+// Byte `byte` of what comes into the ring of planes.
+[[maybe_unused]] static __device__ uint8_t new_byte(const Batch& b, const Shown& s, const Desk& desk, const uint8_t* planes,
+                                                    uint32_t byte) {
+    if (s.extra.push == cule::lane::PUSH_AGAIN) {
+        return planes[static_cast<uint64_t>((s.newest + b.stack - 1) % b.stack) * b.plane_bytes + byte];
+    }
+    if (s.extra.push == cule::lane::PUSH_RAM) return *head_byte(b, s.env, RAM_AT + byte);
+    const Slice<const uint8_t> boards(reinterpret_cast<const uint8_t*>(desk.board), 2 * cule::machine::tia::PICTURE_BYTES);
+    const cule::lane::show::Chosen chosen{s.extra.picture, b.rules->picture_bytes};
+    return cule::lane::show::pixel(
+        b.reductions[b.playing[s.env]], chosen, boards, work_of(b, desk), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
+        Slice<const float>(b.weights, b.weight_count), Slice<const cule::observe::Blend>(b.blends, b.blend_count),
+        Slice<const uint8_t>(b.tables, b.table_bytes), byte);
+}
+
+// The whole block shows what its lanes have left: the new plane goes into the ring, and the stack out, oldest plane first.
+[[maybe_unused]] static __device__ void show(const Batch& b, const Call& call, const Shown* all) {
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const Shown s = all[lane];
+        if (s.env == NOBODY) continue;
+        const Desk desk = desk_of(b, blockIdx.x, lane);
+        uint8_t* planes = b.planes + static_cast<uint64_t>(s.env) * b.stack * b.plane_bytes;
+        uint8_t* obs = s.apart != 0 ? call.final_obs : call.obs;
+        if (obs != nullptr) obs += static_cast<uint64_t>(s.env) * b.stack * b.plane_bytes;
+        for (uint32_t byte = threadIdx.x; byte < b.plane_bytes; byte += blockDim.x) {
+            if (s.extra.push != cule::lane::PUSH_NOTHING) {
+                const uint8_t value = new_byte(b, s, desk, planes, byte);
+                for (uint32_t k = 0; s.extra.clear != 0 && k < b.stack; ++k) {
+                    planes[static_cast<uint64_t>(k) * b.plane_bytes + byte] = s.extra.clear == cule::lane::CLEAR_FIRST ? value : 0;
+                }
+                planes[static_cast<uint64_t>(s.newest) * b.plane_bytes + byte] = value;
+            }
+            if (obs == nullptr) continue;
+            uint32_t plane = s.newest;
+            for (uint32_t k = 0; k < b.stack; ++k) {
+                plane = plane + 1 == b.stack ? 0 : plane + 1;
+                obs[static_cast<uint64_t>(k) * b.plane_bytes + byte] = planes[static_cast<uint64_t>(plane) * b.plane_bytes + byte];
+            }
+        }
+        if (call.ram != nullptr && s.apart == 0) {
+            for (uint32_t i = threadIdx.x; i < RAM_BYTES; i += blockDim.x) {
+                call.ram[static_cast<uint64_t>(s.env) * RAM_BYTES + i] = *head_byte(b, s.env, RAM_AT + i);
+            }
+        }
+    }
+}
+
+// Where the first pictures of a game's episodes are.
+[[maybe_unused]] static __device__ Slice<const uint8_t> boot_of(const Batch& b, uint32_t env) {
+    return Slice<const uint8_t>(b.boot_pictures + static_cast<uint64_t>(b.playing[env]) * b.boot_bytes, b.boot_bytes);
+}
+
+// A reset of `lane::reset::quick`: a copy of a known start.
+[[maybe_unused]] static __device__ void start_quickly(const Batch& b, uint32_t env, cule::lane::Head& head, cule::lane::Extra& extra,
+                                                      const Desk& desk) {
+    const cule::lane::LaneGame& game = b.games[b.playing[env]];
+    cule::lane::reset::quick(head, extra, b.randoms[env], desk.generators[0], *desk.board, boot_of(b, env),
+                             Slice<const cule::lane::Start>(b.starts, b.start_count), rom_of(b, game), *b.rules, game);
+    keep_pictures(b, env, extra, desk);
+}
+
+// Figures after a reset: all of them, or where a step has given its own lives, frame number and episode frame number.
+[[maybe_unused]] static __device__ void give_reset(const Batch& b, const Call& call, uint32_t env, const cule::lane::Head& head, bool within) {
+    const cule::lane::Figures figures = cule::lane::figures(head, env);
+    if (!within) {
+        give_figures(b, call, env, figures);
+        return;
+    }
+    for (uint32_t k = 2; k < 5; ++k) call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
 }

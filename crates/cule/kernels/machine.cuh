@@ -383,12 +383,22 @@ struct LaneGame {
     uint32_t television;
     uint32_t rom_at;
     uint32_t rom_bytes;
+    uint32_t start_at;
+    uint32_t start_frames;
 };
-static_assert(sizeof(LaneGame) == 1296 && alignof(LaneGame) == 8);
+static_assert(sizeof(LaneGame) == 1304 && alignof(LaneGame) == 8);
 static_assert(PARL_OFFSET(LaneGame, boot) == 0 && PARL_OFFSET(LaneGame, loaded) == 624 && PARL_OFFSET(LaneGame, keep) == 1248 && PARL_OFFSET(LaneGame, boot_draws) == 1256);
 static_assert(PARL_OFFSET(LaneGame, system_seed) == 1260 && PARL_OFFSET(LaneGame, mode) == 1264 && PARL_OFFSET(LaneGame, difficulty) == 1268 && PARL_OFFSET(LaneGame, fires) == 1272);
 static_assert(PARL_OFFSET(LaneGame, height) == 1276 && PARL_OFFSET(LaneGame, actions) == 1280 && PARL_OFFSET(LaneGame, television) == 1284 && PARL_OFFSET(LaneGame, rom_at) == 1288);
-static_assert(PARL_OFFSET(LaneGame, rom_bytes) == 1292);
+static_assert(PARL_OFFSET(LaneGame, rom_bytes) == 1292 && PARL_OFFSET(LaneGame, start_at) == 1296 && PARL_OFFSET(LaneGame, start_frames) == 1300);
+
+// An episode's start from the boot state: the console after some frames of nothing and of FIRE.
+struct Start {
+    env::State state;
+    lane::Recent recent;
+};
+static_assert(sizeof(Start) == 1144 && alignof(Start) == 8);
+static_assert(PARL_OFFSET(Start, state) == 0 && PARL_OFFSET(Start, recent) == 624);
 
 // What a step or reset has left to show, and what it has kept.
 struct Extra {
@@ -861,14 +871,18 @@ PARL_CONST uint32_t NOOPS_BEFORE_FIRE = 1u;
 PARL_CONST uint32_t NOOPS_NUMPY = 2u;
 // Number of draws of a boot that is not known in advance.
 PARL_CONST uint32_t UNKNOWN_DRAWS = 0xFFFFFFFFu;
+// Frames of starts above which there are none.
+PARL_CONST uint32_t MOST_START_FRAMES = 64u;
 // No picture.
 PARL_CONST uint8_t NONE = 255;
-// The two pictures of the board come first, then the kept ones, of which this is the first.
-PARL_CONST uint8_t KEPT = 2;
-// Kept pictures that outlive a step: two of the board, one that was drawn over.
-PARL_CONST uint32_t KEPT_PICTURES = 3u;
-// And those to work in.
+// The two pictures of the board come first, then those to work in, of which this is the first.
+PARL_CONST uint8_t WORK = 2;
+// Pictures to work in.
 PARL_CONST uint32_t WORK_PICTURES = 3u;
+// Kept pictures: two of the board, one that was drawn over.
+PARL_CONST uint32_t KEPT_PICTURES = 3u;
+// Bit of `Extra::kept`: they are still where they were made, on the board and first among those to work in.
+PARL_CONST uint8_t KEPT_FRESH = 0x80;
 // The planes stay as they are.
 PARL_CONST uint8_t PUSH_NOTHING = 0;
 // A plane of the pictures comes in.
@@ -965,6 +979,62 @@ PARL_CONST uint32_t SUPERCHIP_BYTES = 128u;
 PARL_CONST uint32_t CV_WITH_RAM_BYTES = 4096u;
 // E7: where the four pages of the second RAM begin.
 PARL_CONST uint32_t E7_PAGES = 1024u;
+}
+
+namespace cule::machine::compact {
+// A byte follows the opcode.
+PARL_CONST uint32_t BYTE = 2048u;
+// Two bytes follow the opcode.
+PARL_CONST uint32_t WORD = 4096u;
+// The address stays in page zero.
+PARL_CONST uint32_t ZERO_PAGE = 8192u;
+// X is added to what follows.
+PARL_CONST uint32_t BY_X = 16384u;
+// Y is added to what follows, or to the pointer.
+PARL_CONST uint32_t BY_Y = 32768u;
+// What follows is where the address stands.
+PARL_CONST uint32_t POINTER = 65536u;
+// A cycle more where the index leaves the page.
+PARL_CONST uint32_t PENALTY = 131072u;
+// The operand is A.
+PARL_CONST uint32_t ACCUMULATOR = 262144u;
+// The operand is read.
+PARL_CONST uint32_t READS = 524288u;
+// The operand is written.
+PARL_CONST uint32_t WRITES = 1048576u;
+// X is added before the pointer is read.
+PARL_CONST uint32_t BEFORE = 2097152u;
+// Per opcode: cycles in bits 0-3, the arm in bits 4-10, then the flags above.
+PARL_TABLE Array<uint32_t, 256> ROWS = 
+    Array<uint32_t, 256>{{0x000377u, 0x296836u, 0x000382u, 0x396B98u, 0x0828C3u, 0x082833u, 0x182905u,
+    0x182B95u, 0x000303u, 0x000832u, 0x040102u, 0x000C22u, 0x0810C4u, 0x081034u, 0x181106u, 0x181396u,
+    0x000A72u, 0x0B8835u, 0x000382u, 0x198B98u, 0x0868C4u, 0x086834u, 0x186906u, 0x186B96u, 0x000202u,
+    0x0A9034u, 0x0000C2u, 0x189397u, 0x0A50C4u, 0x0A5034u, 0x185107u, 0x185397u, 0x000346u, 0x296846u,
+    0x000382u, 0x396BA8u, 0x082863u, 0x082843u, 0x182925u, 0x182BA5u, 0x000324u, 0x000842u, 0x040122u,
+    0x000C22u, 0x081064u, 0x081044u, 0x181126u, 0x1813A6u, 0x000A82u, 0x0B8845u, 0x000382u, 0x198BA8u,
+    0x0868C4u, 0x086844u, 0x186926u, 0x186BA6u, 0x000212u, 0x0A9044u, 0x0000C2u, 0x1893A7u, 0x0A50C4u,
+    0x0A5044u, 0x185127u, 0x1853A7u, 0x000366u, 0x296856u, 0x000382u, 0x396BB8u, 0x0828C3u, 0x082853u,
+    0x182915u, 0x182BB5u, 0x0002F3u, 0x000852u, 0x040112u, 0x000C32u, 0x001333u, 0x081054u, 0x181116u,
+    0x1813B6u, 0x000A92u, 0x0B8855u, 0x000382u, 0x198BB8u, 0x0868C4u, 0x086854u, 0x186916u, 0x186BB6u,
+    0x000222u, 0x0A9054u, 0x0000C2u, 0x1893B7u, 0x0A50C4u, 0x0A5054u, 0x185117u, 0x1853B7u, 0x000356u,
+    0x2968A6u, 0x000382u, 0x396BC8u, 0x0828C3u, 0x0828A3u, 0x182935u, 0x182BC5u, 0x000314u, 0x0008A2u,
+    0x040132u, 0x000C42u, 0x0014C5u, 0x0810A4u, 0x181136u, 0x1813C6u, 0x000AA2u, 0x0B88A5u, 0x000382u,
+    0x198BC8u, 0x0868C4u, 0x0868A4u, 0x186936u, 0x186BC6u, 0x000232u, 0x0A90A4u, 0x0000C2u, 0x1893C7u,
+    0x0A50C4u, 0x0A50A4u, 0x185137u, 0x1853C7u, 0x0008C2u, 0x3168D6u, 0x0008C2u, 0x316BF6u, 0x1028F3u,
+    0x1028D3u, 0x1028E3u, 0x102BF3u, 0x000192u, 0x0008C2u, 0x0001C2u, 0x000C52u, 0x1010F4u, 0x1010D4u,
+    0x1010E4u, 0x1013F4u, 0x000AB2u, 0x1188D6u, 0x000382u, 0x118C86u, 0x1068F4u, 0x1068D4u, 0x10A8E4u,
+    0x10ABF4u, 0x0001D2u, 0x1090D5u, 0x0001F2u, 0x1094B5u, 0x1054A5u, 0x1050D5u, 0x109495u, 0x109485u,
+    0x000822u, 0x296806u, 0x000812u, 0x296C06u, 0x082823u, 0x082803u, 0x082813u, 0x082C04u, 0x0001B2u,
+    0x000802u, 0x0001A2u, 0x000C62u, 0x081024u, 0x081004u, 0x081014u, 0x081404u, 0x000AC2u, 0x0B8805u,
+    0x000382u, 0x0B8C05u, 0x086824u, 0x086804u, 0x08A814u, 0x08AC04u, 0x000242u, 0x0A9004u, 0x0001E2u,
+    0x0A9414u, 0x0A5024u, 0x0A5004u, 0x0A9014u, 0x0A9404u, 0x000892u, 0x296876u, 0x0008C2u, 0x396BD8u,
+    0x082893u, 0x082873u, 0x182955u, 0x182BD5u, 0x000172u, 0x000872u, 0x000182u, 0x000C72u, 0x081094u,
+    0x081074u, 0x181156u, 0x1813D6u, 0x000AD2u, 0x0B8875u, 0x000382u, 0x198BD8u, 0x0868C4u, 0x086874u,
+    0x186956u, 0x186BD6u, 0x000252u, 0x0A9074u, 0x0000C2u, 0x1893D7u, 0x0A50C4u, 0x0A5074u, 0x185157u,
+    0x1853D7u, 0x000882u, 0x2968B6u, 0x0008C2u, 0x396BE8u, 0x082883u, 0x0828B3u, 0x182945u, 0x182BE5u,
+    0x000162u, 0x0008B2u, 0x0000C2u, 0x0008B2u, 0x081084u, 0x0810B4u, 0x181146u, 0x1813E6u, 0x000AE2u,
+    0x0B88B5u, 0x000382u, 0x198BE8u, 0x0868C4u, 0x0868B4u, 0x186946u, 0x186BE6u, 0x000262u, 0x0A90B4u,
+    0x0000C2u, 0x1893E7u, 0x0A50C4u, 0x0A50B4u, 0x185147u, 0x1853E7u}};
 }
 
 namespace cule::machine::dpc {
@@ -1604,32 +1674,32 @@ PARL_FN uint8_t scripted(uint32_t i, uint32_t count, uint8_t action, Array<uint8
 }
 
 namespace cule::lane {
+PARL_FN uint32_t start_number(uint32_t noops, uint32_t frames, uint32_t fired);
 PARL_FN bool is_whole(const machine::Machine& m);
 PARL_NOINLINE int32_t frame(lane::Roll& roll, env::State& state, machine::Board& board, Slice<const uint8_t> rom);
 PARL_NOINLINE void rerun(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board, Slice<const uint8_t> rom);
 PARL_NOINLINE void seed(lane::Head& head, random::Random& random, uint64_t seed, uint32_t noops);
-PARL_NOINLINE uint32_t below(lane::Head& head, uint32_t n);
-PARL_NOINLINE uint32_t idle_frames(lane::Head& head, uint32_t noops, uint32_t noop_max, uint32_t fire);
+PARL_NOINLINE uint32_t below(lane::Head& head, random::Random& spare, uint32_t n);
+PARL_NOINLINE uint32_t idle_frames(lane::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire);
 PARL_FN lane::Figures figures(const lane::Head& head, uint32_t id);
 PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes);
 PARL_FN uint32_t height_bytes(const lane::LaneGame& game);
 }
 
 namespace cule::lane::advance {
-PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action);
-PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip);
-PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
+PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action);
+PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip);
+PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> rom, const lane::LaneGame& game);
 PARL_NOINLINE void put_before(const lane::Head& head, const lane::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
 PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> kept, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void keep_pictures(lane::Extra& extra, const machine::Board& board, Slice<uint8_t> kept, uint32_t whole, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void copy_within(Slice<uint8_t> kept, uint32_t to, uint32_t from, uint32_t bytes);
+PARL_FN void keep_pictures(lane::Extra& extra, uint32_t whole);
 PARL_NOINLINE lane::Figures report(const lane::Head& head, uint32_t id, const lane::LaneRules& settings);
 }
 
 namespace cule::lane::boot {
-PARL_NOINLINE bool fresh(lane::Head& head, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw);
-PARL_NOINLINE bool restart(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw);
-PARL_NOINLINE random::Random core_generator(const env::State& state, const lane::LaneGame& game);
+PARL_NOINLINE bool fresh(lane::Head& head, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw);
+PARL_NOINLINE bool restart(env::State& state, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw);
+PARL_NOINLINE void core_generator(random::Random& core, const env::State& state, const lane::LaneGame& game);
 PARL_FN uint32_t core_draw(env::State& state, random::Random& core);
 PARL_NOINLINE void reset_console(env::State& state, random::Random& core, machine::Board& board, Slice<const uint8_t> rom);
 PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t action, uint32_t count, uint8_t switches);
@@ -1644,14 +1714,23 @@ PARL_NOINLINE bool select_double_dunk(env::State& state, random::Random& random,
 PARL_NOINLINE bool double_dunk_down(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep);
 }
 
+namespace cule::lane::play {
+PARL_NOINLINE void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom);
+PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom);
+}
+
 namespace cule::lane::reset {
-PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything);
+PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, const lane::LaneGame& game);
+PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
+PARL_NOINLINE void put_boot(machine::Board& board, Slice<const uint8_t> boot_pictures, const lane::LaneGame& game);
+PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft);
+PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
+PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything);
 }
 
 namespace cule::lane::show {
-PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> kept, Slice<const uint8_t> table, uint32_t at);
-PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> kept, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
+PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
+PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
 namespace cule::machine {
@@ -1692,6 +1771,11 @@ PARL_FN bool is_claimed(const machine::cart::Cart& cart, uint32_t address);
 PARL_FN uint32_t read_claimed(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t now);
 PARL_FN bool write_claimed(machine::Machine& m, uint32_t address, uint32_t value);
 PARL_FN void touch_ua(machine::cart::Cart& cart, uint32_t address);
+}
+
+namespace cule::machine::compact {
+PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget);
+PARL_NOINLINE uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom);
 }
 
 namespace cule::machine::cpu {
@@ -1786,11 +1870,11 @@ PARL_FN void collide(machine::Machine& m, machine::Board& board, int32_t from, i
 
 namespace cule::machine::tia::collision {
 PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set);
-PARL_FN void refresh_near(machine::Machine& m, machine::Board& board);
-PARL_FN void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object);
+PARL_NOINLINE void refresh_near(machine::Machine& m, machine::Board& board);
+PARL_NOINLINE void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object);
 PARL_FN uint8_t unlatched(const machine::tia::Tia& t, const machine::Board& board, uint8_t near_);
 PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object);
-PARL_FN bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
+PARL_NOINLINE bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells);
 PARL_FN uint32_t span_word(uint32_t word, int32_t from, int32_t to);
 PARL_FN void settle(machine::tia::Tia& t);
 PARL_FN void evaluate(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
@@ -1818,7 +1902,7 @@ PARL_FN uint64_t player_cells(uint8_t position, uint8_t nusiz);
 PARL_FN uint64_t missile_cells(uint8_t position, uint8_t nusiz);
 PARL_FN uint64_t ball_cells(uint8_t position, uint8_t ctrlpf);
 PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t position);
-PARL_FN uint64_t cells(const machine::tia::Tia& t, uint32_t object);
+PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object);
 PARL_FN void refresh_cells(const machine::tia::Tia& t, machine::Board& board);
 PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t objects);
 }
@@ -1853,12 +1937,12 @@ PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t cloc
 
 namespace cule::machine::tia::write {
 PARL_FN void reshaped(machine::tia::Tia& t, uint8_t objects);
-PARL_FN void moved(machine::Machine& m, machine::Board& board, uint32_t object);
+PARL_NOINLINE void moved(machine::Machine& m, machine::Board& board, uint32_t object);
 PARL_FN void unsettle(machine::tia::Tia& t);
-PARL_FN void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
-PARL_FN void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
+PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on);
+PARL_NOINLINE void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible);
 PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects);
-PARL_FN void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
+PARL_NOINLINE void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells);
 PARL_FN void touch_always(machine::Machine& m, machine::Board& board, int32_t target, bool visible);
 PARL_INLINE uint32_t write(machine::Machine& m, machine::Board& board, uint32_t cycles, uint32_t address, uint32_t value, bool after_write);
 PARL_FN void write_vsync(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t value);
@@ -1871,7 +1955,7 @@ PARL_FN uint32_t next_playfield(uint32_t old, uint32_t part, uint32_t value);
 PARL_FN void write_playfield(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t part, uint32_t value);
 PARL_FN int32_t playfield_delay(const machine::Machine& m, int32_t clock);
 PARL_FN int32_t delay(const machine::Machine& m, uint32_t register_, int32_t clock);
-PARL_FN void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player);
+PARL_NOINLINE void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player);
 PARL_FN void show_ball(machine::tia::Tia& t, machine::Board& board);
 PARL_FN void show_missile(machine::tia::Tia& t, machine::Board& board, uint32_t missile);
 PARL_FN void write_graphics(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t player, uint32_t value);
@@ -1912,7 +1996,8 @@ PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, 
 }
 
 namespace cule::random {
-PARL_NOINLINE random::Random seeded(uint32_t seed);
+PARL_FN random::Random seeded(uint32_t seed);
+PARL_NOINLINE void seed(random::Random& random, uint32_t seed);
 PARL_NOINLINE void refill(random::Random& random);
 PARL_FN uint32_t draw(random::Random& random);
 PARL_NOINLINE void skip(random::Random& random, uint32_t count);
@@ -2034,7 +2119,7 @@ PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t
             inputs.trigger[1u] = 0;
         }
     }
-    state.machine.input = inputs;
+    rs::put(state.machine.input, inputs);
 }
 
 // Works out what the RAM of a frame means.
@@ -3705,6 +3790,7 @@ PARL_FN void klax(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<u
     s.reward = rs::sub<int32_t>(score, s.previous);
     s.previous = score;
     int32_t filled = 0;
+    PARL_ROLLED
     for (int32_t a = 0xB3; a < 0xCC; ++a) {
         const int32_t v = games::byte(ram, a);
         if (!(((((v == 0) || (v == 2)) || (v == 6)) || (v == 10)) || (v == 14))) {
@@ -4067,6 +4153,7 @@ PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram, con
         s.over = 1;
     }
     bool full = true;
+    PARL_ROLLED
     for (int32_t a = 0x9A; a < 0xDA; ++a) {
         full = full && (games::byte(ram, a) != 0);
     }
@@ -4639,6 +4726,12 @@ PARL_FN uint8_t scripted(uint32_t i, uint32_t count, uint8_t action, Array<uint8
 
 namespace cule::lane {
 
+// Which start it is: of `frames` frames, FIRE is held in `fired`. After FIRE they are the first ones; before it there is
+// one at most, the last.
+PARL_FN uint32_t start_number(uint32_t noops, uint32_t frames, uint32_t fired) {
+    return (noops == lane::NOOPS_AFTER_FIRE) ? (((frames * (frames + 1u)) / 2u) + fired) : ((2u * frames) + fired);
+}
+
 // The picture ends where the beam stands; true when that is below the last row.
 PARL_FN bool is_whole(const machine::Machine& m) {
     return (m.unfinished == 0) && (m.tia.beam >= rs::sub<int32_t>(m.tia.window_end, m.tia.base));
@@ -4648,12 +4741,12 @@ PARL_FN bool is_whole(const machine::Machine& m) {
 PARL_NOINLINE int32_t frame(lane::Roll& roll, env::State& state, machine::Board& board, Slice<const uint8_t> rom) {
     lane::Recent& recent = roll.recent;
     recent.from = (recent.count == 0u) ? state.machine : roll.middle;
-    roll.middle = state.machine;
+    rs::put(roll.middle, state.machine);
     recent.count = (recent.count < 2u) ? (recent.count + 1u) : 2u;
     roll.open = static_cast<uint32_t>(state.machine.unfinished != 0);
-    recent.inputs[0u] = recent.inputs[1u];
-    recent.inputs[1u] = state.machine.input;
-    env::emulate(state, board, rom);
+    rs::put(recent.inputs[0u], recent.inputs[1u]);
+    rs::put(recent.inputs[1u], state.machine.input);
+    lane::play::emulate(state, board, rom);
     if ((roll.open == 0u) && lane::is_whole(state.machine)) {
         recent.whole = (recent.whole < 2u) ? (recent.whole + 1u) : 2u;
     } else {
@@ -4665,32 +4758,32 @@ PARL_NOINLINE int32_t frame(lane::Roll& roll, env::State& state, machine::Board&
 // Runs frames `from..to` of `inputs` again, drawing all of them.
 PARL_NOINLINE void rerun(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board, Slice<const uint8_t> rom) {
     for (uint32_t i = from; i < to; ++i) {
-        machine.input = inputs[i];
+        rs::put(machine.input, inputs[i]);
         machine.draw = 1;
-        machine::step(machine, board, rom);
+        lane::play::step(machine, board, rom);
     }
 }
 
 // Seeds the generators of an environment that has not run.
 PARL_NOINLINE void seed(lane::Head& head, random::Random& random, uint64_t seed, uint32_t noops) {
     const Array<uint32_t, 8> words = numpy_random::seed_words(seed);
-    head.numpy = numpy_random::seeded(static_cast<uint64_t>(words[0u]));
+    rs::put(head.numpy, numpy_random::seeded(static_cast<uint64_t>(words[0u])));
     head.noop_seed = static_cast<uint32_t>(seed);
     head.noop_draws = 0u;
     head.random_seed = (noops == lane::NOOPS_NUMPY) ? words[1u] : static_cast<uint32_t>(seed);
-    random = random::seeded(head.random_seed);
+    random::seed(random, head.random_seed);
     head.unused = 1;
 }
 
-// The next number below `n` of the environment's generator of idle frames.
-PARL_NOINLINE uint32_t below(lane::Head& head, uint32_t n) {
-    random::Random random = random::seeded(head.noop_seed);
-    random::skip(random, head.noop_draws);
+// The next number below `n` of the environment's generator of idle frames, which is made again in `spare`.
+PARL_NOINLINE uint32_t below(lane::Head& head, random::Random& spare, uint32_t n) {
+    random::seed(spare, head.noop_seed);
+    random::skip(spare, head.noop_draws);
     uint64_t product = 0ull;
     bool found = false;
     while (!found) {
         head.noop_draws += 1u;
-        const uint32_t drawn = random::draw(random);
+        const uint32_t drawn = random::draw(spare);
         product = static_cast<uint64_t>(drawn) * static_cast<uint64_t>(n);
         found = (static_cast<uint32_t>(product) >= n) || (static_cast<uint32_t>(product) >= (rs::wrapping_neg<uint32_t>(n) % n));
     }
@@ -4698,14 +4791,14 @@ PARL_NOINLINE uint32_t below(lane::Head& head, uint32_t n) {
 }
 
 // Idle frames of the reset that begins.
-PARL_NOINLINE uint32_t idle_frames(lane::Head& head, uint32_t noops, uint32_t noop_max, uint32_t fire) {
+PARL_NOINLINE uint32_t idle_frames(lane::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire) {
     const uint32_t bound = (noop_max > 1u) ? noop_max : 1u;
     if (noops == lane::NOOPS_AFTER_FIRE) {
-        const uint32_t idle = lane::below(head, bound);
+        const uint32_t idle = lane::below(head, spare, bound);
         return (idle > fire) ? (idle - fire) : 0u;
     }
     if (noops == lane::NOOPS_BEFORE_FIRE) {
-        const uint32_t idle_2 = lane::below(head, bound);
+        const uint32_t idle_2 = lane::below(head, spare, bound);
         return (idle_2 + 1u) - fire;
     }
     if (noop_max == 0u) {
@@ -4735,8 +4828,8 @@ PARL_FN uint32_t height_bytes(const lane::LaneGame& game) {
 
 namespace cule::lane::advance {
 
-// One step with an action. `kept` are the environment's kept pictures, `inputs` room for the inputs of a step.
-PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action) {
+// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
+PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action) {
     uint32_t skip = settings.skip[0u];
     if (settings.skip[1u] != skip) {
         skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
@@ -4757,7 +4850,7 @@ PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random&
         int32_t reward = 0;
         if (!env::ended(head.state)) {
             env::set_held_inputs(head.state);
-            inputs[ran] = head.state.machine.input;
+            rs::put(inputs[ran], head.state.machine.input);
             ran += 1u;
             head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
             reward = lane::frame(roll, head.state, board, rom);
@@ -4775,25 +4868,26 @@ PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random&
     head.newest = (head.newest + 1u) % settings.stack;
     if (settings.draws == 0) {
         extra.push = lane::PUSH_RAM;
-        head.recent = roll.recent;
+        rs::put(head.recent, roll.recent);
         return;
     }
     const uint32_t early = ((stopped_at > 1u) || (settings.show_last_frame == 0)) ? stopped_at : 0u;
-    lane::advance::show_step(head, extra, board, kept, inputs, ran, rom, settings, game, start, roll, early, skip);
+    lane::advance::show_step(head, extra, board, work, kept, inputs, ran, rom, settings, game, start, roll, early, skip);
 }
 
 // Says what is shown of a step, and makes the pictures that are missing for it.
-PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip) {
+PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip) {
     const bool careful = extra.kept != 0;
     const bool pool = (settings.maxpool != 0) && (skip > 1u);
     const uint32_t whole = roll.recent.whole;
+    const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
     machine::Machine machine = start;
     bool second = false;
     extra.push = lane::PUSH_PICTURES;
     if (early == 0u) {
         if (pool && (roll.open != 0u)) {
             lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-            lane::advance::rerun_apart(machine, inputs, ran, board, kept, rom, settings, game);
+            lane::advance::rerun_apart(machine, inputs, ran, board, work, rom, game);
             second = true;
         } else if (!careful && (whole < 2u)) {
             lane::advance::put_before(head, extra, board, kept, rom, settings, game);
@@ -4802,7 +4896,7 @@ PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Boar
         const uint8_t last = head.state.machine.tia.buffer & 1;
         extra.picture[0u] = last;
         if (pool && (settings.indices == 0)) {
-            extra.picture[1u] = second ? static_cast<uint8_t>(lane::KEPT + static_cast<uint8_t>(lane::KEPT_PICTURES)) : (last ^ 1);
+            extra.picture[1u] = second ? lane::WORK : (last ^ 1);
         }
         head.single = static_cast<uint8_t>(!pool);
     } else if ((early == 2u) && (settings.show_last_frame != 0)) {
@@ -4813,50 +4907,55 @@ PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Boar
         extra.picture[0u] = head.state.machine.tia.buffer & 1;
         head.single = 1;
     } else if ((early == 1u) && pool) {
+        if (whole >= 2u) {
+            const uint32_t other = static_cast<uint32_t>((head.state.machine.tia.buffer & 1) ^ 1);
+            lane::copy_picture(work, 0u, Slice<const uint8_t>(board.picture[other]), 0u, lane::height_bytes(game));
+        } else {
+            lane::advance::put_before(head, extra, board, kept, rom, settings, game);
+            lane::advance::rerun_apart(machine, inputs, ran, board, work, rom, game);
+        }
         lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-        lane::advance::rerun_apart(machine, inputs, ran, board, kept, rom, settings, game);
-        lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-        const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
-        const uint32_t work = static_cast<uint32_t>(lane::KEPT_PICTURES);
-        const uint32_t last_2 = static_cast<uint32_t>(start.tia.buffer & 1);
-        lane::copy_picture(kept, (work + 1u) * size, Slice<const uint8_t>(board.picture[last_2]), 0u, lane::height_bytes(game));
-        extra.picture[0u] = static_cast<uint8_t>(lane::KEPT + static_cast<uint8_t>(lane::KEPT_PICTURES));
-        extra.picture[1u] = static_cast<uint8_t>(static_cast<uint8_t>(lane::KEPT + static_cast<uint8_t>(lane::KEPT_PICTURES)) + 1);
+        const uint8_t last_2 = start.tia.buffer & 1;
+        extra.picture = Array<uint8_t, 3>{{lane::WORK, last_2, lane::NONE}};
         if (head.single == 0) {
+            extra.picture[2u] = last_2 ^ 1;
             if (extra.kept == static_cast<uint8_t>(lane::KEPT_PICTURES)) {
-                lane::advance::copy_within(kept, (work + 2u) * size, 2u * size, lane::height_bytes(game));
-            } else {
-                lane::copy_picture(kept, (work + 2u) * size, Slice<const uint8_t>(board.picture[last_2 ^ 1u]), 0u, lane::height_bytes(game));
+                extra.picture[2u] = static_cast<uint8_t>(lane::WORK + 2);
+                lane::copy_picture(work, 2u * size, kept, 2u * size, lane::height_bytes(game));
             }
-            extra.picture[2u] = static_cast<uint8_t>(static_cast<uint8_t>(lane::KEPT + static_cast<uint8_t>(lane::KEPT_PICTURES)) + 2);
+        }
+        if ((head.continues != 0) && (whole < 2u)) {
+            extra.picture[1u] = static_cast<uint8_t>(lane::WORK + 1);
+            lane::copy_picture(work, size, Slice<const uint8_t>(board.picture[static_cast<uint32_t>(last_2)]), 0u, lane::height_bytes(game));
+            if (extra.picture[2u] == (last_2 ^ 1)) {
+                extra.picture[2u] = static_cast<uint8_t>(lane::WORK + 2);
+                lane::copy_picture(work, 2u * size, Slice<const uint8_t>(board.picture[static_cast<uint32_t>(last_2 ^ 1)]), 0u, lane::height_bytes(game));
+            }
         }
         head.single = 0;
     } else {
         extra.push = lane::PUSH_AGAIN;
     }
     if (((early != 0u) && (head.continues != 0)) && (whole < 2u)) {
-        machine = start;
+        rs::put(machine, start);
         lane::advance::put_before(head, extra, board, kept, rom, settings, game);
         lane::rerun(machine, inputs, 0u, ran, board, rom);
     }
-    head.recent = roll.recent;
+    rs::put(head.recent, roll.recent);
     if ((early == 0u) || (head.continues != 0)) {
-        lane::advance::keep_pictures(extra, board, kept, whole, settings, game);
+        lane::advance::keep_pictures(extra, whole);
         if ((extra.kept != 0) && second) {
-            const uint32_t size_2 = static_cast<uint32_t>(settings.picture_bytes);
-            lane::advance::copy_within(kept, 2u * size_2, static_cast<uint32_t>(lane::KEPT_PICTURES) * size_2, lane::height_bytes(game));
-            extra.kept = static_cast<uint8_t>(lane::KEPT_PICTURES);
+            extra.kept = static_cast<uint8_t>(lane::KEPT_PICTURES) | lane::KEPT_FRESH;
         }
     }
 }
 
 // All frames of a step again, drawn; the picture of the last but one goes to the first picture to work in.
-PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
+PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> rom, const lane::LaneGame& game) {
     const uint32_t before = (ran > 0u) ? (ran - 1u) : 0u;
     lane::rerun(machine, inputs, 0u, before, board, rom);
     const uint32_t buffer = static_cast<uint32_t>(machine.tia.buffer & 1);
-    const uint32_t at = static_cast<uint32_t>(lane::KEPT_PICTURES * settings.picture_bytes);
-    lane::copy_picture(kept, at, Slice<const uint8_t>(board.picture[buffer]), 0u, lane::height_bytes(game));
+    lane::copy_picture(work, 0u, Slice<const uint8_t>(board.picture[buffer]), 0u, lane::height_bytes(game));
     lane::rerun(machine, inputs, before, ran, board, rom);
 }
 
@@ -4877,23 +4976,9 @@ PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> kept
     lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, kept, size, lane::height_bytes(game));
 }
 
-// Keeps the pictures on the board if they cannot be made again from the last `whole` frames.
-PARL_NOINLINE void keep_pictures(lane::Extra& extra, const machine::Board& board, Slice<uint8_t> kept, uint32_t whole, const lane::LaneRules& settings, const lane::LaneGame& game) {
-    if (whole >= 2u) {
-        extra.kept = 0;
-        return;
-    }
-    const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
-    lane::copy_picture(kept, 0u, Slice<const uint8_t>(board.picture[0u]), 0u, lane::height_bytes(game));
-    lane::copy_picture(kept, size, Slice<const uint8_t>(board.picture[1u]), 0u, lane::height_bytes(game));
-    extra.kept = 2;
-}
-
-// Copies one kept picture over another.
-PARL_NOINLINE void copy_within(Slice<uint8_t> kept, uint32_t to, uint32_t from, uint32_t bytes) {
-    for (uint32_t i = 0u; i < bytes; ++i) {
-        kept[to + i] = kept[from + i];
-    }
+// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
+PARL_FN void keep_pictures(lane::Extra& extra, uint32_t whole) {
+    extra.kept = (whole >= 2u) ? 0 : (2 | lane::KEPT_FRESH);
 }
 
 // Figures of the step that has just run.
@@ -4921,25 +5006,25 @@ PARL_NOINLINE lane::Figures report(const lane::Head& head, uint32_t id, const la
 
 namespace cule::lane::boot {
 
-// A console that is loaded, set and reset, as if it were new. True when the mode is never shown.
-PARL_NOINLINE bool fresh(lane::Head& head, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw) {
-    head.state = game.loaded;
-    random = random::seeded(head.random_seed);
-    random::Random core = lane::boot::core_generator(head.state, game);
-    lane::boot::reset_console(head.state, core, board, rom);
-    const bool failed = lane::boot::restart(head.state, random, board, rom, game, draw);
+// A console that is loaded, set and reset, as if it were new; `spare` is room for a generator. True when the mode is never shown.
+PARL_NOINLINE bool fresh(lane::Head& head, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw) {
+    rs::put(head.state, game.loaded);
+    random::seed(random, head.random_seed);
+    lane::boot::core_generator(spare, head.state, game);
+    lane::boot::reset_console(head.state, spare, board, rom);
+    const bool failed = lane::boot::restart(head.state, random, spare, board, rom, game, draw);
     head.state.rules.mode = game.mode;
     head.state.env.difficulty = game.difficulty;
-    return lane::boot::restart(head.state, random, board, rom, game, draw) || failed;
+    return lane::boot::restart(head.state, random, spare, board, rom, game, draw) || failed;
 }
 
 // Starts an episode. True when the mode is never shown.
-PARL_NOINLINE bool restart(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw) {
+PARL_NOINLINE bool restart(env::State& state, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw) {
     state.env.episode_frame_number = 0;
     const int32_t middle = rs::add<int32_t>(env::PADDLE_MIN, state.env.paddle_max) / 2;
     state.env.paddle = Array<int32_t, 2>{{middle, middle}};
-    random::Random core = lane::boot::core_generator(state, game);
-    lane::boot::reset_console(state, core, board, rom);
+    lane::boot::core_generator(spare, state, game);
+    lane::boot::reset_console(state, spare, board, rom);
     state.machine.draw = static_cast<uint8_t>(draw);
     lane::boot::emulate(state, board, rom, static_cast<uint32_t>(env::NOOP), lane::boot::BOOT_FRAMES, 0);
     lane::boot::soft_reset(state, board, rom);
@@ -4956,11 +5041,10 @@ PARL_NOINLINE bool restart(env::State& state, random::Random& random, machine::B
     return failed;
 }
 
-// The console's own generator where this console is.
-PARL_NOINLINE random::Random core_generator(const env::State& state, const lane::LaneGame& game) {
-    random::Random core = random::seeded(game.system_seed);
+// Makes the console's own generator as it is where this console is.
+PARL_NOINLINE void core_generator(random::Random& core, const env::State& state, const lane::LaneGame& game) {
+    random::seed(core, game.system_seed);
     random::skip(core, state.machine.draws);
-    return core;
 }
 
 PARL_FN uint32_t core_draw(env::State& state, random::Random& core) {
@@ -4982,7 +5066,7 @@ PARL_NOINLINE void reset_console(env::State& state, random::Random& core, machin
 PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t action, uint32_t count, uint8_t switches) {
     for (uint32_t t1 = 0u; t1 < count; ++t1) {
         env::set_inputs(state, env::full(action), env::full(static_cast<uint32_t>(env::NOOP)), switches);
-        env::emulate(state, board, rom);
+        lane::play::emulate(state, board, rom);
     }
     env::look(state);
 }
@@ -4997,7 +5081,7 @@ PARL_NOINLINE void soft_reset(env::State& state, machine::Board& board, Slice<co
 PARL_NOINLINE void press_select(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t count) {
     for (uint32_t t1 = 0u; t1 < count; ++t1) {
         env::set_inputs(state, env::full(static_cast<uint32_t>(env::NOOP)), env::full(static_cast<uint32_t>(env::NOOP)), machine::input::SWITCH_SELECT);
-        machine::step(state.machine, board, rom);
+        lane::play::step(state.machine, board, rom);
     }
     lane::boot::emulate(state, board, rom, static_cast<uint32_t>(env::NOOP), 1u, 0);
     state.env.frame_number = rs::add<int32_t>(state.env.frame_number, 1);
@@ -5009,7 +5093,7 @@ PARL_NOINLINE void act(env::State& state, random::Random& random, machine::Board
     env::hold(state, random, keep, env::full(action), env::full(static_cast<uint32_t>(env::NOOP)));
     if (!env::ended(state)) {
         env::set_held_inputs(state);
-        env::emulate(state, board, rom);
+        lane::play::emulate(state, board, rom);
         env::count_frame(state);
     }
 }
@@ -5133,26 +5217,96 @@ PARL_NOINLINE bool double_dunk_down(env::State& state, random::Random& random, m
 }
 }
 
+namespace cule::lane::play {
+
+// As `machine::step`.
+PARL_NOINLINE void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom) {
+    machine::begin_step(m, board);
+    const machine::Machine start = m;
+    machine::compact::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
+    if (((m.draw != 0) && (m.tia.stop == 0)) && (m.eager == 0)) {
+        rs::put(m, start);
+        m.eager = 1;
+        machine::tia::objects::refresh_cells(m.tia, board);
+        machine::compact::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
+    }
+    machine::end_step(m, board);
+}
+
+// As `env::emulate`.
+PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom) {
+    lane::play::step(state.machine, board, rom);
+    env::evaluate(state);
+}
+}
+
 namespace cule::lane::reset {
 
-// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot.
-PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
+// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
+PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, const lane::LaneGame& game) {
     const bool soft = (head.continues != 0) && (head.unused == 0);
-    const uint32_t fire = game.fires;
-    const uint32_t idle = lane::idle_frames(head, settings.noops, settings.noop_max, fire);
-    const lane::Head before = head;
-    const random::Random generator = random;
+    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
+    return ((game.start_frames != 0u) && snapshot) && !soft;
+}
+
+// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
+PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
+    const uint32_t idle = lane::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
+    random::skip(random, game.boot_draws);
+    const uint32_t acts = idle + game.fires;
+    const uint32_t fire_at = (settings.noops == lane::NOOPS_AFTER_FIRE) ? 0u : idle;
     extra.failed = 0;
-    lane::reset::begin(head, extra, random, board, kept, boot_pictures, rom, settings, game, idle, soft, false);
-    if ((head.recent.whole < 2u) && (settings.draws != 0)) {
-        head = before;
-        random = generator;
-        lane::reset::begin(head, extra, random, board, kept, boot_pictures, rom, settings, game, idle, soft, true);
+    extra.kept = 0;
+    if ((acts < 2u) && (settings.draws != 0)) {
+        rs::put(head.state, game.boot);
+        lane::reset::put_boot(board, boot_pictures, game);
+        lane::Roll roll = lane::Roll{settings.none, head.state.machine, 0u};
+        for (uint32_t i = 0u; i < acts; ++i) {
+            const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? lane::reset::FIRE : static_cast<uint32_t>(env::NOOP);
+            env::hold(head.state, random, settings.rules.keep, env::full(code), env::full(0u));
+            env::set_held_inputs(head.state);
+            head.state.machine.draw = 1;
+            lane::frame(roll, head.state, board, rom);
+        }
+        rs::put(head.recent, roll.recent);
+        lane::advance::keep_pictures(extra, head.recent.whole);
+    } else {
+        uint32_t fired = 0u;
+        bool held = false;
+        for (uint32_t i_2 = 0u; i_2 < acts; ++i_2) {
+            const double chance = rs::fdiv(static_cast<double>(random::draw(random)), 4294967296.0);
+            if (chance >= settings.rules.keep) {
+                held = (game.fires != 0u) && (i_2 == fire_at);
+            }
+            if (held) {
+                fired += 1u;
+            }
+            random::draw(random);
+        }
+        const uint32_t number = static_cast<uint32_t>(game.start_at + lane::start_number(settings.noops, acts, fired));
+        rs::put(head.state, starts[number].state);
+        rs::put(head.recent, starts[number].recent);
+        if (settings.draws != 0) {
+            machine::Machine machine = head.recent.from;
+            lane::rerun(machine, Slice<const machine::input::Input>(head.recent.inputs), 0u, 2u, board, rom);
+        }
     }
+    lane::reset::finish(head, extra, settings, false);
+}
+
+// Puts the pictures of the boot on the board.
+PARL_NOINLINE void put_boot(machine::Board& board, Slice<const uint8_t> boot_pictures, const lane::LaneGame& game) {
+    const uint32_t bytes = lane::height_bytes(game);
+    lane::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, boot_pictures, 0u, bytes);
+    lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, boot_pictures, bytes, bytes);
+}
+
+// What is counted and shown after a reset.
+PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft) {
     head.unused = 0;
     head.ready = static_cast<uint8_t>(extra.failed == 0);
     head.continues = 0;
-    head.episode = step::begin_episode(head.state);
+    rs::put(head.episode, step::begin_episode(head.state));
     head.single = 1;
     head.newest = (head.newest + 1u) % settings.stack;
     extra.picture = Array<uint8_t, 3>{{lane::NONE, lane::NONE, lane::NONE}};
@@ -5167,26 +5321,42 @@ PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& r
     }
 }
 
+// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
+// `saved` room for generators.
+PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
+    const bool soft = (head.continues != 0) && (head.unused == 0);
+    const uint32_t fire = game.fires;
+    const uint32_t idle = lane::idle_frames(head, spare, settings.noops, settings.noop_max, fire);
+    const lane::Head before = head;
+    rs::put(saved, random);
+    extra.failed = 0;
+    lane::reset::begin(head, extra, random, spare, board, kept, boot_pictures, rom, settings, game, idle, soft, false);
+    if ((head.recent.whole < 2u) && (settings.draws != 0)) {
+        rs::put(head, before);
+        rs::put(random, saved);
+        lane::reset::begin(head, extra, random, spare, board, kept, boot_pictures, rom, settings, game, idle, soft, true);
+    }
+    lane::reset::finish(head, extra, settings, soft);
+}
+
 // Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
-PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything) {
+PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything) {
     const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
     if (soft) {
         if (everything) {
             lane::advance::put_before(head, extra, board, kept, rom, settings, game);
         }
     } else if (snapshot && (game.boot_draws != lane::UNKNOWN_DRAWS)) {
-        head.state = game.boot;
+        rs::put(head.state, game.boot);
         random::skip(random, game.boot_draws);
         if (everything) {
-            const uint32_t bytes = lane::height_bytes(game);
-            lane::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, boot_pictures, 0u, bytes);
-            lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, boot_pictures, bytes, bytes);
+            lane::reset::put_boot(board, boot_pictures, game);
         }
     } else if (head.unused != 0) {
-        const uint8_t t1 = static_cast<uint8_t>(lane::boot::fresh(head, random, board, rom, game, everything));
+        const uint8_t t1 = static_cast<uint8_t>(lane::boot::fresh(head, random, spare, board, rom, game, everything));
         extra.failed |= t1;
     } else {
-        const uint8_t t2 = static_cast<uint8_t>(lane::boot::restart(head.state, random, board, rom, game, everything));
+        const uint8_t t2 = static_cast<uint8_t>(lane::boot::restart(head.state, random, spare, board, rom, game, everything));
         extra.failed |= t2;
     }
     const uint32_t acts = idle + game.fires;
@@ -5202,14 +5372,14 @@ PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& r
         head.state.machine.draw = static_cast<uint8_t>(everything || ((i + 2u) >= acts));
         lane::frame(roll, head.state, board, rom);
         if (head.state.rules.over != 0) {
-            const uint8_t t3 = static_cast<uint8_t>(lane::boot::restart(head.state, random, board, rom, game, everything));
+            const uint8_t t3 = static_cast<uint8_t>(lane::boot::restart(head.state, random, spare, board, rom, game, everything));
             extra.failed |= t3;
-            roll.recent = settings.none;
+            rs::put(roll.recent, settings.none);
         }
     }
-    head.recent = roll.recent;
+    rs::put(head.recent, roll.recent);
     if ((head.recent.whole >= 2u) || everything) {
-        lane::advance::keep_pictures(extra, board, kept, head.recent.whole, settings, game);
+        lane::advance::keep_pictures(extra, head.recent.whole);
     }
 }
 }
@@ -5217,13 +5387,13 @@ PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& r
 namespace cule::lane::show {
 
 // The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
-PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> kept, Slice<const uint8_t> table, uint32_t at) {
+PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
     const uint32_t board_bytes = boards.length / 2u;
     uint8_t most = 0;
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint8_t picture = chosen.picture[i];
         if (picture != lane::NONE) {
-            const uint8_t index = (picture < 2) ? boards[(static_cast<uint32_t>(picture) * board_bytes) + at] : kept[((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at];
+            const uint8_t index = (picture < 2) ? boards[(static_cast<uint32_t>(picture) * board_bytes) + at] : work[((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at];
             const uint8_t value = table[static_cast<uint32_t>(index)];
             if (value > most) {
                 most = value;
@@ -5234,7 +5404,7 @@ PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t>
 }
 
 // Byte `index` of a plane.
-PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> kept, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
+PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
     const uint32_t size = reduction.rows * reduction.columns;
     uint32_t channel = 0u;
     uint32_t place = index;
@@ -5254,7 +5424,7 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
                 const uint32_t from = (((row * static_cast<uint32_t>(reduction.down)) + j) * observe::WIDTH) + (column * static_cast<uint32_t>(reduction.across));
                 const uint32_t t2 = static_cast<uint32_t>(reduction.across);
                 for (uint32_t i = 0u; i < t2; ++i) {
-                    sum += static_cast<uint32_t>(lane::show::brightest(chosen, boards, kept, table, from + i));
+                    sum += static_cast<uint32_t>(lane::show::brightest(chosen, boards, work, table, from + i));
                 }
             }
             return ((reduction.across == 2u) && (reduction.down == 2u)) ? observe::quarter(sum) : observe::block_average(sum, reduction.scale);
@@ -5267,9 +5437,9 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
             float total = 0.0f;
             for (uint32_t j_2 = 0u; j_2 < static_cast<uint32_t>(y.count); ++j_2) {
                 const uint32_t from_2 = ((static_cast<uint32_t>(y.first) + j_2) * observe::WIDTH) + static_cast<uint32_t>(x.first);
-                float sum_2 = rs::fmul(static_cast<float>(lane::show::brightest(chosen, boards, kept, table, from_2)), weights[x_at]);
+                float sum_2 = rs::fmul(static_cast<float>(lane::show::brightest(chosen, boards, work, table, from_2)), weights[x_at]);
                 for (uint32_t i_2 = 1u; i_2 < static_cast<uint32_t>(x.count); ++i_2) {
-                    const uint8_t value = lane::show::brightest(chosen, boards, kept, table, from_2 + i_2);
+                    const uint8_t value = lane::show::brightest(chosen, boards, work, table, from_2 + i_2);
                     sum_2 = rs::fadd(sum_2, rs::fmul(static_cast<float>(value), weights[x_at + i_2]));
                 }
                 const float product = rs::fmul(sum_2, weights[y_at + j_2]);
@@ -5283,8 +5453,8 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
             int32_t sum_3 = 0;
             for (uint32_t j_3 = 0u; j_3 < 2u; ++j_3) {
                 const uint32_t from_3 = static_cast<uint32_t>(y_2.from[j_3]) * observe::WIDTH;
-                const uint8_t left = lane::show::brightest(chosen, boards, kept, table, from_3 + static_cast<uint32_t>(x_2.from[0u]));
-                const uint8_t right = lane::show::brightest(chosen, boards, kept, table, from_3 + static_cast<uint32_t>(x_2.from[1u]));
+                const uint8_t left = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x_2.from[0u]));
+                const uint8_t right = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x_2.from[1u]));
                 const int32_t across = rs::add<int32_t>(rs::mul<int32_t>(static_cast<int32_t>(left), x_2.weight[0u]), rs::mul<int32_t>(static_cast<int32_t>(right), x_2.weight[1u]));
                 sum_3 = rs::add<int32_t>(sum_3, rs::mul<int32_t>(y_2.weight[j_3], across >> 4) >> 16);
             }
@@ -5292,7 +5462,7 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
             return (value_2 > 255) ? 255 : static_cast<uint8_t>(value_2);
         }
         default: {
-            return lane::show::brightest(chosen, boards, kept, table, (row * observe::WIDTH) + column);
+            return lane::show::brightest(chosen, boards, work, table, (row * observe::WIDTH) + column);
         }
     }
 }
@@ -5311,6 +5481,7 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
     machine::riot::reset(m.riot, timer_draw);
     const bool unfinished = m.unfinished != 0;
     machine::tia::reset(m.tia, unfinished);
+    PARL_ROLLED
     for (uint32_t i = 0u; i < machine::tia::PICTURE_BYTES; ++i) {
         board.picture[0u][i] = 0;
         board.picture[1u][i] = 0;
@@ -5373,7 +5544,7 @@ PARL_FN void step(machine::Machine& m, machine::Board& board, Slice<const uint8_
         const machine::Machine start = m;
         machine::cpu::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
         if ((m.tia.stop == 0) && (m.eager == 0)) {
-            m = start;
+            rs::put(m, start);
             m.eager = 1;
             machine::tia::objects::refresh_cells(m.tia, board);
             machine::cpu::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
@@ -5611,6 +5782,7 @@ PARL_FN void reset(machine::cart::Cart& cart, machine::Board& board, Slice<const
             machine::cart::select_half(cart, 0u, last - 2u);
             machine::cart::select_half(cart, 1u, last - 2u);
             if (cart.rom_bytes == machine::cart::CV_WITH_RAM_BYTES) {
+                PARL_ROLLED
                 for (uint32_t i_4 = 0u; i_4 < 1024u; ++i_4) {
                     board.ram[i_4] = rom[i_4];
                 }
@@ -5943,6 +6115,469 @@ PARL_FN void touch_ua(machine::cart::Cart& cart, uint32_t address) {
 }
 }
 
+namespace cule::machine::compact {
+
+// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
+    machine::operations::Cpu cpu = m.cpu;
+    cpu.left = (cpu.jammed != 0) ? 0u : budget;
+    while (cpu.left != 0u) {
+        cpu.left -= 1u;
+        machine::compact::execute(m, cpu, board, rom);
+    }
+    rs::put(m.cpu, cpu);
+}
+
+// One instruction; its opcode.
+PARL_NOINLINE uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom) {
+    const uint32_t opcode = machine::operations::fetch(m, cpu, board, rom);
+    const uint32_t row = machine::compact::ROWS[static_cast<uint32_t>(opcode)];
+    cpu.cycles = rs::wrapping_add<uint32_t>(cpu.cycles, row & 15u);
+    uint32_t o = 0u;
+    uint32_t at = 0u;
+    if ((row & (machine::compact::BYTE | machine::compact::WORD)) != 0u) {
+        at = machine::operations::fetch(m, cpu, board, rom);
+        if ((row & machine::compact::WORD) != 0u) {
+            const uint32_t high = machine::operations::fetch(m, cpu, board, rom);
+            at |= high << 8;
+        }
+        o = at;
+        if ((row & (machine::compact::BEFORE | machine::compact::ZERO_PAGE)) != 0u) {
+            if ((row & machine::compact::BY_X) != 0u) {
+                at += static_cast<uint32_t>(cpu.x);
+            }
+            if ((row & machine::compact::BY_Y) != 0u) {
+                at += static_cast<uint32_t>(cpu.y);
+            }
+            at &= 0xFFu;
+        }
+        if ((row & machine::compact::POINTER) != 0u) {
+            at = machine::operations::pointer(m, cpu, board, rom, at);
+        }
+        if (((row & machine::compact::ZERO_PAGE) == 0u) && ((row & (machine::compact::BY_X | machine::compact::BY_Y)) != 0u)) {
+            const uint8_t by = ((row & machine::compact::BY_X) != 0u) ? cpu.x : cpu.y;
+            at = machine::operations::index(cpu, at, by, (row & machine::compact::PENALTY) != 0u);
+        }
+        if ((row & machine::compact::READS) != 0u) {
+            o = machine::bus::read(m, cpu, board, rom, at);
+        }
+    }
+    if ((row & machine::compact::ACCUMULATOR) != 0u) {
+        o = static_cast<uint32_t>(cpu.a);
+    }
+    switch ((row >> 4) & 0x7Fu) {
+        case 0u: {
+            cpu.a = static_cast<uint8_t>(o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 1u: {
+            cpu.x = static_cast<uint8_t>(o);
+            cpu.result = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 2u: {
+            cpu.y = static_cast<uint8_t>(o);
+            cpu.result = static_cast<uint32_t>(cpu.y);
+            break;
+        }
+        case 3u: {
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) | o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 4u: {
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) & o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 5u: {
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) ^ o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 6u: {
+            cpu.overflow = static_cast<uint8_t>((o >> 6) & 1u);
+            cpu.result = (static_cast<uint32_t>(cpu.a) & o) | ((o & 0x80u) << 8);
+            break;
+        }
+        case 7u: {
+            const uint32_t t = (static_cast<uint32_t>(cpu.a) + 256u) - o;
+            cpu.carry = static_cast<uint8_t>(t >> 8);
+            cpu.result = t & 0xFFu;
+            break;
+        }
+        case 8u: {
+            const uint32_t t_2 = (static_cast<uint32_t>(cpu.x) + 256u) - o;
+            cpu.carry = static_cast<uint8_t>(t_2 >> 8);
+            cpu.result = t_2 & 0xFFu;
+            break;
+        }
+        case 9u: {
+            const uint32_t t_3 = (static_cast<uint32_t>(cpu.y) + 256u) - o;
+            cpu.carry = static_cast<uint8_t>(t_3 >> 8);
+            cpu.result = t_3 & 0xFFu;
+            break;
+        }
+        case 10u: {
+            machine::cpu::add(cpu, o);
+            break;
+        }
+        case 11u: {
+            machine::cpu::subtract(cpu, o);
+            break;
+        }
+        case 12u: {
+            break;
+        }
+        case 13u: {
+            o = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 14u: {
+            o = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 15u: {
+            o = static_cast<uint32_t>(cpu.y);
+            break;
+        }
+        case 16u: {
+            const uint32_t t_4 = o << 1;
+            cpu.carry = static_cast<uint8_t>(t_4 >> 8);
+            o = t_4 & 0xFFu;
+            cpu.result = o;
+            break;
+        }
+        case 17u: {
+            cpu.carry = static_cast<uint8_t>(o & 1u);
+            o = o >> 1;
+            cpu.result = o;
+            break;
+        }
+        case 18u: {
+            const uint32_t t_5 = (o << 1) | static_cast<uint32_t>(cpu.carry);
+            cpu.carry = static_cast<uint8_t>(t_5 >> 8);
+            o = t_5 & 0xFFu;
+            cpu.result = o;
+            break;
+        }
+        case 19u: {
+            const uint32_t t_6 = o | (static_cast<uint32_t>(cpu.carry) << 8);
+            cpu.carry = static_cast<uint8_t>(o & 1u);
+            o = t_6 >> 1;
+            cpu.result = o;
+            break;
+        }
+        case 20u: {
+            o = (o + 1u) & 0xFFu;
+            cpu.result = o;
+            break;
+        }
+        case 21u: {
+            o = (o + 255u) & 0xFFu;
+            cpu.result = o;
+            break;
+        }
+        case 22u: {
+            cpu.x = static_cast<uint8_t>((static_cast<uint32_t>(cpu.x) + 1u) & 0xFFu);
+            cpu.result = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 23u: {
+            cpu.y = static_cast<uint8_t>((static_cast<uint32_t>(cpu.y) + 1u) & 0xFFu);
+            cpu.result = static_cast<uint32_t>(cpu.y);
+            break;
+        }
+        case 24u: {
+            cpu.x = static_cast<uint8_t>((static_cast<uint32_t>(cpu.x) + 255u) & 0xFFu);
+            cpu.result = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 25u: {
+            cpu.y = static_cast<uint8_t>((static_cast<uint32_t>(cpu.y) + 255u) & 0xFFu);
+            cpu.result = static_cast<uint32_t>(cpu.y);
+            break;
+        }
+        case 26u: {
+            cpu.x = cpu.a;
+            cpu.result = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 27u: {
+            cpu.y = cpu.a;
+            cpu.result = static_cast<uint32_t>(cpu.y);
+            break;
+        }
+        case 28u: {
+            cpu.a = cpu.x;
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 29u: {
+            cpu.a = cpu.y;
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 30u: {
+            cpu.x = cpu.s;
+            cpu.result = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 31u: {
+            cpu.s = cpu.x;
+            break;
+        }
+        case 32u: {
+            cpu.carry = 0;
+            break;
+        }
+        case 33u: {
+            cpu.carry = 1;
+            break;
+        }
+        case 34u: {
+            cpu.interrupt = 0;
+            break;
+        }
+        case 35u: {
+            cpu.interrupt = 1;
+            break;
+        }
+        case 36u: {
+            cpu.overflow = 0;
+            break;
+        }
+        case 37u: {
+            cpu.decimal = 0;
+            break;
+        }
+        case 38u: {
+            cpu.decimal = 1;
+            break;
+        }
+        case 39u: {
+            if ((cpu.result & 0x8080u) == 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 40u: {
+            if ((cpu.result & 0x8080u) != 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 41u: {
+            if (static_cast<uint32_t>(cpu.overflow) == 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 42u: {
+            if (static_cast<uint32_t>(cpu.overflow) != 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 43u: {
+            if (static_cast<uint32_t>(cpu.carry) == 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 44u: {
+            if (static_cast<uint32_t>(cpu.carry) != 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 45u: {
+            if ((cpu.result & 0xFFu) != 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 46u: {
+            if ((cpu.result & 0xFFu) == 0u) {
+                machine::operations::branch(cpu, o);
+            }
+            break;
+        }
+        case 47u: {
+            const uint32_t v = static_cast<uint32_t>(cpu.a);
+            machine::operations::push(m, cpu, board, v, false);
+            break;
+        }
+        case 48u: {
+            const uint32_t v_2 = machine::operations::status(cpu);
+            machine::operations::push(m, cpu, board, v_2, false);
+            break;
+        }
+        case 49u: {
+            machine::operations::peek(m, cpu, board, rom);
+            const uint32_t v_3 = machine::operations::pull(m, cpu, board, rom);
+            cpu.a = static_cast<uint8_t>(v_3);
+            cpu.result = v_3;
+            break;
+        }
+        case 50u: {
+            machine::operations::peek(m, cpu, board, rom);
+            const uint32_t v_4 = machine::operations::pull(m, cpu, board, rom);
+            machine::operations::set_status(cpu, v_4);
+            break;
+        }
+        case 51u: {
+            cpu.pc = static_cast<uint16_t>(at);
+            break;
+        }
+        case 52u: {
+            machine::operations::jsr(m, cpu, board, rom);
+            break;
+        }
+        case 53u: {
+            machine::operations::rts(m, cpu, board, rom);
+            break;
+        }
+        case 54u: {
+            machine::operations::rti(m, cpu, board, rom);
+            break;
+        }
+        case 55u: {
+            machine::operations::brk(m, cpu, board, rom);
+            break;
+        }
+        case 56u: {
+            cpu.jammed = 1;
+            cpu.left = 0u;
+            break;
+        }
+        case 57u: {
+            const uint32_t t_7 = o << 1;
+            cpu.carry = static_cast<uint8_t>(t_7 >> 8);
+            o = t_7 & 0xFFu;
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) | o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 58u: {
+            const uint32_t t_8 = (o << 1) | static_cast<uint32_t>(cpu.carry);
+            cpu.carry = static_cast<uint8_t>(t_8 >> 8);
+            o = t_8 & 0xFFu;
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) & o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 59u: {
+            cpu.carry = static_cast<uint8_t>(o & 1u);
+            o = o >> 1;
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) ^ o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 60u: {
+            const uint32_t t_9 = o | (static_cast<uint32_t>(cpu.carry) << 8);
+            cpu.carry = static_cast<uint8_t>(o & 1u);
+            o = t_9 >> 1;
+            machine::cpu::add(cpu, o);
+            break;
+        }
+        case 61u: {
+            o = (o + 255u) & 0xFFu;
+            const uint32_t t_10 = (static_cast<uint32_t>(cpu.a) + 256u) - o;
+            cpu.carry = static_cast<uint8_t>(t_10 >> 8);
+            cpu.result = t_10 & 0xFFu;
+            break;
+        }
+        case 62u: {
+            o = (o + 1u) & 0xFFu;
+            machine::cpu::subtract(cpu, o);
+            break;
+        }
+        case 63u: {
+            o = static_cast<uint32_t>(cpu.a) & static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 64u: {
+            cpu.a = static_cast<uint8_t>(o);
+            cpu.x = static_cast<uint8_t>(o);
+            cpu.result = o;
+            break;
+        }
+        case 65u: {
+            cpu.s = static_cast<uint8_t>(static_cast<uint32_t>(cpu.s) & o);
+            cpu.a = cpu.s;
+            cpu.x = cpu.s;
+            cpu.result = static_cast<uint32_t>(cpu.s);
+            break;
+        }
+        case 66u: {
+            cpu.a = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) & o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            cpu.carry = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) >> 7);
+            break;
+        }
+        case 67u: {
+            const uint32_t t_11 = static_cast<uint32_t>(cpu.a) & o;
+            cpu.carry = static_cast<uint8_t>(t_11 & 1u);
+            cpu.a = static_cast<uint8_t>(t_11 >> 1);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 68u: {
+            machine::operations::arr(cpu, o);
+            break;
+        }
+        case 69u: {
+            cpu.a = static_cast<uint8_t>(((static_cast<uint32_t>(cpu.a) | 0xEEu) & static_cast<uint32_t>(cpu.x)) & o);
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 70u: {
+            cpu.a = static_cast<uint8_t>((static_cast<uint32_t>(cpu.a) | 0xEEu) & o);
+            cpu.x = cpu.a;
+            cpu.result = static_cast<uint32_t>(cpu.a);
+            break;
+        }
+        case 71u: {
+            const uint32_t t_12 = ((static_cast<uint32_t>(cpu.a) & static_cast<uint32_t>(cpu.x)) + 256u) - o;
+            cpu.carry = static_cast<uint8_t>(t_12 >> 8);
+            cpu.x = static_cast<uint8_t>(t_12 & 0xFFu);
+            cpu.result = static_cast<uint32_t>(cpu.x);
+            break;
+        }
+        case 72u: {
+            o = (static_cast<uint32_t>(cpu.a) & static_cast<uint32_t>(cpu.x)) & ((at >> 8) + 1u);
+            break;
+        }
+        case 73u: {
+            o = static_cast<uint32_t>(cpu.x) & ((at >> 8) + 1u);
+            break;
+        }
+        case 74u: {
+            o = static_cast<uint32_t>(cpu.y) & ((at >> 8) + 1u);
+            break;
+        }
+        case 75u: {
+            cpu.s = static_cast<uint8_t>(static_cast<uint32_t>(cpu.a) & static_cast<uint32_t>(cpu.x));
+            o = static_cast<uint32_t>(cpu.s) & ((at >> 8) + 1u);
+            break;
+        }
+        default: {
+            machine::operations::jump_indirect(m, cpu, board, rom, at);
+            break;
+        }
+    }
+    if ((row & machine::compact::WRITES) != 0u) {
+        machine::bus::write(m, cpu, board, at, o, false);
+    }
+    if ((row & machine::compact::ACCUMULATOR) != 0u) {
+        cpu.a = static_cast<uint8_t>(o);
+    }
+    return opcode;
+}
+}
+
 namespace cule::machine::cpu {
 
 // ADC.
@@ -5976,7 +6611,7 @@ PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t
         cpu.left -= 1u;
         machine::cpu::execute(m, cpu, board, rom);
     }
-    m.cpu = cpu;
+    rs::put(m.cpu, cpu);
 }
 
 // One instruction; its opcode.
@@ -8351,7 +8986,7 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
     const uint32_t low = machine::bus::read(m, cpu, board, rom, 0xFFFCu);
     const uint32_t high = machine::bus::read(m, cpu, board, rom, 0xFFFDu);
     cpu.pc = static_cast<uint16_t>(low | (high << 8));
-    m.cpu = cpu;
+    rs::put(m.cpu, cpu);
 }
 
 // The byte at PC, which moves on.
@@ -8642,6 +9277,7 @@ namespace cule::machine::riot {
 // Power-on.
 PARL_FN machine::riot::Riot new_(const Array<uint8_t, 128>& ram) {
     machine::riot::Riot riot = machine::riot::Riot{Array<uint8_t, 128>{}, 0u, 0u, 0, 6, 0, 0};
+    PARL_ROLLED
     for (uint32_t i = 0u; i < 128u; ++i) {
         riot.ram[i] = ram[i];
     }
@@ -8803,7 +9439,7 @@ PARL_FN void set_window(machine::tia::Tia& t, int32_t row0_line) {
 // Console reset. After an unfinished frame the next one is drawn from line 0 on.
 PARL_FN void reset(machine::tia::Tia& t, bool unfinished) {
     const machine::tia::Layout layout = t.layout;
-    t = machine::tia::new_(layout);
+    rs::put(t, machine::tia::new_(layout));
     if (unfinished) {
         machine::tia::set_window(t, 0);
     }
@@ -9035,7 +9671,7 @@ PARL_FN uint16_t open(const machine::tia::Tia& t, uint8_t set) {
 }
 
 // Works out `near` and what changes of the playfield are checked against.
-PARL_FN void refresh_near(machine::Machine& m, machine::Board& board) {
+PARL_NOINLINE void refresh_near(machine::Machine& m, machine::Board& board) {
     machine::tia::Tia& t = m.tia;
     t.near_stale = 0;
     t.near_loose = 0;
@@ -9080,7 +9716,7 @@ PARL_FN void refresh_near(machine::Machine& m, machine::Board& board) {
 }
 
 // Brings `near` up to date after `object` has got new cells or begun to show. It may then name too many.
-PARL_FN void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
+PARL_NOINLINE void follow(machine::tia::Tia& t, machine::Board& board, uint32_t object) {
     const uint64_t cells = board.cells[object];
     if (object < machine::tia::PF) {
         board.any_cells |= cells;
@@ -9165,7 +9801,7 @@ PARL_FN uint8_t partners_of(uint16_t collisions, uint32_t object) {
 }
 
 // True when `object`, were it on `cells`, could newly collide with an enabled one.
-PARL_FN bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
+PARL_NOINLINE bool meets(const machine::Machine& m, const machine::Board& board, uint32_t object, uint64_t cells) {
     const machine::tia::Tia& t = m.tia;
     const uint8_t partners = machine::tia::collision::partners_of(t.collisions, object) & t.enabled;
     uint64_t others = 0ull;
@@ -9505,7 +10141,7 @@ PARL_FN uint64_t cells_at(const machine::tia::Tia& t, uint32_t object, uint8_t p
 }
 
 // Cells that an object can cover where it stands, whether it shows or not.
-PARL_FN uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
+PARL_NOINLINE uint64_t cells(const machine::tia::Tia& t, uint32_t object) {
     if (object == machine::tia::PF) {
         return machine::tia::objects::playfield_cells(t.playfield, t.mirror);
     }
@@ -9568,6 +10204,7 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
+    PARL_ROLLED
     for (uint32_t x = 0u; x < machine::tia::WIDTH; ++x) {
         board.picture[buffer][line + x] = board.picture[buffer][above + x];
     }
@@ -9746,6 +10383,7 @@ PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
     const int32_t t1 = static_cast<int32_t>(m.tia.layout.height);
     for (int32_t row = from; row < t1; ++row) {
+        PARL_ROLLED
         for (uint32_t x = 0u; x < machine::tia::WIDTH; ++x) {
             const uint32_t at = (static_cast<uint32_t>(row) * machine::tia::WIDTH) + x;
             const uint8_t pixel = board.picture[buffer][at];
@@ -9924,7 +10562,7 @@ PARL_FN void reshaped(machine::tia::Tia& t, uint8_t objects) {
 }
 
 // Notes that an object has moved or changed its size.
-PARL_FN void moved(machine::Machine& m, machine::Board& board, uint32_t object) {
+PARL_NOINLINE void moved(machine::Machine& m, machine::Board& board, uint32_t object) {
     board.cells[object] = machine::tia::objects::cells(m.tia, object);
     m.tia.dirty |= machine::tia::bit(object);
     m.tia.settled = 0;
@@ -9938,7 +10576,7 @@ PARL_FN void unsettle(machine::tia::Tia& t) {
 }
 
 // Notes that an object shows or no longer shows.
-PARL_FN void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on) {
+PARL_NOINLINE void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object, bool on) {
     if (on) {
         t.enabled |= machine::tia::bit(object);
         machine::tia::collision::follow(t, board, object);
@@ -9949,7 +10587,7 @@ PARL_FN void enable(machine::tia::Tia& t, machine::Board& board, uint32_t object
 }
 
 // Lets the beam run up to `target` when a change of `objects` could be seen there; `visible` says that they change.
-PARL_FN void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
+PARL_NOINLINE void touch(machine::Machine& m, machine::Board& board, int32_t target, uint8_t objects, bool visible) {
     if (m.eager != 0) {
         machine::tia::beam::catch_up(m, board, target);
         return;
@@ -9968,7 +10606,7 @@ PARL_FN bool is_near(machine::Machine& m, machine::Board& board, uint8_t objects
 }
 
 // Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
-PARL_FN void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
+PARL_NOINLINE void touch_move(machine::Machine& m, machine::Board& board, int32_t target, uint32_t object, uint64_t cells) {
     bool seen = (m.draw != 0) || (m.eager != 0);
     if (!seen && ((m.tia.enabled & machine::tia::bit(object)) != 0)) {
         seen = machine::tia::write::is_near(m, board, machine::tia::bit(object)) || machine::tia::collision::meets(m, board, object, cells);
@@ -10299,7 +10937,7 @@ PARL_FN int32_t delay(const machine::Machine& m, uint32_t register_, int32_t clo
 }
 
 // Works out which graphics a player shows.
-PARL_FN void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player) {
+PARL_NOINLINE void show_player(machine::tia::Tia& t, machine::Board& board, uint32_t player) {
     const uint8_t seen = (t.vdelp[player] != 0) ? t.grp_old[player] : t.grp[player];
     if (seen != t.graphics[player]) {
         t.graphics[player] = seen;
@@ -10499,6 +11137,7 @@ namespace cule::observe {
 
 // Brightness of a row of indices.
 PARL_FN void gray_row(Slice<const uint8_t> indices, const Array<uint8_t, 256>& gray, Slice<uint8_t> out) {
+    PARL_ROLLED
     for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
         out[x] = gray[static_cast<uint32_t>(indices[x])];
     }
@@ -10506,6 +11145,7 @@ PARL_FN void gray_row(Slice<const uint8_t> indices, const Array<uint8_t, 256>& g
 
 // Brightness of the brighter of two frames, pixel by pixel.
 PARL_FN void pooled_row(Slice<const uint8_t> last, Slice<const uint8_t> before, const Array<uint8_t, 256>& gray, Slice<uint8_t> out) {
+    PARL_ROLLED
     for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
         const uint8_t a = gray[static_cast<uint32_t>(last[x])];
         const uint8_t b = gray[static_cast<uint32_t>(before[x])];
@@ -10582,9 +11222,11 @@ PARL_FN Tuple2<uint32_t, Array<uint16_t, 3>> rows_84(uint32_t d) {
 // A row of an 84 x 84 picture from three source rows, in 200ths. `sums` gets the exact sums plus 100, for `d` below 84.
 PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums) {
     Array<uint16_t, 160> columns = Array<uint16_t, 160>{};
+    PARL_ROLLED
     for (uint32_t x = 0u; x < observe::WIDTH; ++x) {
         columns[x] = static_cast<uint16_t>(static_cast<uint16_t>(rs::mul<uint16_t>(static_cast<uint16_t>(first[x]), weights[0u]) + rs::mul<uint16_t>(static_cast<uint16_t>(second[x]), weights[1u])) + rs::mul<uint16_t>(static_cast<uint16_t>(third[x]), weights[2u]));
     }
+    PARL_ROLLED
     for (uint32_t i = 0u; i < 80u; ++i) {
         even[i] = columns[2u * i];
         odd[i + 1u] = columns[(2u * i) + 1u];
@@ -10606,6 +11248,7 @@ PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t
 // Sums plus 100 to pixels. True when a sum lies exactly between two pixels: the caller then asks `area_pixel`.
 PARL_INLINE bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out) {
     uint16_t ties = 0;
+    PARL_ROLLED
     for (uint32_t d = 0u; d < observe::ROW_84; ++d) {
         const uint16_t quotient = static_cast<uint16_t>((static_cast<uint32_t>(sums[d] >> 3) * 20972u) >> 16) >> 3;
         out[d] = static_cast<uint8_t>(quotient);
@@ -10641,17 +11284,25 @@ PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, 
 namespace cule::random {
 
 // A generator seeded with one integer.
-PARL_NOINLINE random::Random seeded(uint32_t seed) {
+PARL_FN random::Random seeded(uint32_t seed) {
     random::Random random = random::Random{Array<uint32_t, 624>{}, static_cast<uint32_t>(random::STATE_WORDS)};
+    random::seed(random, seed);
+    return random;
+}
+
+// Seeds a generator with one integer.
+PARL_NOINLINE void seed(random::Random& random, uint32_t seed) {
     random.words[0u] = seed;
+    PARL_ROLLED
     for (uint32_t i = 1u; i < random::STATE_WORDS; ++i) {
         const uint32_t previous = random.words[i - 1u];
         random.words[i] = rs::wrapping_add<uint32_t>(rs::wrapping_mul<uint32_t>(1812433253u, previous ^ (previous >> 30)), static_cast<uint32_t>(i));
     }
-    return random;
+    random.position = static_cast<uint32_t>(random::STATE_WORDS);
 }
 
 PARL_NOINLINE void refill(random::Random& random) {
+    PARL_ROLLED
     for (uint32_t i = 0u; i < random::STATE_WORDS; ++i) {
         const uint32_t y = (random.words[i] & 0x80000000u) | (random.words[(i + 1u) % random::STATE_WORDS] & 0x7FFFFFFFu);
         uint32_t next = random.words[(i + random::MIDDLE) % random::STATE_WORDS] ^ (y >> 1);

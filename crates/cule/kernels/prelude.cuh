@@ -27,6 +27,8 @@ typedef long long int64_t;
 #define PARL_MEMBER __device__
 #define PARL_CONST [[maybe_unused]] static constexpr
 #define PARL_TABLE [[maybe_unused]] static __device__ constexpr
+// Before a loop that is long: hundreds of copies of its body would take the compiler's time and run no faster.
+#define PARL_ROLLED _Pragma("unroll 1")
 #else
 #define PARL_FN [[maybe_unused]] static inline
 #define PARL_INLINE [[maybe_unused]] static inline
@@ -34,6 +36,7 @@ typedef long long int64_t;
 #define PARL_MEMBER
 #define PARL_CONST [[maybe_unused]] static constexpr
 #define PARL_TABLE [[maybe_unused]] static constexpr
+#define PARL_ROLLED
 #endif
 
 #ifdef PARL_CHECKED
@@ -258,6 +261,21 @@ template <class T> PARL_FN constexpr Array<uint8_t, sizeof(T)> to_le_bytes(T a) 
     const typename Of<T>::Wide value = plain<T>(a);
     for (uint32_t i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
     return bytes;
+}
+
+// `to = from` of a struct.
+typedef uint32_t __attribute__((may_alias)) Word;
+template <class T> PARL_FN void put(T& to, const T& from) {
+#ifdef __CUDACC__
+    if constexpr (sizeof(T) >= 64 && alignof(T) >= 4) {
+        Word* words = reinterpret_cast<Word*>(&to);
+        const Word* others = reinterpret_cast<const Word*>(&from);
+#pragma unroll 4
+        for (uint32_t i = 0; i < sizeof(T) / 4; ++i) words[i] = others[i];
+        return;
+    }
+#endif
+    to = from;
 }
 
 // Arrays.

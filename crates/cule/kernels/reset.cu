@@ -1,44 +1,60 @@
-// Resets: one thread per environment. A file of its own: machine code for it takes longer than for steps.
+// Resets that the caller asks for; and those after an episode's end that run the whole boot or many idle frames. A step
+// puts them into a queue, from which whole warps take them, so that none holds up lanes that step.
 #include "layout.cuh"
 
 using cule::lane::Extra;
-using cule::lane::Figures;
 using cule::lane::Head;
 using cule::lane::LaneGame;
-using cule::lane::LaneRules;
 
-// Resets: those that are due, or those the caller asks for, with their seeds.
-extern "C" __global__ void parl_reset(Batch b, Call call) {
-    const uint32_t thread = thread_number();
-    if (thread >= b.threads) return;
-    const uint32_t env = b.order[thread];
-    if (env == NOBODY) return;
-    Extra extra = b.extras[env];
-    if (call.mode != RESET_ASKED && extra.due == 0) return;
+static __device__ void restart(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
     Head head;
     load_head(b, env, head);
-    const LaneRules& rules = *b.rules;
+    Extra extra = b.extras[env];
     const LaneGame& game = b.games[b.playing[env]];
     if (call.mode == RESET_ASKED && call.mask != nullptr && call.mask[env] == 0) {
         if (head.ready == 0) fault(b, FAULT_NOT_RESET, env);
-        b.extras[env].push = cule::lane::PUSH_NOTHING;
-        give_figures(b, call, env, cule::lane::figures(head, env));
+        extra.push = cule::lane::PUSH_NOTHING;
+        extra.clear = 0;
+        b.extras[env] = extra;
+        give_reset(b, call, env, head, false);
+        shown = Shown{env, head.newest, 0, extra};
         return;
     }
     if (call.mode == RESET_ASKED && call.seeds != nullptr && call.seeds[env] >= 0) {
-        cule::lane::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), rules.noops);
+        cule::lane::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), b.rules->noops);
     }
-    Slice<const uint8_t> boot(b.boot_pictures + static_cast<uint64_t>(b.playing[env]) * b.boot_bytes, b.boot_bytes);
-    cule::lane::reset::reset(head, extra, b.randoms[env], board_of(b, env), kept_of(b, env), boot, rom_of(b, game),
-                             rules, game);
+    if (cule::lane::reset::is_quick(head, *b.rules, game)) {
+        start_quickly(b, env, head, extra, desk);
+    } else {
+        cule::lane::reset::reset(head, extra, b.randoms[env], desk.generators[0], desk.generators[1], *desk.board, kept_of(b, env), boot_of(b, env), rom_of(b, game),
+                                 *b.rules, game);
+        keep_pictures(b, env, extra, desk);
+    }
     if (extra.failed != 0) fault(b, FAULT_MODE, env);
     store_head(b, env, head);
     b.extras[env] = extra;
-    const Figures figures = cule::lane::figures(head, env);
-    if (call.mode != RESET_WITHIN) {
-        give_figures(b, call, env, figures);
-        return;
+    give_reset(b, call, env, head, call.mode == RESET_WITHIN);
+    shown = Shown{env, head.newest, 0, extra};
+}
+
+extern "C" __global__ void __launch_bounds__(128) parl_reset(Batch b, Call call) {
+    __shared__ Shown shown[LANES];
+    const bool asked = call.mode == RESET_ASKED;
+    const uint32_t total = asked ? b.threads : *static_cast<volatile uint32_t*>(b.queued);
+    for (uint32_t first = blockIdx.x * LANES; first < total; first += gridDim.x * LANES) {
+        if (threadIdx.x < LANES) {
+            const uint32_t at = first + threadIdx.x;
+            const uint32_t env = at >= total ? NOBODY : asked ? b.order[at] : b.queue[at];
+            shown[threadIdx.x].env = NOBODY;
+            if (env != NOBODY) restart(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        }
+        __syncthreads();
+        show(b, call, shown);
+        __syncthreads();
     }
-    // Lives, frame number and episode frame number are those after the reset.
-    for (uint32_t k = 2; k < 5; ++k) call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
+    // The last block empties the queue for the next step.
+    if (!asked && threadIdx.x == 0 && atomicAdd(b.queued + 1, 1) == gridDim.x - 1) {
+        b.queued[0] = 0;
+        b.queued[1] = 0;
+    }
 }

@@ -1,5 +1,5 @@
-// Steps: one thread per environment, from its first frame to its last. The plain form, and the reference of every
-// other one.
+// Steps: one lane of a block's first warp per environment, from its first frame to its last and through a reset that is
+// due, then all threads of the block show what the lanes have drawn. The plain form, and the reference of every other one.
 #include "layout.cuh"
 
 using cule::lane::Extra;
@@ -7,25 +7,30 @@ using cule::lane::Head;
 using cule::lane::LaneGame;
 using cule::lane::LaneRules;
 
-// A step of every environment; an ended one only says that its reset is due.
-extern "C" __global__ void parl_step(Batch b, Call call) {
-    const uint32_t thread = thread_number();
-    if (thread >= b.threads) return;
-    const uint32_t env = b.order[thread];
-    if (env == NOBODY) return;
+// One step, or the reset after an episode's end.
+static __device__ void play(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
     Extra extra = b.extras[env];
     extra.push = cule::lane::PUSH_NOTHING;
+    extra.clear = 0;
     extra.due = 0;
     Head head;
     load_head(b, env, head);
     const LaneRules& rules = *b.rules;
     const LaneGame& game = b.games[b.playing[env]];
+    bool shows = true;
     if (head.ready == 0) {
         fault(b, FAULT_NOT_RESET, env);
     } else if (head.episode.ended != 0 && call.mode == DISABLED) {
         fault(b, FAULT_ENDED, env);
     } else if (head.episode.ended != 0 && call.mode == NEXT_STEP) {
-        extra.due = 1;
+        if (cule::lane::reset::is_quick(head, rules, game)) {
+            start_quickly(b, env, head, extra, desk);
+            store_head(b, env, head);
+            give_reset(b, call, env, head, false);
+        } else {
+            b.queue[atomicAdd(b.queued, 1)] = env;
+            shows = false;
+        }
     } else {
         const int64_t index = call.wide_actions != 0 ? static_cast<const int64_t*>(call.actions)[env]
                                                      : static_cast<const int32_t*>(call.actions)[env];
@@ -35,13 +40,50 @@ extern "C" __global__ void parl_step(Batch b, Call call) {
             fault(b, FAULT_ACTION, env);
             code = cule::env::NOOP;
         }
-        Slice<cule::machine::input::Input> inputs(b.inputs + static_cast<uint64_t>(env) * b.inputs_per_env,
-                                                  b.inputs_per_env);
-        cule::lane::advance::advance(head, extra, b.randoms[env], board_of(b, env), kept_of(b, env), inputs,
+        Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(desk.inputs), b.inputs_per_env);
+        cule::lane::advance::advance(head, extra, b.randoms[env], *desk.board, work_of(b, desk), kept_of(b, env), inputs,
                                      rom_of(b, game), rules, game, cule::env::full(code));
+        keep_pictures(b, env, extra, desk);
         give_figures(b, call, env, cule::lane::advance::report(head, env, rules));
         extra.due = head.episode.ended != 0 && call.mode == SAME_STEP;
         store_head(b, env, head);
     }
     b.extras[env] = extra;
+    if (shows) shown = Shown{env, head.newest, extra.due, extra};
+}
+
+// The reset within a step whose last observation has been shown.
+static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
+    Extra extra = b.extras[env];
+    if (extra.due == 0) return;
+    Head head;
+    load_head(b, env, head);
+    if (!cule::lane::reset::is_quick(head, *b.rules, b.games[b.playing[env]])) {
+        b.queue[atomicAdd(b.queued, 1)] = env;
+        return;
+    }
+    start_quickly(b, env, head, extra, desk);
+    store_head(b, env, head);
+    b.extras[env] = extra;
+    give_reset(b, call, env, head, true);
+    shown = Shown{env, head.newest, 0, extra};
+}
+
+// A step of every environment. Blocks take one group of environments after the other.
+extern "C" __global__ void __launch_bounds__(128) parl_step(Batch b, Call call) {
+    __shared__ Shown shown[LANES];
+    for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
+        const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NOBODY;
+        if (threadIdx.x < LANES) shown[threadIdx.x].env = NOBODY;
+        if (env != NOBODY) play(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        __syncthreads();
+        show(b, call, shown);
+        __syncthreads();
+        if (call.mode != SAME_STEP) continue;
+        if (threadIdx.x < LANES) shown[threadIdx.x].env = NOBODY;
+        if (env != NOBODY) play_on(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        __syncthreads();
+        show(b, call, shown);
+        __syncthreads();
+    }
 }

@@ -19,15 +19,21 @@ pub struct Random {
 }
 
 /// A generator seeded with one integer.
-#[inline(never)]
 pub fn seeded(seed: u32) -> Random {
     let mut random: Random = Random { words: [0; STATE_WORDS], position: STATE_WORDS as u32 };
+    self::seed(&mut random, seed);
+    random
+}
+
+/// Seeds a generator with one integer.
+#[inline(never)]
+pub fn seed(random: &mut Random, seed: u32) {
     random.words[0] = seed;
     for i in 1..STATE_WORDS {
         let previous: u32 = random.words[i - 1];
         random.words[i] = 1_812_433_253_u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(i as u32);
     }
-    random
+    random.position = STATE_WORDS as u32;
 }
 
 #[inline(never)]

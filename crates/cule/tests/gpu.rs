@@ -5,18 +5,19 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where its program cannot be run")]
 #![allow(unsafe_code, reason = "functions of a library that was compiled here")]
 
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::OnceLock;
 
-use cule::batch::gpu::{Call, Device, GpuBatch, Plan, Shape, Targets};
+use cule::batch::gpu::{CART_AT, Call, Device, GpuBatch, Plan, Shape, Targets};
 use cule::batch::{
     Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
     Settings,
 };
 use cule::env::full;
-use cule::games::rows;
+use cule::games::{names, rows};
 use cule::lane::{Head, NUMBERS};
 use cule::machine::Board;
 use cule::step::{self, StepRules};
@@ -46,14 +47,21 @@ fn library() -> &'static Library {
 
 type Launch = unsafe extern "C" fn(*const std::ffi::c_char, u32, u32, *const Plan, *const Call) -> i32;
 
-/// The machine itself as a device: its memory is the process's.
-struct Host;
+/// The machine itself as a device: its memory is the process's. It plays with as many warps at a time as it says.
+struct Host {
+    warps: u32,
+    launched: Rc<RefCell<Vec<String>>>,
+}
 
 /// Memory that kernels write to behind the back of its owner.
 struct Bytes(UnsafeCell<Vec<u64>>, usize);
 
 impl Device for Host {
     type Memory = Bytes;
+
+    fn resident_warps(&self) -> u32 {
+        self.warps
+    }
 
     fn allocate(&self, bytes: usize) -> Result<Bytes, CuleError> {
         Ok(Bytes(UnsafeCell::new(vec![0; bytes.div_ceil(8)]), bytes))
@@ -78,6 +86,7 @@ impl Device for Host {
     }
 
     fn launch(&self, kernel: &str, shape: Shape, plan: &Plan, call: &Call, _: u64) -> Result<(), CuleError> {
+        self.launched.borrow_mut().push(kernel.into());
         let name = std::ffi::CString::new(kernel).unwrap();
         // SAFETY: the function has this type (`kernels/host.cpp`), and the addresses are those of living memory.
         let status = unsafe {
@@ -149,6 +158,7 @@ struct Pair {
     flags: Vec<u8>,
     draws: u64,
     ended: usize,
+    launched: Rc<RefCell<Vec<String>>>,
 }
 
 impl Pair {
@@ -178,7 +188,10 @@ impl Pair {
             entropy: 77,
         };
         let cpu = CpuBatch::new(&layout, settings.clone()).unwrap();
-        let gpu = GpuBatch::new(Host, &layout, settings.clone()).unwrap();
+        // Where one game plays, other warps help to show; where there are several, two warps take turns.
+        let launched = Rc::new(RefCell::new(vec![]));
+        let host = Host { warps: if games.len() > 1 { 2 } else { 3 }, launched: launched.clone() };
+        let gpu = GpuBatch::new(host, &layout, settings.clone()).unwrap();
         assert_eq!((cpu.obs_shape(), cpu.actions()), (gpu.obs_shape(), gpu.actions()));
         let bytes = cpu.obs_bytes();
         Self {
@@ -192,6 +205,7 @@ impl Pair {
             flags: vec![0; 3 * envs],
             draws: 1,
             ended: 0,
+            launched,
         }
     }
 
@@ -328,7 +342,15 @@ impl Pair {
 
 #[test]
 fn the_structs_of_a_launch_agree() {
-    let sizes = [size_of::<Plan>(), size_of::<Call>(), size_of::<Head>(), std::mem::offset_of!(Board, ram)];
+    let [first, second] = CART_AT;
+    let sizes = [
+        size_of::<Plan>(),
+        size_of::<Call>(),
+        size_of::<Head>(),
+        std::mem::offset_of!(Board, ram),
+        first,
+        second,
+    ];
     for (which, size) in sizes.into_iter().enumerate() {
         // SAFETY: the function has this type (`kernels/host.cpp`).
         let found = unsafe {
@@ -356,15 +378,19 @@ fn games_mixed_within_a_batch() {
 }
 
 /// Steps of each of many settings: a few, or as many as `PARL_GPU_STEPS` says.
-fn steps() -> usize {
-    std::env::var("PARL_GPU_STEPS").map_or(24, |steps| steps.parse().unwrap())
+fn steps(few: usize) -> usize {
+    std::env::var("PARL_GPU_STEPS").map_or(few, |steps| steps.parse().unwrap())
 }
 
 fn vary(name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
+    vary_for(steps(24), name, games, change);
+}
+
+fn vary_for(steps: usize, name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
     let mut given = settings();
     change(&mut given);
     let Some(mut pair) = Pair::new(games, 3, &given) else { return };
-    pair.run(steps(), name);
+    pair.run(steps, name);
     // Some reset by the caller, with and without seeds.
     pair.reset(Some(vec![-1, 9, -1]), Some(vec![true, true, false]), &format!("{name}, reset of two"));
     pair.step(&format!("{name}, after the reset of two"));
@@ -422,6 +448,21 @@ fn boots_of_every_kind() {
     }
 }
 
+/// Every game whose ROM is there, with short episodes; every other one resets within the step.
+#[test]
+fn every_game() {
+    let mut found = 0;
+    for name in names::NAMES.iter().filter(|name| rom::load(name, &[], false).is_ok()) {
+        found += 1;
+        vary_for(steps(8), name, &[name], |s| {
+            s.rules.frame_limit = 27;
+            s.autoreset = if found % 2 == 0 { Autoreset::NextStep } else { Autoreset::SameStep };
+        });
+    }
+    assert!(found > 0 || rom::folders(&[]).is_empty(), "no game has a ROM in {:?}", rom::folders(&[]));
+    eprintln!("{found} games, {} steps each", steps(8));
+}
+
 /// Frames that do not reach the last row, or that are left open, show what is older.
 #[test]
 fn frames_that_are_not_whole() {
@@ -465,6 +506,68 @@ fn frames_that_are_left_open() {
             pair.run(8, &format!("painter {count}, {frame_limit}, {show_last_frame}, {life_continues}"));
         }
     }
+}
+
+/// A reset that begins with the boot state is part of the step that it belongs to; only whole boots have a launch of their
+/// own.
+#[test]
+fn a_step_is_one_launch() {
+    for (boot, autoreset, expected) in [
+        (Boot::Snapshot, Autoreset::NextStep, &["parl_step"][..]),
+        (Boot::Snapshot, Autoreset::SameStep, &["parl_step"]),
+        (Boot::Exact, Autoreset::NextStep, &["parl_step", "parl_reset"]),
+    ] {
+        let rules = StepRules { frame_limit: 15, ..settings().rules };
+        let given = Settings { boot, autoreset, rules, ..settings() };
+        let Some(mut pair) = Pair::new(&["breakout"], 2, &given) else { return };
+        pair.run(3, "before the launches are counted");
+        for step in 0..12 {
+            pair.launched.borrow_mut().clear();
+            pair.step(&format!("step {step}, {boot:?}, {autoreset:?}"));
+            assert_eq!(*pair.launched.borrow(), expected);
+        }
+        assert!(pair.ended > 4, "{} episodes ended", pair.ended);
+    }
+}
+
+/// Beyond what it shows and the generator of sticky actions an environment has less than a kilobyte; pictures belong to
+/// the warps that play at a time.
+#[test]
+fn an_environment_has_less_than_a_kilobyte() {
+    let bytes = |envs: usize| {
+        let pair = Pair::new(&["breakout"], envs, &settings())?;
+        let shown = envs * (pair.gpu.obs_bytes() + 2500);
+        Some(pair.gpu.device_bytes() - shown)
+    };
+    // As many rooms for kept pictures, and as many lanes that draw.
+    let (Some(few), Some(many)) = (bytes(1120), bytes(1376)) else { return };
+    // Head 976, what is left to show 8, room, place in the queue, game and order 4 each.
+    assert_eq!(many - few, 256 * 1000);
+}
+
+/// States of environments that keep pictures find room for them where they come to.
+#[test]
+fn kept_pictures_move_with_their_states() {
+    let given = Settings { noop_max: 0, ..settings() };
+    let mut pair = Pair::of(&[(painter(2), rows::UNKNOWN)], 2, &given);
+    pair.run(4, "painter");
+    let (kept, size) = pair.gpu.save(&[0, 1], 0).unwrap();
+    let shown = pair.gpu.obs_bytes();
+    assert!(size > size_of::<Head>() + shown + 2 * 210 * 160, "{size} bytes hold no pictures");
+    for step in 0..3 {
+        pair.step(&format!("step {step} on the way"));
+    }
+    pair.cpu.load(&[0, 1], &kept).unwrap();
+    pair.gpu.load(&[0, 1], &kept, 0).unwrap();
+    pair.compare_states("after the pictures moved");
+    for step in 0..4 {
+        pair.step(&format!("step {step} after the pictures moved"));
+    }
+    // A reset by the caller gives the room back, and the next state takes it again.
+    pair.reset(Some(vec![4, 5]), None, "reset");
+    pair.cpu.load(&[1, 0], &kept).unwrap();
+    pair.gpu.load(&[1, 0], &kept, 0).unwrap();
+    pair.step("after the second load");
 }
 
 #[test]

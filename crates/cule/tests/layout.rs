@@ -117,7 +117,7 @@ fn lane_lanerules() {
 #[test]
 fn lane_lanegame() {
     type T = cule::lane::LaneGame;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1296, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1304, 8));
     assert_eq!(offset_of!(T, boot), 0);
     assert_eq!(offset_of!(T, loaded), 624);
     assert_eq!(offset_of!(T, keep), 1248);
@@ -131,6 +131,16 @@ fn lane_lanegame() {
     assert_eq!(offset_of!(T, television), 1284);
     assert_eq!(offset_of!(T, rom_at), 1288);
     assert_eq!(offset_of!(T, rom_bytes), 1292);
+    assert_eq!(offset_of!(T, start_at), 1296);
+    assert_eq!(offset_of!(T, start_frames), 1300);
+}
+
+#[test]
+fn lane_start() {
+    type T = cule::lane::Start;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1144, 8));
+    assert_eq!(offset_of!(T, state), 0);
+    assert_eq!(offset_of!(T, recent), 624);
 }
 
 #[test]

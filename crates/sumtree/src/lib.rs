@@ -4,7 +4,6 @@ mod bulk;
 mod combine;
 mod descent;
 mod error;
-pub mod kernels;
 mod layout;
 mod mixture;
 mod node;

@@ -251,11 +251,26 @@ fn wrap_list(code: &str) -> String {
     out
 }
 
+/// Functions that C++ calls where Rust puts their text: they stand in many places, and a GPU's compiler takes its time by
+/// the length of a function.
+const CALLED: [&str; 9] = [
+    "machine::tia::write::moved",
+    "machine::tia::write::enable",
+    "machine::tia::write::touch",
+    "machine::tia::write::touch_move",
+    "machine::tia::write::show_player",
+    "machine::tia::collision::follow",
+    "machine::tia::collision::refresh_near",
+    "machine::tia::collision::meets",
+    "machine::tia::objects::cells",
+];
+
 /// Everything before the body.
 fn signature(krate: &Crate, function: &Function) -> String {
     let attributes: &[syn::Attribute] = &function.item.attrs;
     let cold: bool = source::has_attribute(attributes, "cold", None);
-    let placed: &str = if source::has_attribute(attributes, "inline", Some("never")) || cold {
+    let called: bool = CALLED.contains(&krate.cpp_path(function.module, &function.name).as_str());
+    let placed: &str = if source::has_attribute(attributes, "inline", Some("never")) || cold || called {
         "PARL_NOINLINE"
     } else if source::has_attribute(attributes, "inline", Some("always")) {
         "PARL_INLINE"

@@ -8,6 +8,8 @@ use super::types::{Int, Ty};
 use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprForLoop, ExprIf, ExprRange, Ident, Item, Local, Pat, Stmt, Type};
 
+/// A loop that counts up to this is not to be unrolled.
+const LONG_LOOP: i128 = 64;
 /// Types that an unsuffixed loop variable is tried with: what Rust falls back to first, then the usual ones.
 const LOOP_TYPES: [Int; 9] =
     [Int::I32, Int::Usize, Int::U32, Int::U8, Int::U16, Int::U64, Int::I64, Int::I16, Int::I8];
@@ -324,7 +326,12 @@ impl Body<'_> {
             self.spill_before(at, &mut values);
             [value] = values;
         }
-        self.line(format!("{} = {};", place.code, value.code));
+        if let Ty::Struct(_) = place.ty {
+            // Word by word where it is large: the compiler would go byte by byte.
+            self.line(format!("rs::put({}, {});", place.code, value.code));
+        } else {
+            self.line(format!("{} = {};", place.code, value.code));
+        }
         Ok(())
     }
 
@@ -408,6 +415,9 @@ impl Body<'_> {
         };
         self.depth -= 1;
         let (cpp, lo, hi): (&str, String, String) = (int.cpp(), first.wrapped(), end.wrapped());
+        if known.is_some_and(|hi| hi >= LONG_LOOP) {
+            self.line("PARL_ROLLED");
+        }
         match (down, closed) {
             (false, false) => self
                 .line(format!("for ({cpp} {variable} = {}; {variable} < {hi}; ++{variable}) {{", first.code)),

@@ -31,11 +31,13 @@ pub(super) struct Work {
     console: Console,
     canvas: Canvas,
     inputs: Vec<Input>,
+    /// Room for the generator of idle frames.
+    spare: Box<Random>,
 }
 
 impl Work {
     pub(super) fn new(console: Console) -> Self {
-        Self { console, canvas: Canvas::default(), inputs: vec![] }
+        Self { console, canvas: Canvas::default(), inputs: vec![], spare: Box::new(random::seeded(0)) }
     }
 }
 
@@ -80,7 +82,13 @@ impl Slot {
         }
         let soft = self.head.continues != 0 && self.head.unused == 0;
         let fire = u32::from(game.fires);
-        let idle = lane::idle_frames(&mut self.head, settings.noops as u32, settings.noop_max, fire);
+        let idle = lane::idle_frames(
+            &mut self.head,
+            &mut work.spare,
+            settings.noops as u32,
+            settings.noop_max,
+            fire,
+        );
         let mut acts = vec![u32::from(NOOP); idle as usize];
         if fire != 0 {
             let at = if settings.noops == Noops::AfterFire { 0 } else { acts.len() };
@@ -424,8 +432,9 @@ impl Slot {
 }
 
 /// The frames of one step or reset as they run.
-struct Roll {
-    recent: Recent,
+#[derive(Clone)]
+pub(super) struct Roll {
+    pub recent: Recent,
     /// The machine before the newest frame.
     middle: Machine,
     /// The newest frame went on with an open one.
@@ -433,12 +442,12 @@ struct Roll {
 }
 
 impl Roll {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { recent: Zeroable::zeroed(), middle: Zeroable::zeroed(), open: false }
     }
 
     /// Runs one frame with its inputs set, and gives its reward.
-    fn frame(&mut self, state: &mut State, board: &mut Board, code: &Code) -> i32 {
+    pub(super) fn frame(&mut self, state: &mut State, board: &mut Board, code: &Code) -> i32 {
         let recent = &mut self.recent;
         recent.from = if recent.count == 0 { state.machine } else { self.middle };
         self.middle = state.machine;

@@ -17,6 +17,7 @@ const OUT_OF_MEMORY: c_int = 2;
 /// Attributes of a device.
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
+const MULTIPROCESSORS: c_int = 16;
 
 macro_rules! functions {
     ($($field:ident = $name:literal ($($argument:ty),*);)*) => {
@@ -89,6 +90,8 @@ pub struct DeviceFacts {
     pub name: String,
     /// Compute capability times ten: 90 for 9.0.
     pub architecture: u32,
+    /// Multiprocessors.
+    pub units: u32,
     /// All its memory.
     pub total_bytes: usize,
 }
@@ -169,19 +172,21 @@ impl Driver {
         const NAME_BYTES: usize = 256;
         let device = self.handle(ordinal)?;
         let mut name = [0u8; NAME_BYTES];
-        let (mut major, mut minor, mut total) = (0, 0, 0);
+        let (mut major, mut minor, mut units, mut total) = (0, 0, 0, 0);
         let f = &self.functions;
-        // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and three numbers.
+        // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and four numbers.
         unsafe {
             self.check("cuDeviceGetName", (f.name)(name.as_mut_ptr().cast(), NAME_BYTES as c_int, device))?;
             self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut major, MAJOR, device))?;
             self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut minor, MINOR, device))?;
+            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut units, MULTIPROCESSORS, device))?;
             self.check("cuDeviceTotalMem", (f.total)(&raw mut total, device))?;
         }
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Ok(DeviceFacts {
             name: text.to_string_lossy().into_owned(),
             architecture: (10 * major + minor) as u32,
+            units: units as u32,
             total_bytes: total,
         })
     }

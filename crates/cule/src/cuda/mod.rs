@@ -25,7 +25,7 @@ pub const SOURCES: Sources = Sources {
     files: &[
         ("step.cu", include_str!("../../kernels/step.cu")),
         ("reset.cu", include_str!("../../kernels/reset.cu")),
-        ("observe.cu", include_str!("../../kernels/observe.cu")),
+        ("states.cu", include_str!("../../kernels/states.cu")),
     ],
     headers: &[
         ("prelude.cuh", include_str!("../../kernels/prelude.cuh")),
@@ -36,6 +36,8 @@ pub const SOURCES: Sources = Sources {
 };
 /// The oldest driver that is looked at: CUDA 12.0.
 const OLDEST_DRIVER: u32 = 12_000;
+/// Warps that play on one multiprocessor: their registers fill it.
+const WARPS_PER_UNIT: u32 = 8;
 /// The oldest device: 7.5, Turing.
 const OLDEST_DEVICE: u32 = 75;
 
@@ -77,6 +79,10 @@ impl Drop for Buffer {
 
 impl Device for Cuda {
     type Memory = Buffer;
+
+    fn resident_warps(&self) -> u32 {
+        self.program.units * WARPS_PER_UNIT
+    }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, CuleError> {
         Ok(Buffer { context: self.program.context.clone(), address: self.program.context.allocate(bytes)? })

@@ -78,6 +78,8 @@ pub struct Program {
     pub(super) context: Arc<Context>,
     modules: Vec<u64>,
     functions: Vec<(&'static str, u64)>,
+    /// Multiprocessors of the device.
+    pub units: u32,
     /// Every kernel came from the disk.
     pub from_cache: bool,
 }
@@ -117,7 +119,8 @@ impl Program {
         let target = nvrtc.target(facts.architecture)?;
         let images = sources.compile(&nvrtc, &target, version, &[])?;
         let context = Arc::new(Context::new(driver, ordinal)?);
-        let mut program = Self { context, modules: vec![], functions: vec![], from_cache: true };
+        let units = facts.units;
+        let mut program = Self { context, modules: vec![], functions: vec![], units, from_cache: true };
         for image in images {
             let module = program.context.load(&image.image)?;
             for (kernel, _) in sources.kernels.iter().filter(|(_, file)| *file == image.file) {

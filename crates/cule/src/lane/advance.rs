@@ -3,8 +3,8 @@
 //! Device subset.
 
 use super::{
-    Extra, Figures, Head, KEPT, KEPT_PICTURES, LaneGame, LaneRules, NONE, PUSH_AGAIN, PUSH_PICTURES,
-    PUSH_RAM, Roll, copy_picture, figures, frame, height_bytes, rerun,
+    Extra, Figures, Head, KEPT_FRESH, KEPT_PICTURES, LaneGame, LaneRules, NONE, PUSH_AGAIN, PUSH_PICTURES,
+    PUSH_RAM, Roll, WORK, copy_picture, figures, frame, height_bytes, rerun,
 };
 use crate::env::{self, Action, NOOP, State, full};
 use crate::machine::input::Input;
@@ -13,14 +13,15 @@ use crate::numpy_random;
 use crate::random::Random;
 use crate::step::{self, Episode};
 
-/// One step with an action. `kept` are the environment's kept pictures, `inputs` room for the inputs of a step.
+/// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
 #[inline(never)]
 pub fn advance(
     head: &mut Head,
     extra: &mut Extra,
     random: &mut Random,
     board: &mut Board,
-    kept: &mut [u8],
+    work: &mut [u8],
+    kept: &[u8],
     inputs: &mut [Input],
     rom: &[u8],
     settings: &LaneRules,
@@ -71,7 +72,7 @@ pub fn advance(
     }
     // An end on the last frame is an early stop only where that frame is not shown.
     let early: u32 = if stopped_at > 1 || settings.show_last_frame == 0 { stopped_at } else { 0 };
-    show_step(head, extra, board, kept, inputs, ran, rom, settings, game, &start, &roll, early, skip);
+    show_step(head, extra, board, work, kept, inputs, ran, rom, settings, game, &start, &roll, early, skip);
 }
 
 /// Says what is shown of a step, and makes the pictures that are missing for it.
@@ -80,7 +81,8 @@ fn show_step(
     head: &mut Head,
     extra: &mut Extra,
     board: &mut Board,
-    kept: &mut [u8],
+    work: &mut [u8],
+    kept: &[u8],
     inputs: &[Input],
     ran: usize,
     rom: &[u8],
@@ -94,6 +96,7 @@ fn show_step(
     let careful: bool = extra.kept != 0;
     let pool: bool = settings.maxpool != 0 && skip > 1;
     let whole: u32 = roll.recent.whole;
+    let size: usize = settings.picture_bytes as usize;
     let mut machine: Machine = *start;
     let mut second: bool = false;
     extra.push = PUSH_PICTURES;
@@ -101,7 +104,7 @@ fn show_step(
         if pool && roll.open != 0 {
             // A frame that goes on with an open one draws over it: the picture of the frame before is made apart.
             put_before(head, extra, board, kept, rom, settings, game);
-            rerun_apart(&mut machine, inputs, ran, board, kept, rom, settings, game);
+            rerun_apart(&mut machine, inputs, ran, board, work, rom, game);
             second = true;
         } else if !careful && whole < 2 {
             // Something older shows: all frames of the step again, drawn, on the pictures before them.
@@ -111,7 +114,7 @@ fn show_step(
         let last: u8 = head.state.machine.tia.buffer & 1;
         extra.picture[0] = last;
         if pool && settings.indices == 0 {
-            extra.picture[1] = if second { KEPT + KEPT_PICTURES as u8 } else { last ^ 1 };
+            extra.picture[1] = if second { WORK } else { last ^ 1 };
         }
         head.single = !pool as u8;
     } else if early == 2 && settings.show_last_frame != 0 {
@@ -124,23 +127,31 @@ fn show_step(
         head.single = 1;
     } else if early == 1 && pool {
         // The step stopped on its last frame, which is not shown: the frame before it, pooled with the plane before.
+        if whole >= 2 {
+            let other: usize = ((head.state.machine.tia.buffer & 1) ^ 1) as usize;
+            copy_picture(work, 0, &board.picture[other], 0, height_bytes(game));
+        } else {
+            put_before(head, extra, board, kept, rom, settings, game);
+            rerun_apart(&mut machine, inputs, ran, board, work, rom, game);
+        }
         put_before(head, extra, board, kept, rom, settings, game);
-        rerun_apart(&mut machine, inputs, ran, board, kept, rom, settings, game);
-        put_before(head, extra, board, kept, rom, settings, game);
-        // The board may be needed again: what it shows is copied.
-        let size: usize = settings.picture_bytes as usize;
-        let work: usize = KEPT_PICTURES as usize;
-        let last: usize = (start.tia.buffer & 1) as usize;
-        copy_picture(kept, (work + 1) * size, &board.picture[last], 0, height_bytes(game));
-        extra.picture[0] = KEPT + KEPT_PICTURES as u8;
-        extra.picture[1] = KEPT + KEPT_PICTURES as u8 + 1;
+        let last: u8 = start.tia.buffer & 1;
+        extra.picture = [WORK, last, NONE];
         if head.single == 0 {
+            extra.picture[2] = last ^ 1;
             if extra.kept == KEPT_PICTURES as u8 {
-                copy_within(kept, (work + 2) * size, 2 * size, height_bytes(game));
-            } else {
-                copy_picture(kept, (work + 2) * size, &board.picture[last ^ 1], 0, height_bytes(game));
+                extra.picture[2] = WORK + 2;
+                copy_picture(work, 2 * size, kept, 2 * size, height_bytes(game));
             }
-            extra.picture[2] = KEPT + KEPT_PICTURES as u8 + 2;
+        }
+        if head.continues != 0 && whole < 2 {
+            // The board is needed again: what it shows is copied.
+            extra.picture[1] = WORK + 1;
+            copy_picture(work, size, &board.picture[last as usize], 0, height_bytes(game));
+            if extra.picture[2] == last ^ 1 {
+                extra.picture[2] = WORK + 2;
+                copy_picture(work, 2 * size, &board.picture[(last ^ 1) as usize], 0, height_bytes(game));
+            }
         }
         head.single = 0;
     } else {
@@ -153,11 +164,9 @@ fn show_step(
     }
     head.recent = roll.recent;
     if early == 0 || head.continues != 0 {
-        keep_pictures(extra, board, kept, whole, settings, game);
+        keep_pictures(extra, whole);
         if extra.kept != 0 && second {
-            let size: usize = settings.picture_bytes as usize;
-            copy_within(kept, 2 * size, KEPT_PICTURES as usize * size, height_bytes(game));
-            extra.kept = KEPT_PICTURES as u8;
+            extra.kept = KEPT_PICTURES as u8 | KEPT_FRESH;
         }
     }
 }
@@ -169,16 +178,14 @@ fn rerun_apart(
     inputs: &[Input],
     ran: usize,
     board: &mut Board,
-    kept: &mut [u8],
+    work: &mut [u8],
     rom: &[u8],
-    settings: &LaneRules,
     game: &LaneGame,
 ) {
     let before: usize = if ran > 0 { ran - 1 } else { 0 };
     rerun(machine, inputs, 0, before, board, rom);
     let buffer: usize = (machine.tia.buffer & 1) as usize;
-    let at: usize = (KEPT_PICTURES * settings.picture_bytes) as usize;
-    copy_picture(kept, at, &board.picture[buffer], 0, height_bytes(game));
+    copy_picture(work, 0, &board.picture[buffer], 0, height_bytes(game));
     rerun(machine, inputs, before, ran, board, rom);
 }
 
@@ -209,32 +216,9 @@ fn put_pictures(board: &mut Board, kept: &[u8], settings: &LaneRules, game: &Lan
     copy_picture(&mut board.picture[1], 0, kept, size, height_bytes(game));
 }
 
-/// Keeps the pictures on the board if they cannot be made again from the last `whole` frames.
-#[inline(never)]
-pub fn keep_pictures(
-    extra: &mut Extra,
-    board: &Board,
-    kept: &mut [u8],
-    whole: u32,
-    settings: &LaneRules,
-    game: &LaneGame,
-) {
-    if whole >= 2 {
-        extra.kept = 0;
-        return;
-    }
-    let size: usize = settings.picture_bytes as usize;
-    copy_picture(kept, 0, &board.picture[0], 0, height_bytes(game));
-    copy_picture(kept, size, &board.picture[1], 0, height_bytes(game));
-    extra.kept = 2;
-}
-
-/// Copies one kept picture over another.
-#[inline(never)]
-fn copy_within(kept: &mut [u8], to: usize, from: usize, bytes: usize) {
-    for i in 0..bytes {
-        kept[to + i] = kept[from + i];
-    }
+/// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
+pub fn keep_pictures(extra: &mut Extra, whole: u32) {
+    extra.kept = if whole >= 2 { 0 } else { 2 | KEPT_FRESH };
 }
 
 /// Figures of the step that has just run.

@@ -2,7 +2,7 @@
 //!
 //! Device subset. `console::boot` does the same for one console on the host, with the fast interpreter.
 
-use super::{Head, LaneGame};
+use super::{Head, LaneGame, play};
 use crate::env::{self, NOOP, PADDLE_MIN, State, full};
 use crate::games::{self, evaluate, rows, select};
 use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
@@ -20,24 +20,25 @@ pub const ADVENTURE_FRAMES: u32 = 130;
 /// Double Dunk's menu: what RAM shows, and the bit of the mode.
 pub const MENU: [[u32; 2]; 4] = [[0x08, 1], [0x10, 2], [0x04, 4], [0x20, 8]];
 
-/// A console that is loaded, set and reset, as if it were new. True when the mode is never shown.
+/// A console that is loaded, set and reset, as if it were new; `spare` is room for a generator. True when the mode is never shown.
 #[inline(never)]
 pub fn fresh(
     head: &mut Head,
     random: &mut Random,
+    spare: &mut Random,
     board: &mut Board,
     rom: &[u8],
     game: &LaneGame,
     draw: bool,
 ) -> bool {
     head.state = game.loaded;
-    *random = random::seeded(head.random_seed);
-    let mut core: Random = core_generator(&head.state, game);
-    reset_console(&mut head.state, &mut core, board, rom);
-    let failed: bool = restart(&mut head.state, random, board, rom, game, draw);
+    random::seed(random, head.random_seed);
+    core_generator(spare, &head.state, game);
+    reset_console(&mut head.state, spare, board, rom);
+    let failed: bool = restart(&mut head.state, random, spare, board, rom, game, draw);
     head.state.rules.mode = game.mode;
     head.state.env.difficulty = game.difficulty;
-    restart(&mut head.state, random, board, rom, game, draw) || failed
+    restart(&mut head.state, random, spare, board, rom, game, draw) || failed
 }
 
 /// Starts an episode. True when the mode is never shown.
@@ -45,6 +46,7 @@ pub fn fresh(
 pub fn restart(
     state: &mut State,
     random: &mut Random,
+    spare: &mut Random,
     board: &mut Board,
     rom: &[u8],
     game: &LaneGame,
@@ -53,8 +55,8 @@ pub fn restart(
     state.env.episode_frame_number = 0;
     let middle: i32 = (PADDLE_MIN + state.env.paddle_max) / 2;
     state.env.paddle = [middle, middle];
-    let mut core: Random = core_generator(state, game);
-    reset_console(state, &mut core, board, rom);
+    core_generator(spare, state, game);
+    reset_console(state, spare, board, rom);
     state.machine.draw = draw as u8;
     emulate(state, board, rom, NOOP as u32, BOOT_FRAMES, 0);
     soft_reset(state, board, rom);
@@ -71,12 +73,11 @@ pub fn restart(
     failed
 }
 
-/// The console's own generator where this console is.
+/// Makes the console's own generator as it is where this console is.
 #[inline(never)]
-fn core_generator(state: &State, game: &LaneGame) -> Random {
-    let mut core: Random = random::seeded(game.system_seed);
-    random::skip(&mut core, state.machine.draws);
-    core
+fn core_generator(core: &mut Random, state: &State, game: &LaneGame) {
+    random::seed(core, game.system_seed);
+    random::skip(core, state.machine.draws);
 }
 
 fn core_draw(state: &mut State, core: &mut Random) -> u32 {
@@ -100,7 +101,7 @@ fn reset_console(state: &mut State, core: &mut Random, board: &mut Board, rom: &
 fn emulate(state: &mut State, board: &mut Board, rom: &[u8], action: u32, count: u32, switches: u8) {
     for _ in 0..count {
         env::set_inputs(state, full(action), full(NOOP as u32), switches);
-        env::emulate(state, board, rom);
+        play::emulate(state, board, rom);
     }
     env::look(state);
 }
@@ -117,7 +118,7 @@ fn soft_reset(state: &mut State, board: &mut Board, rom: &[u8]) {
 fn press_select(state: &mut State, board: &mut Board, rom: &[u8], count: u32) {
     for _ in 0..count {
         env::set_inputs(state, full(NOOP as u32), full(NOOP as u32), SWITCH_SELECT);
-        machine::step(&mut state.machine, board, rom);
+        play::step(&mut state.machine, board, rom);
     }
     emulate(state, board, rom, NOOP as u32, 1, 0);
     state.env.frame_number += 1;
@@ -130,7 +131,7 @@ fn act(state: &mut State, random: &mut Random, board: &mut Board, rom: &[u8], ke
     env::hold(state, random, keep, full(action), full(NOOP as u32));
     if !env::ended(state) {
         env::set_held_inputs(state);
-        env::emulate(state, board, rom);
+        play::emulate(state, board, rom);
         env::count_frame(state);
     }
 }

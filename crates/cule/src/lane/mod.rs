@@ -1,8 +1,9 @@
 //! One environment as a batch on a GPU runs it: its step and its reset, which frames draw, and what is then shown.
 //!
 //! Device subset. The CPU batch (`batch::slot`) does the same with the fast interpreter and a board per thread; both
-//! leave the same bytes. Here every environment has a board of its own, and beside it room for pictures that cannot be
-//! made again: `KEPT` the two of the board, `SECOND` the picture of a frame that was drawn over, and three to work in.
+//! leave the same bytes. A board and three pictures to work in belong to the thread, not to the environment. Pictures
+//! that outlive a step because they cannot be made again (the two of the board, and one that was drawn over) are kept by
+//! the kernel, which hands them in as `kept`.
 
 #![allow(
     clippy::precedence,
@@ -15,6 +16,7 @@
 
 pub mod advance;
 pub mod boot;
+pub mod play;
 pub mod reset;
 pub mod show;
 
@@ -22,7 +24,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::env::{self, State};
 use crate::machine::input::Input;
-use crate::machine::{self, Board, Machine, tia};
+use crate::machine::{Board, Machine, tia};
 use crate::numpy_random::{self, NumpyRandom};
 use crate::random::{self, Random};
 use crate::step::{Episode, StepRules};
@@ -149,16 +151,41 @@ pub struct LaneGame {
     pub rom_at: u32,
     /// Bytes of the ROM.
     pub rom_bytes: u32,
+    /// Where its starts begin among those of the batch.
+    pub start_at: u32,
+    /// Frames of the longest start, 0 when there are none: every reset then runs its frames.
+    pub start_frames: u32,
 }
+
+/// An episode's start from the boot state: the console after some frames of nothing and of FIRE.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Start {
+    /// The console.
+    pub state: State,
+    /// Its last frames.
+    pub recent: Recent,
+}
+
+/// Which start it is: of `frames` frames, FIRE is held in `fired`. After FIRE they are the first ones; before it there is
+/// one at most, the last.
+pub fn start_number(noops: u32, frames: u32, fired: u32) -> u32 {
+    if noops == NOOPS_AFTER_FIRE { frames * (frames + 1) / 2 + fired } else { 2 * frames + fired }
+}
+
+/// Frames of starts above which there are none.
+pub const MOST_START_FRAMES: u32 = 64;
 
 /// No picture.
 pub const NONE: u8 = 255;
-/// The two pictures of the board come first, then the kept ones, of which this is the first.
-pub const KEPT: u8 = 2;
-/// Kept pictures that outlive a step: two of the board, one that was drawn over.
-pub const KEPT_PICTURES: u32 = 3;
-/// And those to work in.
+/// The two pictures of the board come first, then those to work in, of which this is the first.
+pub const WORK: u8 = 2;
+/// Pictures to work in.
 pub const WORK_PICTURES: u32 = 3;
+/// Kept pictures: two of the board, one that was drawn over.
+pub const KEPT_PICTURES: u32 = 3;
+/// Bit of `Extra::kept`: they are still where they were made, on the board and first among those to work in.
+pub const KEPT_FRESH: u8 = 0x80;
 
 /// The planes stay as they are.
 pub const PUSH_NOTHING: u8 = 0;
@@ -181,11 +208,11 @@ pub struct Extra {
     pub picture: [u8; 3],
     /// One of the `PUSH_` constants.
     pub push: u8,
-    /// Kept pictures: 0, 2 or `KEPT_PICTURES`.
+    /// Kept pictures: 0, 2 or `KEPT_PICTURES`, with `KEPT_FRESH`.
     pub kept: u8,
     /// What happens to older planes: 0 or one of the `CLEAR_` constants.
     pub clear: u8,
-    /// A reset is due.
+    /// A reset is due within the step.
     pub due: u8,
     /// The mode of the game was never reached.
     pub failed: u8,
@@ -233,7 +260,7 @@ pub fn frame(roll: &mut Roll, state: &mut State, board: &mut Board, rom: &[u8]) 
     roll.open = (state.machine.unfinished != 0) as u32;
     recent.inputs[0] = recent.inputs[1];
     recent.inputs[1] = state.machine.input;
-    env::emulate(state, board, rom);
+    play::emulate(state, board, rom);
     if roll.open == 0 && is_whole(&state.machine) {
         recent.whole = if recent.whole < 2 { recent.whole + 1 } else { 2 };
     } else {
@@ -248,7 +275,7 @@ pub fn rerun(machine: &mut Machine, inputs: &[Input], from: usize, to: usize, bo
     for i in from..to {
         machine.input = inputs[i];
         machine.draw = 1;
-        machine::step(machine, board, rom);
+        play::step(machine, board, rom);
     }
 }
 
@@ -260,20 +287,20 @@ pub fn seed(head: &mut Head, random: &mut Random, seed: u64, noops: u32) {
     head.noop_seed = seed as u32;
     head.noop_draws = 0;
     head.random_seed = if noops == NOOPS_NUMPY { words[1] } else { seed as u32 };
-    *random = random::seeded(head.random_seed);
+    random::seed(random, head.random_seed);
     head.unused = 1;
 }
 
-/// The next number below `n` of the environment's generator of idle frames.
+/// The next number below `n` of the environment's generator of idle frames, which is made again in `spare`.
 #[inline(never)]
-pub fn below(head: &mut Head, n: u32) -> u32 {
-    let mut random: Random = random::seeded(head.noop_seed);
-    random::skip(&mut random, head.noop_draws);
+pub fn below(head: &mut Head, spare: &mut Random, n: u32) -> u32 {
+    random::seed(spare, head.noop_seed);
+    random::skip(spare, head.noop_draws);
     let mut product: u64 = 0;
     let mut found: bool = false;
     while !found {
         head.noop_draws += 1;
-        let drawn: u32 = random::draw(&mut random);
+        let drawn: u32 = random::draw(spare);
         product = drawn as u64 * n as u64;
         found = product as u32 >= n || product as u32 >= n.wrapping_neg() % n;
     }
@@ -282,14 +309,14 @@ pub fn below(head: &mut Head, n: u32) -> u32 {
 
 /// Idle frames of the reset that begins.
 #[inline(never)]
-pub fn idle_frames(head: &mut Head, noops: u32, noop_max: u32, fire: u32) -> u32 {
+pub fn idle_frames(head: &mut Head, spare: &mut Random, noops: u32, noop_max: u32, fire: u32) -> u32 {
     let bound: u32 = if noop_max > 1 { noop_max } else { 1 };
     if noops == NOOPS_AFTER_FIRE {
-        let idle: u32 = below(head, bound);
+        let idle: u32 = below(head, spare, bound);
         return if idle > fire { idle - fire } else { 0 };
     }
     if noops == NOOPS_BEFORE_FIRE {
-        let idle: u32 = below(head, bound);
+        let idle: u32 = below(head, spare, bound);
         return idle + 1 - fire;
     }
     if noop_max == 0 {

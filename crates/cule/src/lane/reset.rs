@@ -6,41 +6,93 @@ use super::advance::{keep_pictures, put_before};
 use super::boot::{self, fresh};
 use super::{
     CLEAR_FIRST, CLEAR_ZERO, Extra, Head, LaneGame, LaneRules, NONE, NOOPS_AFTER_FIRE, PUSH_PICTURES,
-    PUSH_RAM, Roll, UNKNOWN_DRAWS, copy_picture, frame, height_bytes, idle_frames,
+    PUSH_RAM, Roll, Start, UNKNOWN_DRAWS, copy_picture, frame, height_bytes, idle_frames, rerun,
+    start_number,
 };
 use crate::env::{self, NOOP, full};
-use crate::machine::Board;
+use crate::machine::{Board, Machine};
 use crate::random::{self, Random};
 use crate::step;
 
 /// The action code of FIRE.
 const FIRE: u32 = 1;
 
-/// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot.
+/// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
+pub fn is_quick(head: &Head, settings: &LaneRules, game: &LaneGame) -> bool {
+    let soft: bool = head.continues != 0 && head.unused == 0;
+    let snapshot: bool = head.unused != 0 || settings.snapshot != 0;
+    game.start_frames != 0 && snapshot && !soft
+}
+
+/// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
 #[inline(never)]
-pub fn reset(
+pub fn quick(
     head: &mut Head,
     extra: &mut Extra,
     random: &mut Random,
+    spare: &mut Random,
     board: &mut Board,
-    kept: &mut [u8],
     boot_pictures: &[u8],
+    starts: &[Start],
     rom: &[u8],
     settings: &LaneRules,
     game: &LaneGame,
 ) {
-    let soft: bool = head.continues != 0 && head.unused == 0;
-    let fire: u32 = game.fires;
-    let idle: u32 = idle_frames(head, settings.noops, settings.noop_max, fire);
-    let before: Head = *head;
-    let generator: Random = *random;
+    let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
+    random::skip(random, game.boot_draws);
+    let acts: u32 = idle + game.fires;
+    let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
     extra.failed = 0;
-    begin(head, extra, random, board, kept, boot_pictures, rom, settings, game, idle, soft, false);
-    if head.recent.whole < 2 && settings.draws != 0 {
-        *head = before;
-        *random = generator;
-        begin(head, extra, random, board, kept, boot_pictures, rom, settings, game, idle, soft, true);
+    extra.kept = 0;
+    if acts < 2 && settings.draws != 0 {
+        // What is shown goes back to the boot.
+        head.state = game.boot;
+        put_boot(board, boot_pictures, game);
+        let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
+        for i in 0..acts {
+            let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
+            env::hold(&mut head.state, random, settings.rules.keep, full(code), full(0));
+            env::set_held_inputs(&mut head.state);
+            head.state.machine.draw = 1;
+            frame(&mut roll, &mut head.state, board, rom);
+        }
+        head.recent = roll.recent;
+        keep_pictures(extra, head.recent.whole);
+    } else {
+        let mut fired: u32 = 0;
+        let mut held: bool = false;
+        for i in 0..acts {
+            let chance: f64 = random::draw(random) as f64 / 4_294_967_296.0;
+            if chance >= settings.rules.keep {
+                held = game.fires != 0 && i == fire_at;
+            }
+            if held {
+                fired += 1;
+            }
+            // The second player's.
+            random::draw(random);
+        }
+        let number: usize = (game.start_at + start_number(settings.noops, acts, fired)) as usize;
+        head.state = starts[number].state;
+        head.recent = starts[number].recent;
+        if settings.draws != 0 {
+            let mut machine: Machine = head.recent.from;
+            rerun(&mut machine, &head.recent.inputs, 0, 2, board, rom);
+        }
     }
+    finish(head, extra, settings, false);
+}
+
+/// Puts the pictures of the boot on the board.
+#[inline(never)]
+fn put_boot(board: &mut Board, boot_pictures: &[u8], game: &LaneGame) {
+    let bytes: usize = height_bytes(game);
+    copy_picture(&mut board.picture[0], 0, boot_pictures, 0, bytes);
+    copy_picture(&mut board.picture[1], 0, boot_pictures, bytes, bytes);
+}
+
+/// What is counted and shown after a reset.
+fn finish(head: &mut Head, extra: &mut Extra, settings: &LaneRules, soft: bool) {
     head.unused = 0;
     head.ready = (extra.failed == 0) as u8;
     head.continues = 0;
@@ -59,14 +111,46 @@ pub fn reset(
     }
 }
 
+/// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
+/// `saved` room for generators.
+#[inline(never)]
+pub fn reset(
+    head: &mut Head,
+    extra: &mut Extra,
+    random: &mut Random,
+    spare: &mut Random,
+    saved: &mut Random,
+    board: &mut Board,
+    kept: &[u8],
+    boot_pictures: &[u8],
+    rom: &[u8],
+    settings: &LaneRules,
+    game: &LaneGame,
+) {
+    let soft: bool = head.continues != 0 && head.unused == 0;
+    let fire: u32 = game.fires;
+    let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, fire);
+    let before: Head = *head;
+    *saved = *random;
+    extra.failed = 0;
+    begin(head, extra, random, spare, board, kept, boot_pictures, rom, settings, game, idle, soft, false);
+    if head.recent.whole < 2 && settings.draws != 0 {
+        *head = before;
+        *random = *saved;
+        begin(head, extra, random, spare, board, kept, boot_pictures, rom, settings, game, idle, soft, true);
+    }
+    finish(head, extra, settings, soft);
+}
+
 /// Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
 #[inline(never)]
 fn begin(
     head: &mut Head,
     extra: &mut Extra,
     random: &mut Random,
+    spare: &mut Random,
     board: &mut Board,
-    kept: &mut [u8],
+    kept: &[u8],
     boot_pictures: &[u8],
     rom: &[u8],
     settings: &LaneRules,
@@ -84,15 +168,13 @@ fn begin(
         head.state = game.boot;
         random::skip(random, game.boot_draws);
         if everything {
-            let bytes: usize = height_bytes(game);
-            copy_picture(&mut board.picture[0], 0, boot_pictures, 0, bytes);
-            copy_picture(&mut board.picture[1], 0, boot_pictures, bytes, bytes);
+            put_boot(board, boot_pictures, game);
         }
     } else if head.unused != 0 {
         // Boot and sticky draws depend on each other: nothing is known in advance.
-        extra.failed |= fresh(head, random, board, rom, game, everything) as u8;
+        extra.failed |= fresh(head, random, spare, board, rom, game, everything) as u8;
     } else {
-        extra.failed |= boot::restart(&mut head.state, random, board, rom, game, everything) as u8;
+        extra.failed |= boot::restart(&mut head.state, random, spare, board, rom, game, everything) as u8;
     }
     let acts: u32 = idle + game.fires;
     let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
@@ -107,13 +189,13 @@ fn begin(
         head.state.machine.draw = (everything || i + 2 >= acts) as u8;
         frame(&mut roll, &mut head.state, board, rom);
         if head.state.rules.over != 0 {
-            extra.failed |= boot::restart(&mut head.state, random, board, rom, game, everything) as u8;
+            extra.failed |= boot::restart(&mut head.state, random, spare, board, rom, game, everything) as u8;
             roll.recent = settings.none;
         }
     }
     head.recent = roll.recent;
     // The pictures on the board are exact only where everything was drawn.
     if head.recent.whole >= 2 || everything {
-        keep_pictures(extra, board, kept, head.recent.whole, settings, game);
+        keep_pictures(extra, head.recent.whole);
     }
 }

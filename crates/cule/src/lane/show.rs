@@ -54,12 +54,12 @@ pub struct Reduction {
 pub struct Chosen {
     /// Numbers of pictures, `NONE` where there are fewer.
     pub picture: [u8; 3],
-    /// Bytes of a kept picture.
+    /// Bytes of a picture to work in.
     pub picture_bytes: u32,
 }
 
 /// The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
-fn brightest(chosen: &Chosen, boards: &[u8], kept: &[u8], table: &[u8], at: usize) -> u8 {
+fn brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usize) -> u8 {
     let board_bytes: usize = boards.len() / 2;
     let mut most: u8 = 0;
     for i in 0..3usize {
@@ -68,7 +68,7 @@ fn brightest(chosen: &Chosen, boards: &[u8], kept: &[u8], table: &[u8], at: usiz
             let index: u8 = if picture < 2 {
                 boards[picture as usize * board_bytes + at]
             } else {
-                kept[(picture as usize - 2) * chosen.picture_bytes as usize + at]
+                work[(picture as usize - 2) * chosen.picture_bytes as usize + at]
             };
             let value: u8 = table[index as usize];
             if value > most {
@@ -85,7 +85,7 @@ pub fn pixel(
     reduction: &Reduction,
     chosen: &Chosen,
     boards: &[u8],
-    kept: &[u8],
+    work: &[u8],
     cells: &[Cell],
     weights: &[f32],
     blends: &[Blend],
@@ -110,7 +110,7 @@ pub fn pixel(
                 let from: usize =
                     (row * reduction.down as usize + j) * WIDTH + column * reduction.across as usize;
                 for i in 0..reduction.across as usize {
-                    sum += brightest(chosen, boards, kept, table, from + i) as u32;
+                    sum += brightest(chosen, boards, work, table, from + i) as u32;
                 }
             }
             if reduction.across == 2 && reduction.down == 2 {
@@ -127,9 +127,9 @@ pub fn pixel(
             let mut total: f32 = 0.0;
             for j in 0..y.count as usize {
                 let from: usize = (y.first as usize + j) * WIDTH + x.first as usize;
-                let mut sum: f32 = brightest(chosen, boards, kept, table, from) as f32 * weights[x_at];
+                let mut sum: f32 = brightest(chosen, boards, work, table, from) as f32 * weights[x_at];
                 for i in 1..x.count as usize {
-                    let value: u8 = brightest(chosen, boards, kept, table, from + i);
+                    let value: u8 = brightest(chosen, boards, work, table, from + i);
                     sum += value as f32 * weights[x_at + i];
                 }
                 let product: f32 = sum * weights[y_at + j];
@@ -143,14 +143,14 @@ pub fn pixel(
             let mut sum: i32 = 0;
             for j in 0..2usize {
                 let from: usize = y.from[j] as usize * WIDTH;
-                let left: u8 = brightest(chosen, boards, kept, table, from + x.from[0] as usize);
-                let right: u8 = brightest(chosen, boards, kept, table, from + x.from[1] as usize);
+                let left: u8 = brightest(chosen, boards, work, table, from + x.from[0] as usize);
+                let right: u8 = brightest(chosen, boards, work, table, from + x.from[1] as usize);
                 let across: i32 = left as i32 * x.weight[0] + right as i32 * x.weight[1];
                 sum += (y.weight[j] * (across >> 4)) >> 16;
             }
             let value: i32 = (sum + 2) >> 2;
             if value > 255 { 255 } else { value as u8 }
         }
-        _ => brightest(chosen, boards, kept, table, row * WIDTH + column),
+        _ => brightest(chosen, boards, work, table, row * WIDTH + column),
     }
 }

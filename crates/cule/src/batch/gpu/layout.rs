@@ -1,15 +1,36 @@
 //! What a launch is told, as `kernels/layout.cuh` has it, and how many threads it has. Host only.
 
+use std::mem::offset_of;
+
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block in which every thread plays: one warp.
-pub const PLAY_THREADS: u32 = 32;
+use crate::env::State;
+use crate::lane::{Head, Recent};
+use crate::machine::Machine;
+use crate::machine::cart::Cart;
+
+/// Environments that a block plays at once: the lanes of its first warp.
+pub const LANES: u32 = 32;
+/// Warps of a block that plays, at most: those behind the first only help to show.
+const MOST_WARPS: u32 = 4;
 /// Threads of a block in which every thread makes a byte.
 pub const BYTE_THREADS: u32 = 256;
 /// The thread has no environment.
 pub const NOBODY: u32 = u32::MAX;
 /// Kinds of faults that the device counts.
-pub const FAULTS: usize = 4;
+pub const FAULTS: usize = 5;
+/// The environment keeps no pictures.
+pub const NO_ROOM: u32 = u32::MAX;
+/// Environments of a game without short frames that can keep pictures at a time, at least: 100 KB each.
+const FEW_ROOMS: usize = 1024;
+/// Words of a cartridge's RAM.
+const CART_WORDS: usize = 32;
+/// Words of a head that are the RAM of a cartridge: of the console, and of its copy.
+pub const CART_AT: [usize; 2] = [
+    (offset_of!(Head, state) + offset_of!(State, machine) + CART_RAM) / 4,
+    (offset_of!(Head, recent) + offset_of!(Recent, from) + CART_RAM) / 4,
+];
+const CART_RAM: usize = offset_of!(Machine, cart) + offset_of!(Cart, ram);
 
 /// Where everything of a batch lies: device addresses, then counts.
 #[repr(C)]
@@ -17,16 +38,20 @@ pub const FAULTS: usize = 4;
 pub struct Plan {
     pub(super) heads: u64,
     pub(super) randoms: u64,
-    pub(super) boards: u64,
-    pub(super) kept: u64,
-    pub(super) planes: u64,
-    pub(super) inputs: u64,
     pub(super) extras: u64,
+    pub(super) planes: u64,
+    pub(super) rooms: u64,
+    pub(super) taken: u64,
+    pub(super) kept: u64,
+    pub(super) scratch: u64,
+    pub(super) queue: u64,
+    pub(super) queued: u64,
     pub(super) faults: u64,
     pub(super) order: u64,
     pub(super) playing: u64,
     pub(super) games: u64,
     pub(super) rules: u64,
+    pub(super) starts: u64,
     pub(super) roms: u64,
     pub(super) boot_pictures: u64,
     pub(super) reductions: u64,
@@ -37,7 +62,9 @@ pub struct Plan {
     pub(super) count: u32,
     pub(super) threads: u32,
     pub(super) board_bytes: u32,
-    pub(super) kept_bytes: u32,
+    pub(super) scratch_bytes: u32,
+    pub(super) room_count: u32,
+    pub(super) start_count: u32,
     pub(super) plane_bytes: u32,
     pub(super) stack: u32,
     pub(super) inputs_per_env: u32,
@@ -46,6 +73,8 @@ pub struct Plan {
     pub(super) weight_count: u32,
     pub(super) blend_count: u32,
     pub(super) table_bytes: u32,
+    pub(super) cart_ram: u32,
+    pub(super) unused: u32,
 }
 
 /// Arguments of one launch, 0 where a kernel does not need them.
@@ -75,9 +104,31 @@ pub fn order(playing: &[usize]) -> Vec<u32> {
     let mut order = vec![];
     for game in 0..playing.iter().max().map_or(0, |most| most + 1) {
         order.extend((0..playing.len() as u32).filter(|&env| playing[env as usize] == game));
-        order.resize(order.len().next_multiple_of(PLAY_THREADS as usize), NOBODY);
+        order.resize(order.len().next_multiple_of(LANES as usize), NOBODY);
     }
     order
+}
+
+/// How many words of a head are stored, with or without the RAM of cartridges.
+pub fn head_words(cart_ram: bool) -> usize {
+    size_of::<Head>() / 4 - if cart_ram { 0 } else { 2 * CART_WORDS }
+}
+
+/// True when word `word` of a head is RAM of a cartridge.
+pub fn is_cart_ram(word: usize) -> bool {
+    CART_AT.iter().any(|&at| (at..at + CART_WORDS).contains(&word))
+}
+
+/// Rooms for kept pictures: one for every environment of games that need them all the time, and some for the others.
+pub fn rooms(envs: usize, needy: usize) -> usize {
+    (needy + FEW_ROOMS).min(envs)
+}
+
+/// Blocks that play `groups` groups of lanes where `resident` are there at a time, and warps of each: where there is
+/// room for more, they help to show.
+pub fn playing(groups: u32, resident: u32) -> (u32, u32) {
+    let resident = resident.max(1);
+    (groups.min(resident), (resident / groups.max(1)).clamp(1, MOST_WARPS))
 }
 
 /// Blocks of `size` threads for `threads` of them; `None` when there would be more than a launch can have.
@@ -104,6 +155,31 @@ mod tests {
         let mut seen: Vec<u32> = order.into_iter().filter(|&env| env != NOBODY).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..40).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn few_groups_have_helpers_and_many_take_turns() {
+        // 1,056 warps are resident on 132 multiprocessors.
+        assert_eq!(playing(8, 1056), (8, 4));
+        assert_eq!(playing(400, 1056), (400, 2));
+        assert_eq!(playing(1024, 1056), (1024, 1));
+        assert_eq!(playing(4096, 1056), (1056, 1));
+        assert_eq!(playing(3, 0), (1, 1));
+    }
+
+    #[test]
+    fn rooms_for_those_that_need_them() {
+        assert_eq!(rooms(256, 0), 256);
+        assert_eq!(rooms(32_768, 0), 1024);
+        assert_eq!(rooms(32_768, 16_384), 17_408);
+        assert_eq!(rooms(32_768, 32_768), 32_768);
+    }
+
+    #[test]
+    fn heads_without_cartridge_ram_are_below_a_kilobyte() {
+        // 1,232 bytes less 2 x 128.
+        assert_eq!([head_words(true), head_words(false)], [308, 244]);
+        assert_eq!((0..308).filter(|&word| is_cart_ram(word)).count(), 64);
     }
 
     #[test]

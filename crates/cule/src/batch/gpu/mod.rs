@@ -1,15 +1,16 @@
 //! The batch on a GPU: what lies where, and which kernels run in which order. It knows no driver: a [`Device`] does.
 //!
-//! Host only. A step is two or four launches on the caller's stream, without waiting: play, show; and where episodes
-//! start again within the step, reset and show those. Results go to addresses on the device that the caller gives.
+//! Host only. A step is one launch on the caller's stream, without waiting; a second one follows where resets may run
+//! the whole boot. Results go to addresses on the device that the caller gives.
 
 mod layout;
+mod starts;
 mod tables;
 
-pub use layout::{Call, Plan};
+pub use layout::{CART_AT, Call, Plan};
 
 use bytemuck::Zeroable;
-use layout::{BYTE_THREADS, FAULTS, PLAY_THREADS, blocks};
+use layout::{BYTE_THREADS, FAULTS, LANES, NO_ROOM, blocks};
 use tables::Tables;
 
 use super::game::Game;
@@ -19,22 +20,25 @@ use super::{Autoreset, Layout, Settings, states};
 use crate::CuleError;
 use crate::games::names;
 use crate::lane::{self, Extra, Head};
-use crate::machine::Board;
 use crate::machine::input::Input;
+use crate::machine::{Board, cart};
 use crate::random::Random;
 
 /// The kernels by name, with the file they are in.
 pub const KERNELS: [(&str, &str); 4] = [
     ("parl_step", "step.cu"),
     ("parl_reset", "reset.cu"),
-    ("parl_observe", "observe.cu"),
-    ("parl_states", "observe.cu"),
+    ("parl_rooms", "states.cu"),
+    ("parl_states", "states.cu"),
 ];
 
 /// A place where kernels run.
 pub trait Device {
     /// Memory there, freed when dropped.
     type Memory;
+
+    /// Warps that can play at a time. More take turns, and so need no more memory to draw in.
+    fn resident_warps(&self) -> u32;
 
     /// `bytes` bytes of zeros.
     ///
@@ -102,12 +106,17 @@ pub struct GpuBatch<D: Device> {
     games: Vec<Game>,
     playing: Vec<usize>,
     plan: Plan,
+    resident: u32,
+    /// Resets after an episode's end may need a launch of their own.
+    queues: bool,
     actions: u32,
     shape: Vec<usize>,
     faults: D::Memory,
     /// What nobody touches from here, and what must live as long as the batch.
     _memory: Vec<D::Memory>,
     bytes: usize,
+    /// Rows of the highest picture.
+    highest: usize,
 }
 
 /// Gathers what a batch allocates.
@@ -151,26 +160,39 @@ impl<D: Device> GpuBatch<D> {
         let all = games.iter().fold(0, |all, game| all | game.actions);
         let tables = Tables::new(&games, &settings, all);
         let rules = tables::rules(&settings, &games);
+        let highest = games.iter().map(|game| game.height).max().unwrap_or(0);
         let plane_bytes = games[0].screen.size_bytes();
-        let kept = (lane::KEPT_PICTURES + lane::WORK_PICTURES) * rules.picture_bytes * u32::from(rules.draws);
+        let picture = rules.picture_bytes as usize;
+        let inputs = settings.frame_skip.1 as usize * size_of::<Input>();
         let board_bytes = std::mem::offset_of!(Board, ram).next_multiple_of(16);
+        let generators = 2 * size_of::<Random>();
+        let pictures = lane::WORK_PICTURES as usize * picture;
+        let scratch = (board_bytes + pictures + inputs + generators).next_multiple_of(16);
         let order = layout::order(layout.assignment);
-        let (heads, randoms) = first_states(layout, &games, &settings);
+        let (groups, _) = layout::playing(order.len() as u32 / LANES, device.resident_warps());
+        let needy = layout.assignment.iter().filter(|&&game| tables.needy[game]).count();
+        let rooms = if rules.draws == 0 { 0 } else { layout::rooms(envs, needy) };
+        let cart_ram = games.iter().any(has_cart_ram);
+        let (heads, randoms) = first_states(layout, &games, &settings, cart_ram);
         let mut pile = Pile { device: &device, memory: vec![], bytes: 0 };
         let playing: Vec<u32> = layout.assignment.iter().map(|&game| game as u32).collect();
         let mut plan = Plan {
             heads: pile.filled(&heads)?,
             randoms: pile.filled(&randoms)?,
-            boards: pile.empty(envs * board_bytes)?,
-            kept: pile.empty(envs * kept as usize)?,
-            planes: pile.empty(envs * settings.stack * plane_bytes)?,
-            inputs: pile.empty(envs * settings.frame_skip.1 as usize * size_of::<Input>())?,
             extras: pile.empty(envs * size_of::<Extra>())?,
+            planes: pile.empty(envs * settings.stack * plane_bytes)?,
+            rooms: pile.filled(&vec![NO_ROOM; envs])?,
+            taken: pile.empty(rooms.div_ceil(32) * 4)?,
+            kept: pile.empty(rooms * lane::KEPT_PICTURES as usize * picture)?,
+            scratch: pile.empty((groups * LANES) as usize * scratch)?,
+            queue: pile.empty(envs * 4)?,
+            queued: pile.empty(8)?,
             faults: 0,
             order: pile.filled(&order)?,
             playing: pile.filled(&playing)?,
             games: pile.filled(&tables.games)?,
             rules: pile.filled(&[rules])?,
+            starts: pile.filled(&tables.starts)?,
             roms: pile.filled(&tables.roms)?,
             boot_pictures: pile.filled(&tables.boot_pictures)?,
             reductions: pile.filled(&tables.reductions)?,
@@ -181,7 +203,9 @@ impl<D: Device> GpuBatch<D> {
             count: envs as u32,
             threads: order.len() as u32,
             board_bytes: board_bytes as u32,
-            kept_bytes: kept,
+            scratch_bytes: scratch as u32,
+            room_count: rooms as u32,
+            start_count: tables.starts.len() as u32,
             plane_bytes: plane_bytes as u32,
             stack: settings.stack as u32,
             inputs_per_env: settings.frame_skip.1,
@@ -190,11 +214,16 @@ impl<D: Device> GpuBatch<D> {
             weight_count: tables.weights.len() as u32,
             blend_count: tables.blends.len() as u32,
             table_bytes: tables.bytes.len() as u32,
+            cart_ram: u32::from(cart_ram),
+            unused: 0,
         };
         let (memory, bytes) = (pile.memory, pile.bytes);
         let faults = device.allocate(FAULTS * size_of::<u32>())?;
         plan.faults = device.address(&faults);
+        let quick = tables.games.iter().all(|game| game.start_frames != 0);
         let mut batch = Self {
+            resident: device.resident_warps(),
+            queues: !quick || settings.boot == super::Boot::Exact || settings.life_continues,
             shape: super::cpu::obs_shape(&games[0], &settings),
             playing: layout.assignment.to_vec(),
             device,
@@ -205,6 +234,7 @@ impl<D: Device> GpuBatch<D> {
             faults,
             _memory: memory,
             bytes,
+            highest,
         };
         // Waits: what comes next is on other streams.
         batch.check_faults(0)?;
@@ -256,8 +286,7 @@ impl<D: Device> GpuBatch<D> {
     /// [`GpuBatch::check_faults`].
     pub fn reset(&self, seeds: u64, mask: u64, out: &Targets, stream: u64) -> Result<(), CuleError> {
         let call = Call { seeds, mask, mode: RESET_ASKED, ..base(out) };
-        self.play("parl_reset", &call, stream)?;
-        self.observe(OBSERVE_ALL, out, stream)
+        self.play("parl_reset", &call, stream)
     }
 
     /// One step; `actions` is the address of one `i32` or, `wide`, one `i64` each.
@@ -273,28 +302,17 @@ impl<D: Device> GpuBatch<D> {
         };
         let call = Call { actions, wide_actions: u32::from(wide), mode, ..base(out) };
         self.play("parl_step", &call, stream)?;
-        match self.settings.autoreset {
-            Autoreset::NextStep => {
-                self.play("parl_reset", &Call { mode: RESET_DUE, ..base(out) }, stream)?;
-                self.observe(OBSERVE_ALL, out, stream)
-            }
-            Autoreset::SameStep => {
-                self.observe(OBSERVE_ENDED_APART, out, stream)?;
-                self.play("parl_reset", &Call { mode: RESET_WITHIN, ..base(out) }, stream)?;
-                self.observe(OBSERVE_RESET, out, stream)
-            }
-            Autoreset::Disabled => self.observe(OBSERVE_ALL, out, stream),
-        }
+        let mode = match self.settings.autoreset {
+            Autoreset::NextStep => RESET_DUE,
+            Autoreset::SameStep => RESET_WITHIN,
+            Autoreset::Disabled => return Ok(()),
+        };
+        if self.queues { self.play("parl_reset", &Call { mode, ..base(out) }, stream) } else { Ok(()) }
     }
 
     fn play(&self, kernel: &str, call: &Call, stream: u64) -> Result<(), CuleError> {
-        let blocks = self.plan.threads / PLAY_THREADS;
-        self.device.launch(kernel, Shape { blocks, threads: PLAY_THREADS }, &self.plan, call, stream)
-    }
-
-    fn observe(&self, mode: u32, out: &Targets, stream: u64) -> Result<(), CuleError> {
-        let bytes = u64::from(self.plan.count) * u64::from(self.plan.plane_bytes);
-        self.bytewise("parl_observe", bytes, &Call { mode, ..base(out) }, stream)
+        let (blocks, warps) = layout::playing(self.plan.threads / LANES, self.resident);
+        self.device.launch(kernel, Shape { blocks, threads: warps * LANES }, &self.plan, call, stream)
     }
 
     fn bytewise(&self, kernel: &str, bytes: u64, call: &Call, stream: u64) -> Result<(), CuleError> {
@@ -321,7 +339,8 @@ impl<D: Device> GpuBatch<D> {
             0 => return Err(CuleError::Action { env, count: self.actions.count_ones() }),
             1 => "has not been reset: call reset first",
             2 => "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}",
-            _ => "did not reach its mode: does the ROM belong to the game?",
+            3 => "did not reach its mode: does the ROM belong to the game?",
+            _ => "shows older pictures than it could keep: too many others keep theirs",
         };
         Err(CuleError::EnvState { env, reason })
     }
@@ -330,7 +349,12 @@ impl<D: Device> GpuBatch<D> {
 
     fn row_bytes(&self) -> usize {
         let fixed = size_of::<Head>() + size_of::<Random>() + size_of::<Extra>();
-        fixed + self.obs_bytes() + self.plan.kept_bytes as usize
+        fixed + self.obs_bytes() + lane::KEPT_PICTURES as usize * self.picture_bytes()
+    }
+
+    /// Bytes of a kept picture.
+    fn picture_bytes(&self) -> usize {
+        if self.plan.room_count == 0 { 0 } else { self.highest * crate::machine::tia::WIDTH }
     }
 
     fn transfer(&self, envs: &[usize], rows: &mut [u8], writes: bool, stream: u64) -> Result<(), CuleError> {
@@ -349,6 +373,9 @@ impl<D: Device> GpuBatch<D> {
             writes: u32::from(writes),
             ..Call::default()
         };
+        if writes {
+            self.bytewise("parl_rooms", envs.len() as u64, &call, stream)?;
+        }
         self.bytewise("parl_states", rows.len() as u64, &call, stream)?;
         if writes {
             // The rows must stay until they have been taken.
@@ -372,7 +399,7 @@ impl<D: Device> GpuBatch<D> {
         let (planes, kept) = row.split_at(self.obs_bytes());
         let extra: Extra = bytemuck::pod_read_unaligned(extra);
         let game = self.playing[env];
-        let picture = self.plan.kept_bytes as usize / (lane::KEPT_PICTURES + lane::WORK_PICTURES) as usize;
+        let picture = self.picture_bytes();
         let shown = self.games[game].height * crate::machine::tia::WIDTH;
         let pictures: Vec<u8> = kept
             .chunks_exact(picture.max(1))
@@ -391,7 +418,7 @@ impl<D: Device> GpuBatch<D> {
 
     fn row(&self, slot: &Slot) -> Vec<u8> {
         let shown = self.games[slot.game].height * crate::machine::tia::WIDTH;
-        let picture = self.plan.kept_bytes as usize / (lane::KEPT_PICTURES + lane::WORK_PICTURES) as usize;
+        let picture = self.picture_bytes();
         let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
         let extra = Extra { kept: (pictures.len() / shown) as u8, ..Extra::zeroed() };
         let mut row = vec![];
@@ -442,9 +469,14 @@ impl<D: Device> GpuBatch<D> {
             let game = &self.games[self.playing[env]];
             let like = Slot::new(self.playing[env], game, &self.settings, 0);
             let slot = states::load(&rows[i * size..(i + 1) * size], &like, game, &self.settings)?;
+            let machines = [&slot.head.state.machine, &slot.head.recent.from];
+            if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
+                return Err(CuleError::State { reason: "RAM of a cartridge that has none".into() });
+            }
             there.extend(self.row(&slot));
         }
-        self.transfer(envs, &mut there, true, stream)
+        self.transfer(envs, &mut there, true, stream)?;
+        self.check_faults(stream)
     }
 }
 
@@ -455,25 +487,34 @@ const DISABLED: u32 = 2;
 const RESET_DUE: u32 = 0;
 const RESET_WITHIN: u32 = 1;
 const RESET_ASKED: u32 = 2;
-const OBSERVE_ALL: u32 = 0;
-const OBSERVE_ENDED_APART: u32 = 1;
-const OBSERVE_RESET: u32 = 2;
 
 fn base(out: &Targets) -> Call {
     let Targets { obs, final_obs, ram, numbers, flags } = *out;
     Call { obs, final_obs, ram, numbers, flags, ..Call::default() }
 }
 
+/// True when a game's cartridge has RAM, or registers that lie where it would be.
+fn has_cart_ram(game: &Game) -> bool {
+    let cart = &game.boot.machine.cart;
+    cart::is_superchip(cart) || cart.kind == cart::KIND_DPC || cart.ram != [0; 128]
+}
+
 /// Heads, word by word side by side, and generators of environments that have not been reset.
-fn first_states(layout: &Layout<'_>, games: &[Game], settings: &Settings) -> (Vec<u32>, Vec<Random>) {
+fn first_states(
+    layout: &Layout<'_>,
+    games: &[Game],
+    settings: &Settings,
+    cart_ram: bool,
+) -> (Vec<u32>, Vec<Random>) {
     let envs = layout.assignment.len();
-    let mut heads = vec![0u32; envs * (size_of::<Head>() / 4)];
+    let mut heads = vec![0u32; envs * layout::head_words(cart_ram)];
     let mut randoms = Vec::with_capacity(envs);
     for (env, &game) in layout.assignment.iter().enumerate() {
         let slot = Slot::new(game, &games[game], settings, super::cpu::entropy_of(layout, env));
         let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
-        for (word, &value) in words.iter().enumerate() {
-            heads[word * envs + env] = value;
+        let stored = words.iter().enumerate().filter(|&(word, _)| cart_ram || !layout::is_cart_ram(word));
+        for (place, (_, &value)) in stored.enumerate() {
+            heads[place * envs + env] = value;
         }
         randoms.push(*slot.random);
     }

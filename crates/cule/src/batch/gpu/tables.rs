@@ -4,8 +4,9 @@ use bytemuck::Zeroable;
 
 use super::super::game::Game;
 use super::super::{Boot, ObsType, Padding, Settings};
+use super::starts::Starts;
 use crate::lane::show::Reduction;
-use crate::lane::{self, LaneGame, LaneRules};
+use crate::lane::{self, LaneGame, LaneRules, Start};
 use crate::machine::tia;
 use crate::observe::{Blend, Cell, palette};
 
@@ -13,6 +14,9 @@ use crate::observe::{Blend, Cell, palette};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub games: Vec<LaneGame>,
+    pub starts: Vec<Start>,
+    /// Per game: its frames may be short, so that environments may have to keep pictures all the time.
+    pub needy: Vec<bool>,
     pub reductions: Vec<Reduction>,
     pub roms: Vec<u8>,
     /// Two pictures of each game, `boot_bytes` together.
@@ -33,6 +37,8 @@ impl Tables {
         let mut tables = Self { boot_bytes: 2 * height * tia::WIDTH, ..Self::default() };
         for game in games {
             let image = game.code.image();
+            let starts = Starts::new(game, settings);
+            tables.needy.push(starts.has_short_frames);
             tables.games.push(LaneGame {
                 boot: game.boot,
                 loaded: game.loaded,
@@ -48,7 +54,10 @@ impl Tables {
                     as u32,
                 rom_at: tables.roms.len() as u32,
                 rom_bytes: image.len() as u32,
+                start_at: tables.starts.len() as u32,
+                start_frames: starts.frames,
             });
+            tables.starts.extend(starts.all);
             tables.roms.extend_from_slice(image);
             tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);
             let end = tables.boot_pictures.len() + tables.boot_bytes;

@@ -1,0 +1,47 @@
+// States as rows, one thread per byte.
+#include "layout.cuh"
+
+using cule::lane::Extra;
+using cule::lane::Head;
+
+// Rooms for the pictures that rows bring along, one thread per row: before `parl_states` writes them.
+extern "C" __global__ void parl_rooms(Batch b, Call call) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= call.row_count) return;
+    const uint32_t env = call.envs[row];
+    const uint8_t* extra = call.rows + static_cast<uint64_t>(row) * call.row_bytes + sizeof(Head) + sizeof(cule::random::Random);
+    if (extra[PARL_OFFSET(Extra, kept)] == 0) {
+        leave_room(b, env);
+    } else if (!take_room(b, env)) {
+        fault(b, FAULT_ROOM, env);
+    }
+}
+
+// Row i of `rows` is environment `envs[i]`: head, generator, extra, planes, kept pictures. `writes` says that the
+// environments take the rows.
+extern "C" __global__ void parl_states(Batch b, Call call) {
+    const uint64_t thread = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const uint32_t row = static_cast<uint32_t>(thread / call.row_bytes);
+    uint32_t byte = static_cast<uint32_t>(thread % call.row_bytes);
+    if (row >= call.row_count) return;
+    const uint32_t env = call.envs[row];
+    const uint32_t planes = b.stack * b.plane_bytes;
+    uint8_t* place = nullptr;
+    if (byte < sizeof(Head)) {
+        place = head_byte(b, env, byte);
+    } else if ((byte -= sizeof(Head)) < sizeof(cule::random::Random)) {
+        place = reinterpret_cast<uint8_t*>(b.randoms + env) + byte;
+    } else if ((byte -= sizeof(cule::random::Random)) < sizeof(Extra)) {
+        place = reinterpret_cast<uint8_t*>(b.extras + env) + byte;
+    } else if ((byte -= sizeof(Extra)) < planes) {
+        place = b.planes + static_cast<uint64_t>(env) * planes + byte;
+    } else if ((byte -= planes) < room_bytes(b)) {
+        if (b.rooms[env] != NO_ROOM) place = room_of(b, b.rooms[env]) + byte;
+    }
+    uint8_t& other = call.rows[thread];
+    if (call.writes == 0) {
+        other = place == nullptr ? 0 : *place;
+    } else if (place != nullptr) {
+        *place = other;
+    }
+}
