@@ -11,8 +11,11 @@ python=${PYTHON:-python3}
 "$python" -m parl doctor
 if command -v compute-sanitizer >/dev/null 2>&1; then
     compute-sanitizer --error-exitcode 9 "$python" "$here/exactness.py" --games pong --envs 64 --steps 20
+    compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick
 else
     echo "compute-sanitizer is not on this machine: left out"
 fi
+"$python" "$here/replay_exactness.py" "$@"
+"$python" "$here/replay_speed.py" "$@"
 "$python" "$here/exactness.py" "$@"
 "$python" "$here/speed.py" "$@"

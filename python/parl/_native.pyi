@@ -11,6 +11,7 @@ __all__ = [
     "AtariBatch",
     "Console",
     "CudaAtariBatch",
+    "CudaProgram",
     "GameRow",
     "Replay",
     "Rom",
@@ -46,15 +47,26 @@ class SumTree:
         fan_out: children per node: 4, 8, 16, 32 or 64.
         scale: units per priority 1.
         seed: of the draws.
+        device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: a tree in the memory of a device, whose fan-out
+            is 32, with tensors in and out: :class:`parl.replay.device.tree.CudaSumTree`.
 
     Raises:
         ValueError: an argument is out of its bounds.
         MemoryError: there is not enough memory.
+        CudaUnavailableError: there is no such device; the message says why.
 
     Source: Zhang, Kuppannagari, Prasanna (2021), "Parallel Actors and Learners".
     """
 
-    def __new__(cls, capacity: int, fan_out: int = 16, scale: float = 65536.0, seed: int = 0) -> SumTree: ...
+    def __new__(
+        cls,
+        capacity: int,
+        fan_out: int = 16,
+        scale: float = 65536.0,
+        seed: int = 0,
+        *,
+        device: str = "cpu",
+    ) -> SumTree: ...
     def update(self, indices: ArrayLike, priorities: ArrayLike) -> None:
         """Sets priorities; of equal indices the last one wins. Nothing is stored if anything is wrong.
 
@@ -481,10 +493,31 @@ class CudaAtariBatch:
 def cuda_report(nvrtc_folders: Sequence[str | PathLike[str]]) -> list[tuple[str, str]]:
     """What there is for CUDA: pairs of a name and a finding."""
 
+@final
+class CudaProgram:
+    """The kernels of trees and replays on one CUDA device; :class:`parl.replay.device.place.Place` has it.
+
+    Raises:
+        CudaUnavailableError: there is no such device, driver or compiler; the message says why.
+    """
+
+    def __new__(cls, device: int, nvrtc_folders: Sequence[str | PathLike[str]]) -> CudaProgram: ...
+    def launch(self, kernel: str, shape: tuple[int, int], plan: bytes, call: bytes, stream: int) -> None:
+        """Starts a kernel: blocks and threads, and its two structs as ``crates/sumtree/kernels`` has them.
+
+        Does not wait.
+        """
+
+    @property
+    def from_cache(self) -> bool:
+        """Every kernel came from the disk."""
+
 def cuda_compile(
     architecture: int, nvrtc_folders: Sequence[str | PathLike[str]], ptx: bool, files: Sequence[str] = ...
 ) -> tuple[str, float, list[tuple[str, int, bool]]]:
-    """Compiles kernels (those of ``files``, or all) for an architecture such as 90; no device is needed.
+    """Compiles kernels (those of ``files``, or all of the environments') for an architecture such as 90.
+
+    No device is needed.
 
     Returns:
         the target, seconds, and for each file its name, its bytes and whether it was on the disk.

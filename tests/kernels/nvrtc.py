@@ -33,7 +33,9 @@ def architectures() -> list[int]:
     return list(values)
 
 
-def compile_kernel(source: Path, options: list[str], headers: list[str]) -> tuple[bytes, bytes, str]:
+def compile_kernel(
+    source: Path, options: list[str], headers: list[str], folder: Path = KERNELS
+) -> tuple[bytes, bytes, str]:
     """Compiles one file.
 
     Returns:
@@ -43,7 +45,7 @@ def compile_kernel(source: Path, options: list[str], headers: list[str]) -> tupl
         AssertionError: the compiler refuses; its log is the message.
     """
     nvrtc = library()
-    texts = [(KERNELS / name).read_bytes() for name in headers]
+    texts = [(folder / name).read_bytes() for name in headers]
     names = [name.encode() for name in headers]
     array = ctypes.c_char_p * len(names)
     program = ctypes.c_void_p()

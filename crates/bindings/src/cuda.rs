@@ -188,7 +188,8 @@ pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, 
     py.detach(|| cuda::report(&nvrtc_folders))
 }
 
-/// Compiles kernels (those of `files`, all without any) for an architecture such as 90; no device is needed.
+/// Compiles kernels (those of `files`, all of the environments' without any) for an architecture such as 90; no device
+/// is needed.
 ///
 /// Returns the target, the seconds, and for each file its name, its bytes and whether it was on the disk.
 #[pyfunction]
@@ -205,7 +206,9 @@ pub fn cuda_compile(
         let nvrtc = Nvrtc::find(&nvrtc_folders)?;
         let target = if ptx { format!("compute_{architecture}") } else { nvrtc.target(architecture)? };
         let start = Instant::now();
-        let images = cuda::SOURCES.compile(&nvrtc, &target, 0, &files)?;
+        let of_replays = !files.is_empty() && files.iter().all(|file| crate::program::has(file));
+        let sources = if of_replays { &crate::program::SOURCES } else { &cuda::SOURCES };
+        let images = sources.compile(&nvrtc, &target, 0, &files)?;
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })

@@ -4,6 +4,7 @@ mod arrays;
 mod atari;
 mod cuda;
 mod errors;
+mod program;
 mod replay;
 mod sumtree;
 mod vector;
@@ -18,6 +19,8 @@ mod _native {
     use crate::atari::{Console, GameRow, Rom, game_rows};
     #[pymodule_export]
     use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_report};
+    #[pymodule_export]
+    use crate::program::CudaProgram;
     #[pymodule_export]
     use crate::replay::Replay;
     #[pymodule_export]

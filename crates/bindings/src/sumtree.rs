@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 use sumtree::replay::Priorities;
 use sumtree::{Draws, Mixture, Rng, Scale, SumTreeError};
 
@@ -100,15 +101,30 @@ impl SumTree {
 
 #[pymethods]
 impl SumTree {
+    /// On the CPU one of these; on a device what Python has for it.
     #[new]
-    #[pyo3(signature = (capacity, fan_out=16, scale=65536.0, seed=0))]
-    fn new(py: Python<'_>, capacity: i64, fan_out: usize, scale: f64, seed: u64) -> PyResult<Self> {
+    #[allow(clippy::new_ret_no_self, reason = "what a device has is of another class")]
+    #[pyo3(signature = (capacity, fan_out=16, scale=65536.0, seed=0, *, device="cpu"))]
+    fn new<'py>(
+        py: Python<'py>,
+        capacity: i64,
+        fan_out: usize,
+        scale: f64,
+        seed: u64,
+        device: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if device != "cpu" {
+            let class = py.import("parl.replay.device.tree")?.getattr("CudaSumTree")?;
+            let options = [("device", device)].into_py_dict(py)?;
+            return class.call((capacity, scale, seed), Some(&options));
+        }
         let leaves = u64::try_from(capacity).map_err(|_| {
             PyValueError::new_err(format!("capacity {capacity} is outside 1..={}", sumtree::MAX_CAPACITY))
         })?;
         let make = || Ok((sumtree::SumTree::new(leaves, fan_out)?, Scale::new(scale, fan_out)?));
         let (tree, scale) = make().map_err(|error| sumtree_error(py, error))?;
-        Ok(Self { tree, scale, saturated: AtomicU64::new(0), rng: Mutex::new(Rng::new(seed)) })
+        let tree = Self { tree, scale, saturated: AtomicU64::new(0), rng: Mutex::new(Rng::new(seed)) };
+        Ok(Bound::new(py, tree)?.into_any())
     }
 
     fn update(

@@ -4,6 +4,7 @@ mod bulk;
 mod combine;
 mod descent;
 mod error;
+pub mod kernels;
 mod layout;
 mod mixture;
 mod node;

@@ -100,14 +100,28 @@ class PrioritizedReplay:
         hindsight: relabel goals when rows are drawn; see :class:`Hindsight`.
         path: a file to keep everything in, mapped into memory: larger than memory if need be, shared by all
             processes that open it, and there again when the next one does. See :meth:`flush`.
+        device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: a replay in the memory of a device, with
+            tensors in and out; see :class:`parl.replay.device.replay.DeviceReplay`.
 
     Raises:
         ValueError: a setting is out of its bounds.
         MemoryError: there is not enough memory.
         SharedMemoryError: ``shared`` exists with other settings.
+        CudaUnavailableError: there is no such device; the message says why.
     """
 
     _has_sequences: ClassVar[bool] = False
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """One on the CPU, or the class of its kind that is on a device."""
+        return object.__new__(cls if options.get("device", "cpu") == "cpu" else cls._on_device())
+
+    @classmethod
+    def _on_device(cls) -> type[Self]:
+        """The class of replays of this kind that are on a device: itself for those."""
+        from parl.replay.device.replay import on_device
+
+        return cast("type[Self]", on_device(cls))
 
     def __init__(
         self,
@@ -130,6 +144,7 @@ class PrioritizedReplay:
         compression: Compression = "none",
         hindsight: Hindsight | None = None,
         path: str | os.PathLike[str] | None = None,
+        device: str = "cpu",
     ) -> None:
         if writer not in ("lock_free", "combining"):
             raise ValueError(f"writer {writer!r} is outside lock_free, combining")
@@ -154,6 +169,7 @@ class PrioritizedReplay:
             hindsight=None if hindsight is None else hindsight.settings(flatten_specs(fields)),
             compression=str(compression),
             combining=writer == "combining",
+            device=device,
         )
 
     def _make(
@@ -163,8 +179,10 @@ class PrioritizedReplay:
         frame_stack: int | Mapping[str, int],
         *,
         path: str | os.PathLike[str] | None,
+        device: str = "cpu",
         **settings: Any,
     ) -> None:
+        del device  # Others are classes of their own.
         flat = flatten_specs(fields)
         if isinstance(frame_stack, int):
             stacks = {

@@ -37,6 +37,7 @@ class UniformReplay(PrioritizedReplay):
         compression: ``"lz4"`` for rows of many bytes.
         hindsight: relabel goals when rows are drawn.
         path: a file to keep everything in.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:<number>"``.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class UniformReplay(PrioritizedReplay):
         compression: Compression = "none",
         hindsight: Hindsight | None = None,
         path: str | os.PathLike[str] | None = None,
+        device: str = "cpu",
     ) -> None:
         super().__init__(
             capacity,
@@ -74,6 +76,7 @@ class UniformReplay(PrioritizedReplay):
             compression=compression,
             hindsight=hindsight,
             path=path,
+            device=device,
         )
 
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:

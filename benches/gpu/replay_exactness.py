@@ -1,0 +1,147 @@
+"""The sum tree and the replay of a device beside the CPU's: sums, draws, batches, CUDA graphs."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import Record, arguments, machine
+
+import parl
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "replay"))
+from device_cases import CASES, compare, host
+
+MODES = ("stratified", "independent", "systematic", "split")
+
+
+def trees(capacity: int, device: str) -> None:
+    """Sums and draws after random updates, with many items to a leaf."""
+    cpu = parl.SumTree(capacity, fan_out=32, seed=5)
+    tree = parl.SumTree(capacity, device=device, seed=5)
+    rng = np.random.default_rng(capacity)
+    for _ in range(20):
+        indices = rng.integers(0, max(capacity // rng.choice([1, 16]), 1), 4096)
+        priorities = rng.exponential(size=4096) * (rng.random(4096) > 0.2)
+        cpu.update(indices, priorities)
+        tree.update(indices, priorities)
+    np.testing.assert_array_equal(host(tree[np.arange(capacity)]), cpu[np.arange(capacity)])
+    assert (tree.total, tree.positive) == (cpu.total, cpu.positive)
+    tree.verify()
+    tree.check()
+    for count in (1, 33, 256, 4096, 9000):
+        for mode in MODES:
+            options: dict[str, Any] = {"rank": 2, "learners": 3} if mode == "split" else {}
+            for found, expected in zip(
+                tree.sample(count, mode=mode, **options),
+                cpu.sample(count, mode=mode, **options),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(host(found), expected)
+
+
+def replays(alpha: float, device: str) -> None:
+    """All kinds of windows and stacks. Powers of 0 and 1 are exact on both sides, so weights are equal."""
+    for case in CASES:
+        case = dataclasses.replace(case, alpha=alpha)
+        cpu, mine = case.pair(1, device, parl.PrioritizedReplay, parl.UniformReplay)
+        compare(cpu, mine, case, 1, exact=False)
+
+
+def powers(device: str) -> None:
+    """``priority ** alpha`` to the last bit of single precision."""
+    fields = {"x": ((), "int64")}
+    priorities = np.random.default_rng(0).exponential(size=65_536).astype(np.float32)
+    rows = {"x": np.arange(65_536), "priorities": priorities}
+    cpu = parl.PrioritizedReplay(65_536, fields, fan_out=32)
+    mine = parl.PrioritizedReplay(65_536, fields, device=device)
+    cpu.add(**rows)
+    mine.add(**rows)
+    totals = (cpu.total_priority, mine.total_priority)
+    assert abs(totals[0] - totals[1]) <= 2**-23 * totals[0], totals
+    # All rows once, with weights: a systematic batch of the whole mass would draw some twice.
+    for mode in MODES[:1]:
+        batch = mine.sample(4096, mode=mode, beta=1.0)
+        at = host(batch.x)
+        expected = (priorities[at] + np.float32(1e-6)) ** np.float64(-0.6)
+        np.testing.assert_allclose(host(batch.weights), expected / expected.max(), rtol=1e-4)
+
+
+def graphs(device: str) -> None:
+    """A captured step (add, sample, update), replayed, beside the same calls one by one."""
+
+    def made() -> Any:
+        fields = {"obs": ((64,), "uint8"), "action": ((), "int64"), "reward": ((), "float32")}
+        fields |= {"terminated": ((), "bool"), "truncated": ((), "bool")}
+        return parl.PrioritizedReplay(
+            10_000, fields, n_step=3, frame_stack=4, num_envs=64, device=device, seed=3, alpha=1.0
+        )
+
+    def row(number: torch.Tensor) -> dict[str, Any]:
+        return {
+            "obs": (number % 251).to(torch.uint8).expand(64, 64).contiguous(),
+            "action": number.expand(64).contiguous(),
+            "reward": (number % 7).float().expand(64).contiguous(),
+            "terminated": (torch.arange(64, device=device) == number % 97),
+            "truncated": (torch.arange(64, device=device) == number % 89),
+        }
+
+    def step(replay: Any, number: torch.Tensor, beta: torch.Tensor) -> Any:
+        replay.add(**row(number))
+        batch = replay.sample(256, beta=beta)
+        replay.update_priorities(batch.tickets, batch.reward + 0.5)
+        number += 1
+        beta *= 0.999
+        return batch
+
+    captured, plain = made(), made()
+    numbers = [torch.zeros((), dtype=torch.int64, device=device) for _ in range(2)]
+    betas = [torch.tensor(0.5, dtype=torch.float64, device=device) for _ in range(2)]
+    for replay, number, beta in zip((captured, plain), numbers, betas, strict=True):
+        for _ in range(5):
+            step(replay, number, beta)
+    torch.cuda.synchronize(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        mine = step(captured, numbers[0], betas[0])
+    for _ in range(300):
+        graph.replay()
+        expected = step(plain, numbers[1], betas[1])
+        for name, value in expected.items():
+            assert torch.equal(mine[name], value), name
+    captured.verify()
+    captured.check()
+    assert captured.counters == plain.counters
+
+
+def main() -> int:
+    given = arguments()
+    record = Record(given.out, "replay-exactness", machine(given.device))
+    sizes = (1, 33, 5000, 2**20) if not given.quick else (1, 5000)
+    runs: list[tuple[str, Callable[[], None]]] = [
+        (f"tree of {size}", lambda size=size: trees(size, given.device)) for size in sizes
+    ]
+    runs += [(f"replays, alpha {alpha}", lambda a=alpha: replays(a, given.device)) for alpha in (0.0, 1.0)]
+    runs += [("powers", lambda: powers(given.device)), ("graphs", lambda: graphs(given.device))]
+    failed = 0
+    for name, run in runs:
+        start, found = time.perf_counter(), None
+        try:
+            run()
+        except AssertionError as error:
+            found = str(error)[:2000]
+            failed += 1
+        seconds = round(time.perf_counter() - start, 1)
+        record.add("replay exactness", run=name, difference=found, seconds=seconds)
+    print(f"{len(runs) - failed} of {len(runs)} runs equal; {record.path}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

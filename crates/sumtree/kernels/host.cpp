@@ -1,0 +1,261 @@
+// The kernels as host C++, for machines without a GPU: one block at a time, its threads as fibres that take turns at every
+// operation of a warp or block. The tests of `tests/replay` load it in the place of a device.
+//
+// A launch in which not all threads reach a barrier ends the program with a message.
+#include <math.h>
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __shared__ static
+struct Three {
+    uint32_t x;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+static Three blockIdx, blockDim, threadIdx, gridDim;
+
+namespace emulation {
+
+constexpr uint32_t WARP = 32, THREADS_MAX = 1024, STACK_BYTES = 128 << 10;
+
+struct Warp {
+    uint64_t values[2][WARP];
+    uint32_t arrived, phase;
+};
+struct Fibre {
+    jmp_buf place;
+    ucontext_t start;
+    std::unique_ptr<char[]> stack;
+    bool is_done;
+    const uint32_t* phase;  // it waits until this one changes
+    uint32_t seen;
+};
+
+static Fibre fibres[THREADS_MAX];
+static Warp warps[THREADS_MAX / WARP];
+static uint32_t arrived, phase, running;
+// 1: blocks and threads from the last to the first.
+static int backwards;
+static jmp_buf launcher;
+static void (*kernel)(void**);
+static void** arguments;
+
+static void run(uint32_t i) {
+    running = i;
+    threadIdx.x = i;
+    _longjmp(fibres[i].place, 1);
+}
+
+// Goes on with the next of `count` fibres from `first` on that can, if there is one.
+static void go_on(uint32_t first, uint32_t count) {
+    const uint32_t from = running - first;
+    for (uint32_t step = 1; step <= count; ++step) {
+        const uint32_t i = first + (backwards ? from + count - step : from + step) % count;
+        Fibre& fibre = fibres[i];
+        if (fibre.is_done || (fibre.phase != nullptr && *fibre.phase == fibre.seen)) continue;
+        fibre.phase = nullptr;
+        run(i);
+    }
+}
+
+// Goes on with another fibre: of its own warp, or else of the block.
+static void yield() {
+    const uint32_t n = blockDim.x;
+    go_on(running / WARP * WARP, WARP);
+    go_on(0, n);
+    for (uint32_t i = 0; i < n; ++i) {
+        if (!fibres[i].is_done) {
+            std::fprintf(stderr, "thread %u of block %u waits for threads that never come\n", i, blockIdx.x);
+            std::abort();
+        }
+    }
+    _longjmp(launcher, 1);
+}
+
+static void wait(const uint32_t& until) {
+    Fibre& fibre = fibres[running];
+    fibre.phase = &until;
+    fibre.seen = until;
+    if (_setjmp(fibre.place) == 0) yield();
+}
+
+static void barrier(uint32_t& count, uint32_t& turn, uint32_t all) {
+    if (++count == all) {
+        count = 0;
+        ++turn;
+        return;
+    }
+    wait(turn);
+}
+
+static void body() {
+    for (;;) {
+        kernel(arguments);
+        fibres[running].is_done = true;
+        if (_setjmp(fibres[running].place) == 0) yield();
+    }
+}
+
+static void launch(uint32_t blocks, uint32_t threads) {
+    // Of what lives across a jump nothing may be in a register.
+    static uint32_t i, number;
+    blockDim.x = threads;
+    gridDim.x = blocks;
+    for (i = 0; i < threads; ++i) {
+        Fibre& fibre = fibres[i];
+        if (fibre.stack != nullptr) continue;
+        fibre.stack = std::make_unique<char[]>(STACK_BYTES);
+        getcontext(&fibre.start);
+        fibre.start.uc_stack.ss_sp = fibre.stack.get();
+        fibre.start.uc_stack.ss_size = STACK_BYTES;
+        fibre.start.uc_link = nullptr;
+        makecontext(&fibre.start, reinterpret_cast<void (*)()>(+[] {
+                        // The first time it only says where it is to go on.
+                        if (_setjmp(fibres[running].place) == 0) _longjmp(launcher, 1);
+                        body();
+                    }),
+                    0);
+        running = i;
+        if (_setjmp(launcher) == 0) setcontext(&fibre.start);
+    }
+    for (number = 0; number < blocks; ++number) {
+        blockIdx.x = backwards ? blocks - 1 - number : number;
+        for (i = 0; i < threads; ++i) {
+            fibres[i].is_done = false;
+            fibres[i].phase = nullptr;
+        }
+        std::memset(warps, 0, sizeof(warps));
+        arrived = phase = 0;
+        if (_setjmp(launcher) == 0) run(backwards ? threads - 1 : 0);
+    }
+}
+
+// The values of all lanes of a warp, once all are there.
+static const uint64_t* exchange(uint64_t value) {
+    Warp& warp = warps[threadIdx.x / WARP];
+    const uint32_t turn = warp.phase;
+    warp.values[turn & 1][threadIdx.x % WARP] = value;
+    barrier(warp.arrived, warp.phase, WARP);
+    return warps[threadIdx.x / WARP].values[turn & 1];
+}
+
+}  // namespace emulation
+
+template <class T> static T __shfl_sync(uint32_t, T value, uint32_t from) {
+    return static_cast<T>(emulation::exchange(static_cast<uint64_t>(value))[from % emulation::WARP]);
+}
+template <class T> static T __shfl_up_sync(uint32_t, T value, uint32_t by) {
+    const uint64_t* all = emulation::exchange(static_cast<uint64_t>(value));
+    const uint32_t lane = threadIdx.x % emulation::WARP;
+    return static_cast<T>(all[lane >= by ? lane - by : lane]);
+}
+template <class T> static T __shfl_xor_sync(uint32_t, T value, uint32_t mask) {
+    const uint64_t* all = emulation::exchange(static_cast<uint64_t>(value));
+    return static_cast<T>(all[(threadIdx.x % emulation::WARP) ^ mask]);
+}
+static uint32_t __ballot_sync(uint32_t, bool is) {
+    const uint64_t* all = emulation::exchange(is);
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < emulation::WARP; ++i) bits |= static_cast<uint32_t>(all[i]) << i;
+    return bits;
+}
+template <class T> static uint32_t __match_any_sync(uint32_t, T value) {
+    const uint64_t* all = emulation::exchange(static_cast<uint64_t>(value));
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < emulation::WARP; ++i) bits |= static_cast<uint32_t>(all[i] == value) << i;
+    return bits;
+}
+static bool __all_sync(uint32_t mask, bool is) { return __ballot_sync(mask, is) == 0xffffffffu; }
+static void __syncthreads() { emulation::barrier(emulation::arrived, emulation::phase, blockDim.x); }
+static void __threadfence() {}
+static int __ffs(int bits) { return __builtin_ffs(bits); }
+static int __popc(uint32_t bits) { return __builtin_popcount(bits); }
+static int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<uint32_t>(bits)); }
+static uint64_t __umul64hi(uint64_t a, uint64_t b) {
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+template <class T> static T atomicAdd(T* place, T value) {
+    const T before = *place;
+    *place = before + value;
+    return before;
+}
+template <class T> static T atomicMax(T* place, T value) {
+    const T before = *place;
+    if (value > before) *place = value;
+    return before;
+}
+template <class T> static T atomicMin(T* place, T value) {
+    const T before = *place;
+    if (value < before) *place = value;
+    return before;
+}
+template <class T> static T atomicExch(T* place, T value) {
+    const T before = *place;
+    *place = value;
+    return before;
+}
+template <class T> static T atomicCAS(T* place, T expected, T value) {
+    const T before = *place;
+    if (before == expected) *place = value;
+    return before;
+}
+
+#include "replay.cu"
+#include "tree.cu"
+
+extern "C" void parl_backwards(int is) { emulation::backwards = is; }
+
+// Runs a kernel; 0, or 1 when there is none of that name.
+extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads, void** arguments) {
+    struct Entry {
+        const char* name;
+        void (*run)(void**);
+    };
+#define KERNEL(kernel, Plan, Call) \
+    {#kernel, [](void** given) { kernel(*static_cast<const Plan*>(given[0]), *static_cast<const Call*>(given[1])); }}
+    const Entry all[] = {
+        KERNEL(parl_tree_stamp, Tree, TreeUpdate),      KERNEL(parl_tree_scatter, Tree, TreeUpdate),
+        KERNEL(parl_tree_sample, Tree, TreeSample),     KERNEL(parl_tree_find, Tree, TreeFind),
+        KERNEL(parl_replay_draw, Replay, ReplayDraw),   KERNEL(parl_replay_gather, Replay, ReplayGather),
+        KERNEL(parl_replay_stamp, Replay, ReplayUpdate), KERNEL(parl_replay_scatter, Replay, ReplayUpdate),
+        KERNEL(parl_replay_reserve, Replay, ReplayAdd), KERNEL(parl_replay_publish, Replay, ReplayAdd),
+        KERNEL(parl_replay_write, Replay, ReplayWrite), KERNEL(parl_replay_append, Replay, ReplayAdd),
+        KERNEL(parl_replay_weigh, Replay, ReplayAdd),   KERNEL(parl_replay_cut, Replay, ReplayCut)};
+    for (const Entry& entry : all) {
+        if (std::strcmp(entry.name, name) != 0) continue;
+        emulation::kernel = entry.run;
+        emulation::arguments = arguments;
+        if (blocks > 0) emulation::launch(blocks, threads);
+        return 0;
+    }
+    return 1;
+}
+
+// Bytes of the structs that the other side fills.
+extern "C" uint32_t parl_size(const char* name) {
+    struct Entry {
+        const char* name;
+        uint32_t bytes;
+    };
+#define SIZE(Struct) {#Struct, sizeof(Struct)}
+    const Entry all[] = {SIZE(Tree),         SIZE(TreeUpdate), SIZE(TreeSample), SIZE(TreeFind),   SIZE(Replay),
+                         SIZE(ReplayDraw),   SIZE(ReplayGather), SIZE(ReplayUpdate), SIZE(ReplayAdd), SIZE(ReplayWrite),
+                         SIZE(ReplayCut)};
+    for (const Entry& entry : all) {
+        if (std::strcmp(entry.name, name) == 0) return entry.bytes;
+    }
+    return 0;
+}

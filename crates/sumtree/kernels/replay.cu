@@ -1,0 +1,585 @@
+// Kernels of the replay: what `parl.PrioritizedReplay(device="cuda")` does.
+#include "replay.cuh"
+
+// ------------------------------------------------------------ sampling
+
+// Rows of the table that a draw leaves for the gathering, each with one u32 per draw: where its row, the last of its window
+// and the next one are; then the frames of its stack, newest first, and those of the next stack.
+enum Column : uint32_t { OWN = 0, LAST = 1, NEXT = 2, FRAMES = 3 };
+
+struct ReplayDraw {
+    Draws draws;
+    uint64_t table;       // u32
+    uint64_t drawn;       // u32 weights
+    uint64_t indices;     // i64
+    uint64_t tickets;     // i64
+    uint64_t weights;     // f32
+    uint64_t discounts;   // f32
+    uint64_t rewards;     // f32 or f64 as the column; 0 for none, as the next two
+    uint64_t terminated;  // bool
+    uint64_t truncated;   // bool
+    uint64_t beta_at;     // address of an f64, 0 for `beta`
+    double beta;
+};
+
+struct Transition {
+    double reward, discount;
+    uint32_t last, next;
+    bool terminated, truncated, is_lost;
+};
+
+// Follows the window of a row. The CPU's `draw.rs` in the same order of operations.
+PARL_FN Transition follow(const Replay& replay, uint32_t slot) {
+    Transition t{0.0, 1.0, slot, slot, false, false, false};
+    if (!replay.steps) return t;
+    for (uint32_t step = 1;; ++step) {
+        t.reward = add_once(t.reward, multiply_once(t.discount, column_real(replay.reward, replay.reward_is_double, t.last)));
+        t.discount = multiply_once(t.discount, multiply_once(replay.gamma, row_discount(replay, t.last)));
+        t.terminated = flag(replay.terminated, t.last);
+        t.truncated = !t.terminated && flag(replay.truncated, t.last);
+        const uint32_t link = state(replay, t.last)->y;
+        if (t.terminated || t.truncated || step == replay.n_step) {
+            // Nothing is bootstrapped after termination; the last observation stands in for the final one.
+            t.next = link == NO_LINK ? t.last : link - 1;
+            t.is_lost = link == NO_LINK && !t.terminated && replay.rebuilds != 0;
+            if (t.terminated) t.discount = 0.0;
+            return t;
+        }
+        if (link == NO_LINK) {
+            t.is_lost = true;
+            return t;
+        }
+        t.last = link - 1;
+    }
+}
+
+struct ReplayTaker {
+    const Replay& replay;
+    const ReplayDraw& call;
+
+    __device__ void put(uint32_t row, uint32_t i, uint32_t slot) {
+        at<uint32_t>(call.table)[static_cast<uint64_t>(row) * call.draws.count + i] = slot;
+    }
+
+    // Slots of the stack that ends in the row with this number, newest first; what is before its episode is padding.
+    PARL_ONCE_MEMBER void put_stack(uint32_t row, uint32_t i, uint64_t sequence, bool is_lost) {
+        Before what = is_lost ? LOST : A_ROW;
+        for (uint32_t frame = 0; frame < replay.frames; ++frame) {
+            if (what == A_ROW || (replay.pads_first != 0 && !is_lost)) {
+                put(row + frame, i, static_cast<uint32_t>(sequence % replay.slots));
+            } else {
+                put(row + frame, i, NONE);
+            }
+            if (what == A_ROW) what = before(replay, sequence, sequence);
+        }
+    }
+
+    // All lanes see the same; the first one writes.
+    PARL_ONCE_MEMBER bool take(uint32_t i, const Drawn& drawn) {
+        const uint32_t slot = drawn.leaf;
+        const uint4 own = *state(replay, slot);
+        const Row row{slot, own.x >> LAP_SHIFT};
+        const bool is_there = (own.x & (OPEN | SAMPLEABLE)) == (OPEN | SAMPLEABLE);
+        Transition t = follow(replay, slot);
+        const uint64_t sequence = replay.frames > 1 ? sequence_of(replay, row) : 0;
+        const bool is_lost = !is_there || t.is_lost || (replay.frames > 1 && !is_whole(replay, sequence));
+        if (lane() == 0) {
+            at<uint32_t>(call.drawn)[i] = is_lost ? 0 : drawn.weight;
+            at<int64_t>(call.indices)[i] = slot;
+            at<uint64_t>(call.tickets)[i] = ticket(row);
+            put(OWN, i, slot);
+            put(LAST, i, t.last);
+            put(NEXT, i, t.next);
+            if (replay.frames > 1) {
+                put_stack(FRAMES, i, sequence, is_lost);
+                put_stack(FRAMES + replay.frames, i, later(replay, sequence, t.next), is_lost);
+            }
+            put_step(i, t);
+        }
+        return !is_lost;
+    }
+
+    __device__ void put_step(uint32_t i, const Transition& t) {
+        at<float>(call.discounts)[i] = static_cast<float>(t.discount);
+        if (call.rewards != 0 && replay.reward_is_double) at<double>(call.rewards)[i] = t.reward;
+        if (call.rewards != 0 && !replay.reward_is_double) at<float>(call.rewards)[i] = static_cast<float>(t.reward);
+        if (call.terminated != 0) at<uint8_t>(call.terminated)[i] = t.terminated ? 1 : 0;
+        if (call.truncated != 0) at<uint8_t>(call.truncated)[i] = t.truncated ? 1 : 0;
+    }
+
+    __device__ bool is_lost(uint32_t i) { return at<uint32_t>(call.drawn)[i] == 0; }
+
+    // There is nothing to draw: weight 0, a ticket that is none, rows of 0.
+    __device__ void nothing(uint32_t i) {
+        if (lane() != 0) return;
+        at<uint32_t>(call.drawn)[i] = 0;
+        at<int64_t>(call.indices)[i] = 0;
+        at<uint64_t>(call.tickets)[i] = 0;
+        for (uint32_t row = 0; row < FRAMES + 2 * replay.frames; ++row) put(row, i, NONE);
+        put_step(i, Transition{0.0, 0.0, 0, 0, false, false, false});
+    }
+
+    // Importance weights: (probability of the row / smallest probability) ** -beta, of the batch or a bound of all rows.
+    __device__ void finish(uint64_t total) {
+        __shared__ uint32_t least;
+        if (threadIdx.x == 0) least = NONE;
+        __syncthreads();
+        const uint32_t* drawn = at<uint32_t>(call.drawn);
+        uint32_t mine = NONE;
+        for (uint32_t i = threadIdx.x; i < call.draws.count; i += blockDim.x) {
+            if (drawn[i] != 0 && drawn[i] < mine) mine = drawn[i];
+        }
+        if (mine != NONE) atomicMin(&least, mine);
+        __syncthreads();
+        double smallest = least;
+        if (replay.is_global != 0) {
+            for (uint32_t size = 1; size < SIZES; ++size) {
+                if (words(replay.tree)[HISTOGRAM + size] == 0) continue;
+                const double bound = static_cast<double>(1ull << (size - 1));
+                if (bound < smallest) smallest = bound;
+                break;
+            }
+        }
+        const double beta = call.beta_at != 0 ? *at<double>(call.beta_at) : call.beta;
+        float* weights = at<float>(call.weights);
+        for (uint32_t i = threadIdx.x; i < call.draws.count; i += blockDim.x) {
+            weights[i] = drawn[i] == 0 ? 0.0f : static_cast<float>(pow(divide_once(smallest, drawn[i]), beta));
+        }
+        if (threadIdx.x == 0 && total != 0) count(replay.tree, SAMPLED, call.draws.count);
+    }
+};
+
+PARL_KERNEL(SAMPLE_THREADS) parl_replay_draw(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayDraw call) {
+    ReplayTaker taker{replay, call};
+    sample(replay.tree, call.draws, taker, at<uint64_t>(call.indices));
+}
+
+// Outputs of one launch of the gathering.
+constexpr uint32_t OUTPUTS_MAX = 24;
+// Pieces that a thread copies at once, so that their loads are under way together.
+constexpr uint32_t PIECES = 4;
+constexpr uint64_t NOWHERE = ~static_cast<uint64_t>(0);
+
+struct Output {
+    uint64_t column, out;
+    uint32_t row_bytes, piece_bytes;  // a piece is 1, 4 or 16 bytes
+    uint32_t pieces;                  // of a row
+    uint32_t table_row;               // of the table: the slot, or the newest frame of a stack
+    uint32_t frames;                  // 1 where there is no stack
+    uint32_t first_block;             // of a tile
+};
+
+// Blocks go over tiles of some rows; within a tile over all outputs, so that frames that two of them share are read from
+// the cache.
+struct ReplayGather {
+    Output outputs[OUTPUTS_MAX];
+    uint64_t table;
+    uint32_t count, outputs_count, tile_rows, tile_blocks;
+};
+
+template <class Piece>
+PARL_FN void gather(const Output& output, const ReplayGather& call, uint32_t tile, uint32_t block) {
+    const uint32_t units = call.tile_rows * output.frames;
+    const uint32_t first = block * blockDim.x * PIECES + threadIdx.x;
+    Piece pieces[PIECES];
+    uint64_t to[PIECES];
+    for (uint32_t k = 0; k < PIECES; ++k) {
+        const uint32_t piece = first + k * blockDim.x;
+        const uint32_t unit = piece / output.pieces, part = piece - unit * output.pieces;
+        const uint32_t row = tile * call.tile_rows + unit / output.frames, frame = unit % output.frames;
+        to[k] = NOWHERE;
+        pieces[k] = Piece{};
+        if (unit >= units || row >= call.count) continue;
+        // Stacks are oldest first, the table newest first.
+        const uint64_t from = output.table_row + (output.frames - 1 - frame);
+        const uint32_t slot = at<uint32_t>(call.table)[from * call.count + row];
+        to[k] = (static_cast<uint64_t>(row) * output.frames + frame) * output.pieces + part;
+        if (slot != NONE) pieces[k] = at<Piece>(output.column)[static_cast<uint64_t>(slot) * output.pieces + part];
+    }
+    for (uint32_t k = 0; k < PIECES; ++k) {
+        if (to[k] != NOWHERE) at<Piece>(output.out)[to[k]] = pieces[k];
+    }
+}
+
+PARL_KERNEL(THREADS) parl_replay_gather(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayGather call) {
+    (void)replay;
+    const uint32_t tile = blockIdx.x / call.tile_blocks, block = blockIdx.x % call.tile_blocks;
+    uint32_t which = 0;
+    while (which + 1 < call.outputs_count && call.outputs[which + 1].first_block <= block) which += 1;
+    const Output& output = call.outputs[which];
+    const uint32_t mine = block - output.first_block;
+    if (output.piece_bytes == 16) {
+        gather<uint4>(output, call, tile, mine);
+    } else if (output.piece_bytes == 4) {
+        gather<uint32_t>(output, call, tile, mine);
+    } else {
+        gather<uint8_t>(output, call, tile, mine);
+    }
+}
+
+// ------------------------------------------------------------ priorities
+
+struct ReplayUpdate {
+    uint64_t tickets;  // u64
+    Reals priorities;
+    uint64_t stale;  // i64, how many were dropped
+    uint32_t count;
+};
+
+// A ticket's slot where its row is there, else NONE.
+PARL_FN uint32_t slot_of(const Replay& replay, uint64_t given, bool& outside) {
+    const Row row = row_of(given);
+    outside = row.slot >= replay.slots;
+    return !outside && is_open(replay, row) ? row.slot : NONE;
+}
+
+PARL_KERNEL(THREADS) parl_replay_stamp(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayUpdate call) {
+    const Tree& tree = replay.tree;
+    if (thread() == 0) *at<uint64_t>(call.stale) = 0;
+    for (uint64_t round = 0; round < rounds(call.count); ++round) {
+        const uint64_t i = round * threads() + thread();
+        bool bad = false, outside = false, saturated = false, stale = false, kept = false;
+        if (i < call.count) {
+            const double priority = real(call.priorities, i);
+            const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], outside);
+            bad = !is_finite(priority);
+            kept = !bad && slot != NONE;
+            stale = !outside && slot == NONE;
+            if (!bad) note_largest(tree, weight_of(replay, priority, saturated));
+            if (kept) stamp(tree, slot, static_cast<uint32_t>(i));
+        }
+        count_lanes(tree, BAD_PRIORITY, bad);
+        count_lanes(tree, BAD_INDEX, outside);
+        count_lanes(tree, SATURATED, saturated && (call.priorities.is_scalar == 0 || i == 0));
+        count_lanes(tree, STALE, stale);
+        count_lanes(tree, UPDATED, kept);
+    }
+}
+
+PARL_KERNEL(THREADS) parl_replay_scatter(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayUpdate call) {
+    for (uint64_t round = 0; round < rounds(call.count); ++round) {
+        const uint64_t i = round * threads() + thread();
+        uint32_t leaf = NONE, weight = 0;
+        bool outside = false, stale = false;
+        if (i < call.count) {
+            const double priority = real(call.priorities, i);
+            const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], outside);
+            stale = !outside && slot == NONE;
+            if (is_finite(priority) && slot != NONE && has_won(replay.tree, slot, static_cast<uint32_t>(i))) {
+                bool saturated = false;
+                weight = weight_of(replay, priority, saturated);
+                uint4* cell = state(replay, slot);
+                // For a row that still waits for the end of its window, and then gets it.
+                cell->z = weight;
+                if ((cell->x & SAMPLEABLE) != 0) leaf = slot;
+            }
+        }
+        const uint32_t dropped = static_cast<uint32_t>(__popc(__ballot_sync(ALL, stale)));
+        if (lane() == 0 && dropped != 0) atomicAdd(at<uint64_t>(call.stale), static_cast<uint64_t>(dropped));
+        set_weight(replay.tree, leaf, weight);
+    }
+}
+
+// ------------------------------------------------------------ adding
+
+struct ReplayAdd {
+    uint64_t envs;        // i64, 0: row i is from environment i
+    uint64_t order;       // i64, rows by environment, those of one in order; 0: as they come, each another environment
+    Reals priorities;     // address 0 for none
+    uint64_t terminated;  // bool, 0 for none, as the next two
+    uint64_t truncated;
+    uint64_t finals;      // there are final observations of all rows, or none
+    Reals discounts;      // address 0 for none
+    uint64_t tickets;     // u64
+    uint32_t count;
+};
+
+enum End : uint32_t { GOES_ON = 0, TERMINATED = 1, TRUNCATED = 2 };
+
+PARL_FN End end_of(const ReplayAdd& call, uint64_t i) {
+    if (call.terminated != 0 && at<uint8_t>(call.terminated)[i] != 0) return TERMINATED;
+    return call.truncated != 0 && at<uint8_t>(call.truncated)[i] != 0 ? TRUNCATED : GOES_ON;
+}
+// Whether a row comes with its final observation, where the next row does not carry it.
+PARL_FN bool needs_final(const Replay& replay, const ReplayAdd& call, uint64_t i) {
+    return !replay.independent && !replay.resets_next_step && replay.rebuilds && end_of(call, i) == TRUNCATED;
+}
+
+// One block: numbers the final observations, and takes the sequence numbers of the call.
+PARL_KERNEL(1024) parl_replay_reserve(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
+    __shared__ uint32_t of_warp[LANES];
+    uint64_t* word = words(replay.tree);
+    uint32_t before = 0;
+    for (uint32_t start = 0; start < call.count; start += blockDim.x) {
+        const uint32_t i = start + threadIdx.x;
+        const bool has = i < call.count && needs_final(replay, call, i) && call.finals != 0;
+        const uint32_t lanes = __ballot_sync(ALL, has), warp = threadIdx.x / LANES;
+        if (lane() == 0) of_warp[warp] = static_cast<uint32_t>(__popc(lanes));
+        __syncthreads();
+        const uint32_t warps = blockDim.x / LANES;
+        const uint32_t upto = prefix_sum(lane() < warps ? of_warp[lane()] : 0);
+        const uint32_t earlier = __shfl_sync(ALL, upto, (warp + LANES - 1) % LANES) * (warp > 0 ? 1 : 0);
+        const uint32_t all = __shfl_sync(ALL, upto, LANES - 1);
+        const uint32_t below_me = static_cast<uint32_t>(__popc(lanes & ((1u << lane()) - 1)));
+        if (i < call.count) at<uint32_t>(replay.final_of)[i] = has ? before + earlier + below_me : NONE;
+        before += all;
+        __syncthreads();
+    }
+    if (threadIdx.x != 0) return;
+    const uint64_t first = word[RESERVED], count = call.count + before, end = first + count;
+    word[FIRST] = first;
+    word[COUNT] = count;
+    word[RESERVED] = end;
+    word[ADDED] += count;
+    word[LISTED] = 0;
+    // As where threads share a ring: the chunk after the newest one is closed already.
+    const uint64_t marked = end == 0 ? 0 : (end - 1) / replay.chunk + 2, chunks = replay.slots / replay.chunk;
+    word[HORIZON] = (marked > chunks ? marked - chunks : 0) * replay.chunk;
+    word[NEWEST_LAP] = (marked * replay.chunk == 0 ? 0 : marked * replay.chunk - 1) / replay.slots;
+}
+
+// Closes the row that is in a slot with this generation, unless another thread does. Gives its leaf, or NONE.
+PARL_FN uint32_t close(const Replay& replay, uint32_t slot, uint32_t generation) {
+    if ((generation & OPEN) == 0) return NONE;
+    if ((generation & SAMPLEABLE) != 0) count(replay.tree, READY, ~static_cast<uint64_t>(0));
+    return slot;
+}
+
+// Closes the rows that fall out of the capacity, and opens the new ones, which are not sampleable yet.
+PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
+    const Tree& tree = replay.tree;
+    const uint64_t first = words(tree)[FIRST], rows = words(tree)[COUNT];
+    for (uint64_t round = 0; round < rounds(2 * static_cast<uint64_t>(call.count)); ++round) {
+        const uint64_t i = round * threads() + thread();
+        uint32_t displaced = NONE, replaced = NONE, saturated = 0, bad = 0;
+        if (i < rows && first + i >= replay.capacity) {
+            const Row old = row_at(replay, first + i - replay.capacity);
+            uint32_t* generation = &state(replay, old.slot)->x;
+            const uint32_t seen = *generation;
+            if ((seen & OPEN) != 0 && seen >> LAP_SHIFT == old.lap &&
+                atomicCAS(generation, seen, seen & ~(OPEN | SAMPLEABLE)) == seen) {
+                displaced = close(replay, old.slot, seen);
+            }
+        }
+        if (i < rows) {
+            const Row row = row_at(replay, first + i);
+            uint4* cell = state(replay, row.slot);
+            uint32_t parked = i < call.count ? LARGEST : 0;
+            if (i < call.count && call.priorities.address != 0) {
+                const double priority = real(call.priorities, i);
+                bool beyond = false;
+                bad = is_finite(priority) ? 0 : 1;
+                if (!bad) {
+                    parked = weight_of(replay, priority, beyond);
+                    note_largest(tree, parked);
+                    saturated = beyond && (call.priorities.is_scalar == 0 || i == 0) ? 1 : 0;
+                }
+            }
+            cell->y = NO_LINK;
+            cell->z = parked;
+            const uint32_t old = atomicExch(&cell->x, row.lap << LAP_SHIFT | OPEN);
+            // A row that nobody closed, because it falls out in this same call.
+            replaced = close(replay, row.slot, old);
+            if (i < call.count) at<uint64_t>(call.tickets)[i] = ticket(row);
+        }
+        if (i < call.count && call.discounts.address != 0) {
+            const double discount = real(call.discounts, i);
+            if (!(discount >= 0.0 && discount <= 1.0)) count(tree, BAD_DISCOUNT, 1);
+        }
+        count_lanes(tree, SATURATED, saturated != 0);
+        count_lanes(tree, BAD_PRIORITY, bad != 0);
+        set_weight(tree, displaced, 0);
+        set_weight(tree, replaced, 0);
+    }
+}
+
+// Columns of one launch of the writing.
+struct Source {
+    uint64_t column, rows;  // rows of the caller, `stride` bytes apart
+    uint64_t stride;
+    uint32_t row_bytes, piece_bytes, pieces;
+    uint32_t is_final;  // goes to the rows of final observations
+    uint32_t first_block, unused;
+};
+
+struct ReplayWrite {
+    Source sources[OUTPUTS_MAX];
+    uint32_t count, sources_count;
+};
+
+template <class Piece>
+PARL_FN void write(const Replay& replay, const Source& source, const ReplayWrite& call, uint32_t block) {
+    const uint64_t* word = words(replay.tree);
+    const uint32_t base = static_cast<uint32_t>(word[FIRST] % replay.slots);
+    for (uint32_t k = 0; k < PIECES; ++k) {
+        const uint64_t piece = static_cast<uint64_t>(block) * blockDim.x * PIECES + k * blockDim.x + threadIdx.x;
+        const uint64_t row = piece / source.pieces, part = piece - row * source.pieces;
+        if (row >= call.count) return;
+        uint64_t offset = row;
+        if (source.is_final) {
+            const uint32_t number = at<uint32_t>(replay.final_of)[row];
+            if (number == NONE) continue;
+            offset = static_cast<uint64_t>(call.count) + number;
+        }
+        const uint64_t slot = (base + offset) % replay.slots;
+        at<Piece>(source.column)[slot * source.pieces + part] = at<Piece>(source.rows + row * source.stride)[part];
+    }
+}
+
+// Copies rows to their slots.
+PARL_KERNEL(THREADS) parl_replay_write(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayWrite call) {
+    uint32_t which = 0;
+    while (which + 1 < call.sources_count && call.sources[which + 1].first_block <= blockIdx.x) which += 1;
+    const Source& source = call.sources[which];
+    const uint32_t block = blockIdx.x - source.first_block;
+    if (source.piece_bytes == 16) {
+        write<uint4>(replay, source, call, block);
+    } else if (source.piece_bytes == 4) {
+        write<uint32_t>(replay, source, call, block);
+    } else {
+        write<uint8_t>(replay, source, call, block);
+    }
+}
+
+// The newest row of one environment and those that wait for the end of their window. The CPU's `tails.rs`.
+struct Tail {
+    const Replay& replay;
+    uint64_t* words_;  // waiting rows | index of the first << 16 | how the last row ended << 32; ticket; tickets
+
+    __device__ Tail(const Replay& replay, uint64_t env)
+        : replay(replay), words_(at<uint64_t>(replay.tails) + env * (2 + replay.window_rows)) {}
+
+    __device__ void empty() { words_[0] = words_[1] = 0; }
+    __device__ End ended() { return static_cast<End>(words_[0] >> 32 & 3); }
+    __device__ void set_ended(End end) { words_[0] = (words_[0] & 0xffffffffull) | static_cast<uint64_t>(end) << 32; }
+
+    // Takes the row after the newest; only those that are whole wait to become sampleable.
+    __device__ void push(Row row, bool is_whole) {
+        const uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
+        words_[1] = ticket(row);
+        if (!is_whole) return;
+        words_[2 + (first + waiting) % replay.window_rows] = ticket(row);
+        words_[0] += 1;
+    }
+
+    // Makes the oldest waiting rows sampleable until `left` remain.
+    PARL_ONCE_MEMBER void complete(uint64_t left) {
+        uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
+        for (; waiting > left; --waiting, first = (first + 1) % replay.window_rows) {
+            list(replay, row_of(words_[2 + first]));
+        }
+        words_[0] = (words_[0] >> 32 << 32) | first << 16 | waiting;
+    }
+
+    // A row that can be drawn from now on, if it is still there.
+    static __device__ void list(const Replay& replay, Row row) {
+        uint4* cell = state(replay, row.slot);
+        if (cell->x != (row.lap << LAP_SHIFT | OPEN)) return;
+        cell->x |= SAMPLEABLE;
+        const uint64_t at_place = atomicAdd(&words(replay.tree)[LISTED], static_cast<uint64_t>(1));
+        at<uint32_t>(replay.listed)[at_place] = row.slot;
+    }
+
+    __device__ void set_before(Row row, uint64_t before) {
+        uint32_t distance = FIRST_ROW;
+        if (before != 0) {
+            const Row old = row_of(before);
+            const uint64_t laps = (row.lap - old.lap) & LAP_MASK;
+            const int64_t far = static_cast<int64_t>(laps * replay.slots) + row.slot - old.slot;
+            distance = far > 0 && far < static_cast<int64_t>(LOST_ROW) ? static_cast<uint32_t>(far) : LOST_ROW;
+        }
+        state(replay, row.slot)->w = distance;
+    }
+
+    PARL_ONCE_MEMBER void append(Row row, End end, bool has_final, Row final_row, bool lacks_final) {
+        set_before(row, words_[1]);
+        if (has_final) set_before(final_row, ticket(row));
+        const Row newest = row_of(words_[1]);
+        const bool follows = words_[1] != 0 && is_open(replay, newest);
+        if (follows) state(replay, newest.slot)->y = row.slot + 1;
+        if (ended() != GOES_ON) {
+            // This row only carries the final observation of the one before.
+            if (follows && ended() == TRUNCATED) complete(0);
+            return empty();
+        }
+        if (!follows) empty();
+        push(row, replay.frames == 1 || is_whole(replay, sequence_of(replay, row)));
+        if (lacks_final) return empty();
+        if (end == GOES_ON || (end == TRUNCATED && replay.rebuilds && replay.resets_next_step)) {
+            // The rows whose window reaches the end of the episode wait for the final observation.
+            complete(replay.window_rows - 1);
+        } else {
+            if (has_final) state(replay, row.slot)->y = final_row.slot + 1;
+            complete(0);
+        }
+        if (end == GOES_ON) return;
+        if (replay.resets_next_step) return set_ended(end);
+        empty();
+    }
+};
+
+// Links rows to those before them and makes those sampleable whose windows are complete: a thread to an environment.
+PARL_KERNEL(THREADS) parl_replay_append(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
+    const uint64_t first = words(replay.tree)[FIRST];
+    const int64_t* order = at<int64_t>(call.order);
+    const int64_t* envs = at<int64_t>(call.envs);
+    for (uint64_t start = thread(); start < call.count; start += threads()) {
+        uint64_t i = order == nullptr ? start : static_cast<uint64_t>(order[start]);
+        if (replay.independent) {
+            Tail::list(replay, row_at(replay, first + i));
+            continue;
+        }
+        const int64_t env = envs == nullptr ? static_cast<int64_t>(i) : envs[i];
+        if (env < 0 || env >= static_cast<int64_t>(replay.num_envs)) {
+            count(replay.tree, BAD_ENV, 1);
+            continue;
+        }
+        if (order != nullptr && start > 0 && envs[order[start - 1]] == env) continue;
+        Tail tail(replay, static_cast<uint64_t>(env));
+        for (uint64_t place = start;;) {
+            const uint32_t number = at<uint32_t>(replay.final_of)[i];
+            const bool has_final = number != NONE, lacks = !has_final && needs_final(replay, call, i);
+            if (lacks) count(replay.tree, NO_FINAL, 1);
+            const Row final_row = has_final ? row_at(replay, first + call.count + number) : Row{0, 0};
+            tail.append(row_at(replay, first + i), end_of(call, i), has_final, final_row, lacks);
+            if (order == nullptr || ++place >= call.count) break;
+            i = static_cast<uint64_t>(order[place]);
+            if (envs[i] != env) break;
+        }
+    }
+}
+
+// Weights of the rows that became sampleable.
+PARL_KERNEL(THREADS) parl_replay_weigh(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayAdd call) {
+    (void)call;
+    const uint64_t listed = words(replay.tree)[LISTED];
+    const uint32_t largest = static_cast<uint32_t>(words(replay.tree)[LARGEST_EVER]);
+    for (uint64_t round = 0; round < rounds(listed); ++round) {
+        const uint64_t i = round * threads() + thread();
+        uint32_t slot = NONE, weight = 0;
+        if (i < listed) {
+            slot = at<uint32_t>(replay.listed)[i];
+            const uint32_t parked = state(replay, slot)->z;
+            weight = parked == LARGEST ? largest : parked;
+        }
+        count_lanes(replay.tree, READY, slot != NONE);
+        set_weight(replay.tree, slot, weight);
+    }
+}
+
+struct ReplayCut {
+    uint64_t envs;  // i64
+    uint32_t count;
+};
+
+// Ends episodes where they stand.
+PARL_KERNEL(THREADS) parl_replay_cut(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayCut call) {
+    for (uint64_t i = thread(); i < call.count; i += threads()) {
+        const int64_t env = at<int64_t>(call.envs)[i];
+        if (env < 0 || env >= static_cast<int64_t>(replay.num_envs)) {
+            count(replay.tree, BAD_ENV, 1);
+        } else {
+            Tail(replay, static_cast<uint64_t>(env)).empty();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// The replay: rows of bytes in a ring of slots, one column per field, as `crates/sumtree/src/replay` has them, without
+// what threads need there: launches of one stream come one after the other. README.md says which launch does what.
+#pragma once
+#include "sample.cuh"
+
+// Two bits of a generation; the lap of the row, counted from 1, stands above.
+constexpr uint32_t OPEN = 1, SAMPLEABLE = 2, LAP_SHIFT = 2, LAP_MASK = (1u << 30) - 1;
+// No next row.
+constexpr uint32_t NO_LINK = 0;
+// The row before: it is the first of its episode, or is too far back.
+constexpr uint32_t FIRST_ROW = 0, LOST_ROW = 0xffffffffu;
+
+struct Replay {
+    Tree tree;
+    uint64_t states;   // one uint4 per slot: generation, link (slot + 1), parked weight, distance of the row before
+    uint64_t tails;    // per environment: state, newest row's ticket, tickets of rows that wait
+    uint64_t listed;   // slots of rows that became sampleable in this call
+    uint64_t final_of; // per row of this call: its final observation is row `count + this`; NONE
+    uint64_t reward, terminated, truncated, discount;  // columns, 0 for none
+    double gamma;
+    float alpha, epsilon;
+    uint32_t reward_is_double, discount_is_double;
+    uint32_t slots, capacity, chunk;
+    uint32_t n_step, window_rows;  // rows from a row on, itself included, before it is complete
+    uint32_t frames;               // of the largest stack
+    uint32_t num_envs;
+    uint32_t resets_next_step;  // the row after the last of an episode carries the final observation
+    uint32_t rebuilds;          // next observations come from the next row
+    uint32_t steps;             // rows are steps of episodes
+    uint32_t independent;       // rows neither wait for others nor come after others
+    uint32_t pads_first;
+    uint32_t is_global;  // importance weights are divided by a bound for all rows
+    uint32_t unused;
+};
+
+struct Row {
+    uint32_t slot, lap;
+};
+
+PARL_FN uint4* state(const Replay& replay, uint32_t slot) { return at<uint4>(replay.states) + slot; }
+PARL_FN uint64_t ticket(Row row) { return row.slot | static_cast<uint64_t>(row.lap) << 32; }
+PARL_FN Row row_of(uint64_t ticket) {
+    return Row{static_cast<uint32_t>(ticket), static_cast<uint32_t>(ticket >> 32)};
+}
+PARL_ONCE Row row_at(const Replay& replay, uint64_t sequence) {
+    const uint64_t lap = sequence / replay.slots;
+    return Row{static_cast<uint32_t>(sequence - lap * replay.slots), static_cast<uint32_t>(lap + 1) & LAP_MASK};
+}
+// Sequence number of a row that is there.
+PARL_ONCE uint64_t sequence_of(const Replay& replay, Row row) {
+    const uint64_t newest = words(replay.tree)[NEWEST_LAP];
+    const uint64_t behind = (newest - row.lap + 1) & LAP_MASK;
+    return (newest >= behind ? newest - behind : 0) * replay.slots + row.slot;
+}
+// Of a row in `slot` that came after the row with number `sequence`, less than a lap ago.
+PARL_FN uint64_t later(const Replay& replay, uint64_t sequence, uint32_t slot) {
+    const uint64_t here = sequence % replay.slots;
+    return sequence + (slot + replay.slots - here) % replay.slots;
+}
+PARL_FN bool is_open(const Replay& replay, Row row) {
+    const uint32_t generation = state(replay, row.slot)->x;
+    return (generation & OPEN) != 0 && generation >> LAP_SHIFT == row.lap;
+}
+
+// What comes before a row.
+enum Before : uint32_t { A_ROW, START, LOST };
+PARL_ONCE Before before(const Replay& replay, uint64_t sequence, uint64_t& found) {
+    const uint32_t distance = state(replay, static_cast<uint32_t>(sequence % replay.slots))->w;
+    if (distance == FIRST_ROW) return START;
+    if (distance == LOST_ROW || distance > sequence) return LOST;
+    found = sequence - distance;
+    return found >= words(replay.tree)[HORIZON] ? A_ROW : LOST;
+}
+// Whether the rows before a row that its stacks need are there, as far as its episode has them.
+PARL_ONCE bool is_whole(const Replay& replay, uint64_t sequence) {
+    for (uint32_t i = 1; i < replay.frames; ++i) {
+        const Before what = before(replay, sequence, sequence);
+        if (what != A_ROW) return what == START;
+    }
+    return true;
+}
+
+PARL_FN double column_real(uint64_t column, uint32_t is_double, uint32_t slot) {
+    return is_double ? at<double>(column)[slot] : static_cast<double>(at<float>(column)[slot]);
+}
+PARL_FN double row_discount(const Replay& replay, uint32_t slot) {
+    return replay.discount == 0 ? 1.0 : column_real(replay.discount, replay.discount_is_double, slot);
+}
+PARL_FN bool flag(uint64_t column, uint32_t slot) { return column != 0 && at<uint8_t>(column)[slot] != 0; }
+
+// `(|priority| + epsilon) ** alpha` in units of weight.
+PARL_ONCE uint32_t weight_of(const Replay& replay, double priority, bool& saturated) {
+    const float base = add_once(static_cast<float>(priority < 0.0 ? -priority : priority), replay.epsilon);
+    const float units = static_cast<float>(replay.tree.units), most = static_cast<float>(MAX_WEIGHT);
+    const float scaled = replay.alpha == 0.0f ? units : multiply_once(power(base, replay.alpha), units);
+    saturated = scaled > most;
+    // Half up; a positive priority never becomes weight 0.
+    uint32_t weight = static_cast<uint32_t>(add_once(saturated ? most : scaled, 0.5f));
+    if (weight == 0 && base > 0.0f) weight = 1;
+    return weight > MAX_WEIGHT ? MAX_WEIGHT : weight;
+}
+
+PARL_FN void note_largest(const Tree& tree, uint32_t weight) {
+    if (weight > words(tree)[LARGEST_EVER]) atomicMax(&words(tree)[LARGEST_EVER], static_cast<uint64_t>(weight));
+}

@@ -1,0 +1,132 @@
+// A batch of draws: 32 to a block, a warp each. What a batch is made of is the caller's `Taker`: `take` keeps draw i and
+// says whether it is of use, `finish` is called by all threads of the last block once all draws are there.
+//
+// The draws are those of the CPU, one number of the generator after the other. Two things break that order, and are put
+// right by the last block, in order: a number with one preimage too many (each about total / 2^64) moves all later ones
+// on by one; and a draw that is of no use is drawn anew after the batch.
+#pragma once
+#include "random.cuh"
+
+constexpr uint32_t DRAWS_PER_BLOCK = 32;
+constexpr uint32_t SAMPLE_THREADS = DRAWS_PER_BLOCK * LANES;
+// Draws of one row again before it is given up.
+constexpr uint32_t REDRAWS_MAX = 10000;
+
+// Whether this block is the last one of its launch; all its threads are here. What all blocks wrote can be read then.
+PARL_FN bool is_last_block(const Tree& tree) {
+    __shared__ uint32_t is_last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const uint64_t before = atomicAdd(&words(tree)[DONE], static_cast<uint64_t>(1));
+        is_last = before + 1 == gridDim.x ? 1 : 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return is_last != 0;
+}
+
+// Seed of the generator of the present call.
+PARL_FN uint64_t call_seed(const Tree& tree) {
+    const uint64_t* word = words(tree);
+    if (!tree.is_chained) return word[GENERATOR] ^ word[CALLS] * 0xd1342543de82ef95ull;
+    Random master;
+    for (uint32_t i = 0; i < 4; ++i) master.s[i] = word[GENERATOR + i];
+    return next(master);
+}
+
+PARL_FN void end_call(const Tree& tree) {
+    uint64_t* word = words(tree);
+    if (tree.is_chained) {
+        Random master;
+        for (uint32_t i = 0; i < 4; ++i) master.s[i] = word[GENERATOR + i];
+        next(master);
+        for (uint32_t i = 0; i < 4; ++i) word[GENERATOR + i] = master.s[i];
+    }
+    word[CALLS] += 1;
+    word[DONE] = 0;
+    word[ODD] = 0;
+}
+
+// Numbers of `ODD`: draws of no use below, surplus numbers above.
+constexpr uint64_t SURPLUS = 1ull << 32;
+
+// The last block: all draws once more, one number after the other. `targets` is room for one u64 each.
+template <class Taker>
+PARL_FN void draw_in_order(const Tree& tree, const Draws& draws, Taker& taker, uint64_t* targets, Random& random) {
+    uint64_t seen, prefix;
+    const uint64_t total = read_top(tree, seen, prefix);
+    for (uint32_t i = 0; i < draws.count; ++i) {
+        const uint64_t offset = below(random, total);
+        if (threadIdx.x == 0) targets[i] = offset;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x / LANES; i < draws.count; i += DRAWS_PER_BLOCK) {
+        const uint64_t target = target_of(draws, i, targets[i], total);
+        taker.take(i, descend(tree, target, seen, prefix));
+    }
+    __syncthreads();
+}
+
+// Draws of no use anew, in order; by the first warp.
+template <class Taker> PARL_FN void draw_anew(const Tree& tree, const Draws& draws, Taker& taker, Random& random) {
+    uint64_t seen, prefix;
+    const uint64_t total = read_top(tree, seen, prefix);
+    uint32_t redrawn = 0;
+    for (uint32_t i = 0; i < draws.count; ++i) {
+        bool lost = taker.is_lost(i);
+        while (lost && redrawn < REDRAWS_MAX) {
+            redrawn += 1;
+            lost = !taker.take(i, descend(tree, below(random, total), seen, prefix));
+        }
+    }
+    if (lane() == 0) count(tree, REDRAWN, redrawn);
+    if (lane() == 0 && redrawn >= REDRAWS_MAX) count(tree, EMPTY, 1);
+}
+
+template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws, Taker& taker, uint64_t* targets) {
+    __shared__ uint64_t raw[DRAWS_PER_BLOCK];
+    const uint32_t warp = threadIdx.x / LANES;
+    const uint32_t i = blockIdx.x * DRAWS_PER_BLOCK + warp;
+    Random random = seeded(call_seed(tree));
+    uint64_t seen, prefix;
+    const uint64_t total = read_top(tree, seen, prefix);
+    if (warp == 0 && draws.mode != SYSTEMATIC) raw[lane()] = numbers(tree, random, blockIdx.x);
+    __syncthreads();
+    if (total == 0) {
+        if (i < draws.count) taker.nothing(i);
+    } else {
+        uint64_t offset = 0;
+        bool surplus = false;
+        if (draws.mode == SYSTEMATIC) {
+            offset = below(random, total);
+        } else {
+            surplus = i < draws.count && is_surplus(raw[warp], total);
+            offset = __umul64hi(raw[warp], total);
+        }
+        if (i < draws.count) {
+            const uint64_t target = target_of(draws, i, offset, total);
+            const bool lost = !taker.take(i, descend(tree, target, seen, prefix));
+            if (lane() == 0 && (surplus || lost)) count(tree, ODD, (surplus ? SURPLUS : 0) + (lost ? 1 : 0));
+        }
+    }
+    if (!is_last_block(tree)) return;
+    const uint64_t odd = total == 0 ? 0 : words(tree)[ODD];
+    if (odd != 0) {
+        // `random` stands after the one number of systematic draws, at the start for the others.
+        if (odd >= SURPLUS) {
+            draw_in_order(tree, draws, taker, targets, random);
+        } else if (draws.mode != SYSTEMATIC) {
+            random = jumped(tree, random, draws.count / LANES);
+            for (uint32_t step = 0; step < draws.count % LANES; ++step) next(random);
+        }
+        if (warp == 0) draw_anew(tree, draws, taker, random);
+        __syncthreads();
+    }
+    taker.finish(total);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (total == 0 && draws.count > 0) count(tree, EMPTY, 1);
+        end_call(tree);
+    }
+}

@@ -1,0 +1,109 @@
+"""Where kernels run: a device, its program of kernels, and torch's stream."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Protocol
+
+from parl import _native
+from parl.cuda import nvrtc_folders, ordinal
+from parl.errors import CudaUnavailableError
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from torch import Tensor
+
+
+class Program(Protocol):
+    """Kernels that can be started by name."""
+
+    def launch(self, kernel: str, shape: tuple[int, int], plan: bytes, call: bytes, stream: int) -> None:
+        """Starts a kernel of ``crates/sumtree/kernels`` in blocks of threads; does not wait."""
+        ...
+
+
+@functools.cache
+def _program(number: int) -> Program:
+    """The kernels of a device: loaded once in a process."""
+    return _native.CudaProgram(number, nvrtc_folders())
+
+
+class Place:
+    """A CUDA device.
+
+    Args:
+        device: ``"cuda"`` or ``"cuda:<number>"``.
+
+    Raises:
+        CudaUnavailableError: it cannot be had; the message says why.
+    """
+
+    def __init__(self, device: str) -> None:
+        number = ordinal(device)
+        # What is missing is said before torch starts anything.
+        self.program = _program(number)
+        try:
+            import torch
+        except ImportError as error:
+            raise CudaUnavailableError('device="cuda" needs torch: pip install "parl-rl[train]"') from error
+        if not torch.cuda.is_available():
+            raise CudaUnavailableError(
+                f"torch {torch.__version__} sees no CUDA device, though the driver has: was it built for it?"
+            )
+        self.torch: Any = torch
+        self.device: Any = torch.device("cuda", number)
+
+    def stream(self) -> int:
+        """Address of torch's current stream."""
+        return self.torch.cuda.current_stream(self.device).cuda_stream
+
+    def launch(
+        self, kernel: str, blocks: int, threads: int, plan: ctypes.Structure, call: ctypes.Structure
+    ) -> None:
+        """Starts a kernel behind what the stream has."""
+        self.program.launch(kernel, (blocks, threads), bytes(plan), bytes(call), self.stream())
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Tensor:
+        """A tensor of arbitrary numbers."""
+        return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device)
+
+    def given(self, value: Any, dtype: str) -> Tensor:
+        """Whatever the caller has, here and contiguous."""
+        tensor = self.torch.as_tensor(value, device=self.device)
+        return tensor.to(getattr(self.torch, dtype)).contiguous()
+
+
+class Parts:
+    """Parts of one piece of memory, each at a multiple of 256 bytes."""
+
+    ALIGNMENT = 256
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[int, int]] = {}
+        self.bytes = 0
+
+    def add(self, name: str, count: int, width: int) -> None:
+        """Makes room for ``count`` numbers of ``width`` bytes."""
+        self._places[name] = (self.bytes, count * width)
+        self.bytes += -(-count * width // self.ALIGNMENT) * self.ALIGNMENT
+
+    def allocate(self, place: Place) -> None:
+        """Allocates all parts, of zeros."""
+        torch = place.torch
+        self._memory = torch.zeros(max(self.bytes, 1), dtype=torch.uint8, device=place.device)
+
+    def address(self, name: str) -> int:
+        """Where a part begins, 0 if there is none."""
+        return self._memory.data_ptr() + self._places[name][0] if name in self._places else 0
+
+    def view(self, name: str, dtype: str) -> Tensor:
+        """A part as numbers."""
+        start, size = self._places[name]
+        return self._memory[start : start + size].view(getattr(_torch(), dtype))
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch

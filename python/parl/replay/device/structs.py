@@ -1,0 +1,184 @@
+"""What kernels are told, as ``crates/sumtree/kernels`` has it: the same names, in the same order."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_double, c_float, c_uint32, c_uint64
+from enum import IntEnum
+
+LEVELS_MAX = 7
+OUTPUTS_MAX = 24
+MAX_WEIGHT = 2**27 - 1
+SIZES = 33
+LANES = 32
+
+
+class Word(IntEnum):
+    """Words beside a tree, 64 bits each."""
+
+    CALLS = 1
+    GENERATOR = 2
+    LARGEST_EVER = 6
+    SATURATED = 7
+    BAD_PRIORITY = 10
+    BAD_INDEX = 11
+    EMPTY = 12
+    HISTOGRAM = 16
+    RESERVED = 51
+    ADDED = 55
+    UPDATED = 56
+    STALE = 57
+    SAMPLED = 58
+    REDRAWN = 59
+    READY = 60
+    BAD_ENV = 61
+    NO_FINAL = 62
+    BAD_DISCOUNT = 63
+
+
+WORDS = 64
+
+
+class Mode(IntEnum):
+    """How the draws of a batch hang together."""
+
+    INDEPENDENT = 0
+    STRATIFIED = 1
+    SYSTEMATIC = 2
+
+
+class Tree(ctypes.Structure):
+    """Where a tree lies."""
+
+    _fields_ = (
+        ("levels", c_uint64 * LEVELS_MAX),
+        ("words", c_uint64),
+        ("stamps", c_uint64),
+        ("jumps", c_uint64),
+        ("units", c_double),
+        ("depth", c_uint32),
+        ("capacity", c_uint32),
+        ("is_chained", c_uint32),
+        ("unused", c_uint32),
+    )
+
+
+class Reals(ctypes.Structure):
+    """Floats of either width, or one for all."""
+
+    _fields_ = (("address", c_uint64), ("is_double", c_uint32), ("is_scalar", c_uint32))
+
+
+class TreeUpdate(ctypes.Structure):
+    """New priorities."""
+
+    _fields_ = (("indices", c_uint64), ("priorities", Reals), ("count", c_uint32))
+
+
+class Draws(ctypes.Structure):
+    """What is drawn."""
+
+    _fields_ = (("mode", c_uint32), ("count", c_uint32), ("rank", c_uint32), ("learners", c_uint32))
+
+
+class TreeSample(ctypes.Structure):
+    """Draws of a tree."""
+
+    _fields_ = (("draws", Draws), ("indices", c_uint64), ("priorities", c_uint64))
+
+
+class TreeFind(ctypes.Structure):
+    """Prefix sums to be found."""
+
+    _fields_ = (("prefixes", c_uint64), ("indices", c_uint64), ("total", c_double), ("count", c_uint32))
+
+
+class Replay(ctypes.Structure):
+    """Where a replay lies, and what its rows mean."""
+
+    _fields_ = (
+        ("tree", Tree),
+        *((name, c_uint64) for name in ("states", "tails", "listed", "final_of")),
+        *((name, c_uint64) for name in ("reward", "terminated", "truncated", "discount")),
+        ("gamma", c_double),
+        ("alpha", c_float),
+        ("epsilon", c_float),
+        *((name, c_uint32) for name in ("reward_is_double", "discount_is_double")),
+        *((name, c_uint32) for name in ("slots", "capacity", "chunk", "n_step", "window_rows", "frames")),
+        *((name, c_uint32) for name in ("num_envs", "resets_next_step", "rebuilds", "steps", "independent")),
+        *((name, c_uint32) for name in ("pads_first", "is_global", "unused")),
+    )
+
+
+class ReplayDraw(ctypes.Structure):
+    """A batch but for its columns."""
+
+    _fields_ = (
+        ("draws", Draws),
+        *((name, c_uint64) for name in ("table", "drawn", "indices", "tickets", "weights", "discounts")),
+        *((name, c_uint64) for name in ("rewards", "terminated", "truncated", "beta_at")),
+        ("beta", c_double),
+    )
+
+
+class Output(ctypes.Structure):
+    """One column of a batch."""
+
+    _fields_ = (
+        ("column", c_uint64),
+        ("out", c_uint64),
+        *((name, c_uint32) for name in ("row_bytes", "piece_bytes", "pieces")),
+        *((name, c_uint32) for name in ("table_row", "frames", "first_block")),
+    )
+
+
+class ReplayGather(ctypes.Structure):
+    """Columns of a batch."""
+
+    _fields_ = (
+        ("outputs", Output * OUTPUTS_MAX),
+        ("table", c_uint64),
+        *((name, c_uint32) for name in ("count", "outputs_count", "tile_rows", "tile_blocks")),
+    )
+
+
+class ReplayUpdate(ctypes.Structure):
+    """New priorities of rows."""
+
+    _fields_ = (("tickets", c_uint64), ("priorities", Reals), ("stale", c_uint64), ("count", c_uint32))
+
+
+class ReplayAdd(ctypes.Structure):
+    """Rows to add, but for their columns."""
+
+    _fields_ = (
+        ("envs", c_uint64),
+        ("order", c_uint64),
+        ("priorities", Reals),
+        *((name, c_uint64) for name in ("terminated", "truncated", "finals")),
+        ("discounts", Reals),
+        ("tickets", c_uint64),
+        ("count", c_uint32),
+    )
+
+
+class Source(ctypes.Structure):
+    """One column of rows to add."""
+
+    _fields_ = (
+        *((name, c_uint64) for name in ("column", "rows", "stride")),
+        *((name, c_uint32) for name in ("row_bytes", "piece_bytes", "pieces")),
+        *((name, c_uint32) for name in ("is_final", "first_block", "unused")),
+    )
+
+
+class ReplayWrite(ctypes.Structure):
+    """Columns of rows to add."""
+
+    _fields_ = (("sources", Source * OUTPUTS_MAX), ("count", c_uint32), ("sources_count", c_uint32))
+
+
+class ReplayCut(ctypes.Structure):
+    """Episodes to end."""
+
+    _fields_ = (("envs", c_uint64), ("count", c_uint32))

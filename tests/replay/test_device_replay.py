@@ -1,0 +1,234 @@
+"""The replay of a device, its kernels as host C++, beside the CPU's: the same batches, byte for byte."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from device_cases import CASES, Case, compare  # noqa: E402
+from emulated import HostReplay, HostUniformReplay  # noqa: E402
+
+import parl  # noqa: E402
+from parl.errors import InconsistentError, NotSampleableError  # noqa: E402
+from parl.replay.device import layout  # noqa: E402
+
+
+def run(case: Case, seed: int) -> None:
+    cpu, mine = case.pair(seed, "cuda", HostReplay, HostUniformReplay)
+    mine._place.program.backwards = case.backwards
+    compare(cpu, mine, case, seed)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_batches_are_those_of_the_cpu(case: Case):
+    run(case, seed=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 30))
+def test_batches_of_many_seeds(seed: int):
+    for case in CASES:
+        run(case, seed)
+
+
+FIELDS: dict[str, Any] = {
+    "obs": ((3,), "float32"),
+    "reward": ((), "float32"),
+    "terminated": ((), "bool"),
+    "truncated": ((), "bool"),
+}
+
+
+def steps(count: int, **others: Any) -> dict[str, Any]:
+    return {
+        "obs": torch.zeros((count, 3)),
+        "reward": torch.zeros(count),
+        "terminated": torch.zeros(count, dtype=torch.bool),
+        "truncated": torch.zeros(count, dtype=torch.bool),
+        **others,
+    }
+
+
+def test_what_is_wrong_is_left_out_and_raised_by_check():
+    replay = HostReplay(20, FIELDS, device="cuda", num_envs=4, autoreset="same_step")
+    batch = replay.sample(3)
+    assert (batch.weights.tolist(), batch.tickets.tolist(), batch.obs.tolist()) == (
+        [0] * 3,
+        [0] * 3,
+        [[0] * 3] * 3,
+    )
+    with pytest.raises(NotSampleableError, match="1 calls drew while no row could be drawn"):
+        replay.check()
+    tickets = replay.add(**steps(4), env_id=[0, 1, 9, -1])
+    with pytest.raises(IndexError, match=r"2 rows were from environments outside 0\.\.4"):
+        replay.check()
+    replay.add(**steps(2, truncated=torch.tensor([True, False])))
+    with pytest.raises(ValueError, match="1 truncated rows came without their final observation"):
+        replay.check()
+    # The one of environment 0 was cut, that of environment 1 has the row after it.
+    assert replay.sampleable == 1
+    assert int(replay.update_priorities(tickets, torch.tensor([1.0, float("nan"), 2.0, 3.0]))) == 0
+    with pytest.raises(ValueError, match="1 priorities were not finite"):
+        replay.check()
+    replay.update_priorities([1 << 20, -1], torch.ones(2))
+    with pytest.raises(IndexError, match="2 tickets are none of this replay's"):
+        replay.check()
+    replay.check()
+    replay.verify()
+    replay._memory.level(1)[0] += 1
+    with pytest.raises(InconsistentError):
+        replay.verify()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_extreme_priorities_are_weights_of_the_cpu(alpha: float):
+    """Tiny ones never become 0, 0 does, large ones are the largest weight and counted."""
+    fields, priorities = {"x": ((), "int64")}, np.array([1e-12, 0.0, 1e30, -2.0, 1e-40, 2047.9, 1e300])
+    rows = {"x": np.arange(7), "priorities": priorities}
+    cpu = parl.PrioritizedReplay(20, fields, alpha=alpha, epsilon=0.0, fan_out=32)
+    mine = HostReplay(20, fields, alpha=alpha, epsilon=0.0, device="cuda")
+    tickets = cpu.add(**rows)
+    mine.add(**rows)
+    for _ in range(2):
+        assert (mine.total_priority, mine.saturated) == (cpu.total_priority, cpu.saturated)
+        np.testing.assert_array_equal(mine.histogram(), cpu.histogram())
+        cpu.update_priorities(tickets, priorities[::-1])
+        mine.update_priorities(tickets.view(np.int64), priorities[::-1].copy())
+
+
+def test_discounts_outside_are_counted():
+    replay = HostReplay(20, {**FIELDS, "discount": ((), "float32")}, device="cuda", num_envs=4)
+    replay.add(**steps(2, discount=torch.tensor([0.5, 1.5])))
+    with pytest.raises(ValueError, match=r"1 discounts were outside 0\.\.=1"):
+        replay.check()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"writer": "combining"}, "writer is 'combining': device=\"cuda\" has it not"),
+        ({"compression": "lz4"}, "compression is 'lz4'"),
+        ({"shared": "name"}, "shared is 'name'"),
+        ({"path": "file"}, "path is 'file'"),
+        ({"capacity": 0}, "capacity 0 is outside"),
+        ({"n_step": 30}, "capacity 20 is outside"),
+        ({"alpha": -1.0}, "alpha -1 is outside"),
+        (
+            {"fields": {"x": ((), "complex64")}},
+            "field 'x' has dtype complex64, which device=\"cuda\" has not",
+        ),
+    ],
+)
+def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
+    with pytest.raises(ValueError, match=text):
+        HostReplay(**{"capacity": 20, "fields": FIELDS, "device": "cuda", **options})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda r: r.add(**steps(5)), IndexError, "row 4 is from no environment: num_envs is 4"),
+        (lambda r: r.add(**steps(2), x=1), ValueError, "fields do not match: unknown x"),
+        (
+            lambda r: r.add(**steps(2, obs=torch.zeros((2, 4)))),
+            ValueError,
+            r"obs has shape \(2, 4\), expected",
+        ),
+        (
+            lambda r: r.add(**steps(2, terminated=torch.ones(2))),
+            ValueError,
+            "terminated has dtype torch.float32",
+        ),
+        (lambda r: r.add(**steps(2), env_id=[1]), ValueError, "env_id has 1 rows, expected 2"),
+        (lambda r: r.sample(2, mode="largest"), ValueError, "mode 'largest' is none of"),
+        (lambda r: r.sample(2, uniform=0.5), ValueError, "uniform is 0.5, newest 0.0"),
+        (lambda r: r.sample(2, beta=torch.tensor(0.4)), ValueError, "beta is torch.float32"),
+        (lambda r: r.sample(2, out={"obs": torch.zeros(2)}), ValueError, r"out\['obs'\] is \(2,\) float32"),
+        (lambda r: r.evict(1), ValueError, "evict is of device"),
+        (lambda r: r.prefetch(1), ValueError, "prefetch is of device"),
+        (lambda r: r.save("x"), ValueError, "save is of device"),
+    ],
+)
+def test_bad_calls_are_errors_at_once(call: Any, error: type[Exception], text: str):
+    with pytest.raises(error, match=text):
+        call(HostReplay(20, FIELDS, device="cuda", num_envs=4))
+
+
+def test_tensors_given_are_filled_and_beta_is_read_on_the_device():
+    replay = HostReplay(100, FIELDS, device="cuda", num_envs=4, seed=1)
+    for _ in range(10):
+        replay.add(**steps(4), priorities=torch.rand(4))
+    state, beta = replay.rng_state, torch.tensor(0.4, dtype=torch.float64)
+    out = replay.empty_batch(8)
+    batch = replay.sample(8, beta=beta, out=out)
+    assert all(batch[name] is out[name] for name in out)
+    first = batch.weights.clone()
+    beta.fill_(1.0)
+    replay.rng_state = state
+    replay.sample(8, beta=beta, out=out)
+    np.testing.assert_allclose(out.weights.numpy(), first.numpy() ** 2.5, rtol=1e-5)
+
+
+def test_stacks_are_taken_whole_and_the_last_frame_kept():
+    fields = {**FIELDS, "obs": ((2, 2), "uint8")}
+    replay = HostReplay(50, fields, device="cuda", num_envs=1, frame_stack=3)
+    whole = torch.arange(12, dtype=torch.uint8).reshape(1, 3, 2, 2)
+    for _ in range(3):
+        replay.add(**steps(1, obs=whole))
+    assert replay.sample(1).next_obs[0, -1].tolist() == [[8, 9], [10, 11]]
+
+
+def test_fields_may_be_nested_and_of_no_bytes():
+    fields = {**FIELDS, "obs": {"image": ((2,), "uint8"), "nothing": ((0,), "float32")}}
+    replay = HostReplay(50, fields, device="cuda", num_envs=2)
+    for i in range(3):
+        obs = {"image": torch.full((2, 2), i, dtype=torch.uint8), "nothing": torch.zeros((2, 0))}
+        replay.add(**steps(2, obs=obs))
+    batch = replay.sample(5)
+    assert (batch.next_obs.image - batch.obs.image == 1).all()
+    assert tuple(batch.obs.nothing.shape) == (5, 0)
+
+
+@pytest.mark.parametrize("capacity", [1, 31, 32, 33, 1024, 1025, 2**20, 2**20 + 1, 2**31])
+def test_levels_cover_the_capacity(capacity: int):
+    found = layout.levels(capacity)
+    assert 2 <= len(found) <= 7
+    assert found[0] >= capacity
+    assert found[-1] == 32
+    for below, above in pairwise(found):
+        assert above * 32 >= below
+    assert all(entries % 32 == 0 for entries in found)
+
+
+@pytest.mark.parametrize("capacity", [1, 9, 64, 100, 150, 1000, 65_536, 10**6])
+def test_rings_are_those_of_the_cpu(capacity: int):
+    """Tickets of the CPU lead to the same slots for two laps."""
+    slots, chunk = layout.ring(capacity, 0)
+    assert slots % chunk == 0
+    assert capacity + 2 * chunk <= slots < capacity + 3 * chunk
+    assert layout.ring(capacity, 3 * chunk)[0] == slots + 3 * chunk
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 256, 257, 4096])
+@pytest.mark.parametrize("rows", [4, 256])
+@pytest.mark.parametrize("pieces", [[1], [1764, 1764], [4, 441, 1]])
+def test_tiles_cover_every_piece_once(count: int, rows: int, pieces: list[int]):
+    tiles = layout.tiles(count, rows, pieces)
+    # Each tile holds all pieces of its rows, and no block is left over.
+    assert tiles.blocks == tiles.blocks_per_tile * -(-count // rows)
+    ends = [*tiles.first_blocks[1:], tiles.blocks_per_tile]
+    for first, end, row_pieces in zip(tiles.first_blocks, ends, pieces, strict=True):
+        room = (end - first) * layout.THREADS * layout.PIECES
+        assert room >= rows * row_pieces
+        assert room - rows * row_pieces < layout.THREADS * layout.PIECES
+
+
+def test_pieces_are_as_wide_as_rows_and_addresses_allow():
+    assert layout.piece_bytes(7056, 512, 7056) == 16
+    assert layout.piece_bytes(7056, 516) == 4
+    assert (layout.piece_bytes(5), layout.piece_bytes(8, 2), layout.piece_bytes(12)) == (1, 1, 4)
