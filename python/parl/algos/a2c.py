@@ -30,6 +30,7 @@ from parl.algos.rollouts import Average
 from parl.errors import ConfigError
 from parl.ops.advantages import gae, vtrace
 from parl.ops.bounds import check_bounds, check_choices
+from parl.ops.losses import policy_gradient_loss
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -137,15 +138,17 @@ class A2CLearner(ActorCriticLearner):
             log_prob, entropy = log_prob[valid.flatten()], entropy[valid.flatten()]
         if config.normalize_advantages:
             advantage = normalized(advantage)
-        policy_loss = -(log_prob * advantage).mean()
-        value_loss = 0.5 * (chosen - target).square().mean()
-        mean_entropy = entropy.mean()
-        self.figures = {
-            "policy_loss": policy_loss.detach(),
-            "value_loss": value_loss.detach(),
-            "entropy": mean_entropy.detach(),
-        }
-        return policy_loss + config.value_coefficient * value_loss - config.entropy_coefficient * mean_entropy
+        loss = policy_gradient_loss(
+            log_prob,
+            entropy,
+            chosen,
+            advantage,
+            target,
+            config.value_coefficient,
+            config.entropy_coefficient,
+        )
+        self.figures = {"policy_loss": loss.policy, "value_loss": loss.value, "entropy": loss.entropy}
+        return loss.total
 
     def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
         """One update from the window that ends with ``rollout``; 0 while it is not full."""

@@ -96,17 +96,19 @@ class StochasticPolicy(SeededPolicy):
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
         """Actions (N, ...) and their log-probabilities (N,) float32."""
+        parameters = self._network.act(observations)
+        if self._network.log_std is None:
+            # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
+            noise = self._rng.standard_exponential(parameters.shape, np.float32) + 1e-30  # never 0
+            action = (parameters - np.log(noise)).argmax(axis=1)
+            parameters -= parameters.max(axis=1, keepdims=True)
+            chosen = parameters[np.arange(len(action)), action]
+            return action, chosen - np.log(np.add.reduce(np.exp(parameters), axis=1))
+        noise = self._rng.standard_normal(parameters.shape, np.float32)
         with torch.inference_mode():
-            parameters, _ = self._network(torch.from_numpy(observations))
-            if self._network.log_std is None:
-                log_p = torch.log_softmax(parameters, dim=1).numpy()
-                # The largest of log p + Gumbel noise is a draw from p (Gumbel, 1954).
-                noise = self._rng.standard_exponential(log_p.shape, np.float32) + 1e-30  # never 0
-                action = (log_p - np.log(noise)).argmax(axis=1)
-                return action, log_p[np.arange(len(action)), action]
-            noise = self._rng.standard_normal(tuple(parameters.shape), np.float32)
-            drawn = parameters + torch.exp(self._network.log_std) * torch.from_numpy(noise)
-            log_prob, _ = gaussian(parameters, self._network.log_std, drawn)
+            mean = torch.from_numpy(parameters)
+            drawn = mean + torch.exp(self._network.log_std) * torch.from_numpy(noise)
+            log_prob, _ = gaussian(mean, self._network.log_std, drawn)
             return drawn.numpy().reshape(-1, *self._shape), log_prob.numpy()
 
     def act(self, observations: Array, env_steps: int) -> Array:
@@ -115,11 +117,10 @@ class StochasticPolicy(SeededPolicy):
 
     def act_greedily(self, observations: Array) -> Array:
         """The most likely actions (N, ...)."""
-        with torch.inference_mode():
-            parameters, _ = self._network(torch.from_numpy(observations))
-            if self._network.log_std is None:
-                return parameters.argmax(dim=1).numpy()
-            return parameters.numpy().reshape(-1, *self._shape)
+        parameters = self._network.act(observations)
+        if self._network.log_std is None:
+            return parameters.argmax(axis=1)
+        return parameters.reshape(-1, *self._shape)
 
 
 class ActorCriticLearner(OptimizedLearner):
@@ -133,7 +134,7 @@ class ActorCriticLearner(OptimizedLearner):
 
     def values_of(self, obs: Tensor) -> Tensor:
         """See :class:`OptimizedLearner`."""
-        return self.network(obs)[1]
+        return self.network.value_of(obs)
 
 
 class ActorCriticAlgorithm:

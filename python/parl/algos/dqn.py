@@ -46,6 +46,7 @@ from parl.algos.replayed import ReplayedAlgorithm, ReplayedConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
+    MLP,
     ActionHead,
     DuelingHead,
     FractionEmbedding,
@@ -55,7 +56,8 @@ from parl.nets import (
     resample_noise,
     silence_noise,
 )
-from parl.ops.adam import adam_step
+from parl.nets.dense import Headed, head
+from parl.ops.adam import adam_step, limit_norm
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
@@ -258,9 +260,29 @@ class QNetwork(nn.Module):
         self.register_buffer("support", support, persistent=False)
         acting = midpoints(config.policy_quantiles).unsqueeze(0)
         self.register_buffer("acting_fractions", acting, persistent=False)
+        self._dense: Headed | None = None
+
+    def bind(self) -> None:
+        """See :func:`parl.nets.flatten`: without a distribution, layers and head are one operation."""
+        values = self.head.values if isinstance(self.head, ActionHead) else None
+        if self._kind == "none" and isinstance(self.torso, MLP) and isinstance(values, nn.Linear):
+            self._dense = self.torso.headed([head(0, values)])
+
+    def act(self, observations: Array) -> Array:
+        """Action values (B, A) of observations (B, ...), both numpy; for acting."""
+        if self._dense is not None and observations.dtype == np.float32:
+            found = self._dense.act(observations.reshape(len(observations), -1), 0)
+            if found is not None:
+                return found
+        with torch.inference_mode():
+            return self.mean(self(torch.from_numpy(observations))).numpy()
 
     def forward(self, observations: Tensor, fractions: Tensor | None = None) -> Tensor:
         """Values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those it acts with."""
+        if self._dense is not None and isinstance(self.torso, MLP):
+            x = self.torso.vectors(observations)
+            if self._dense.takes(x):
+                return self._dense.outputs(x)[0].unsqueeze(2)
         features = self.torso(observations)
         if self._kind != "iqn":
             return self.head(features)
@@ -334,9 +356,7 @@ class QPolicy(SeededPolicy):
         return self._best(observations)
 
     def _best(self, observations: Array) -> Array:
-        with torch.inference_mode():
-            network = self._network
-            return network.mean(network(torch.from_numpy(observations))).argmax(dim=1).numpy()
+        return self._network.act(observations).argmax(axis=1)
 
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
@@ -447,8 +467,7 @@ class DQNLearner:
         """Scales long gradients down, one Adam step, lets the target network follow."""
         config = self._config
         if config.max_gradient_norm:
-            norm = torch.linalg.vector_norm(self.gradients)
-            self.gradients.mul_((config.max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
+            limit_norm(self.gradients, config.max_gradient_norm)
         self._updates += 1
         adam_step(
             self.weights,

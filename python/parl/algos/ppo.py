@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from parl.algos.actor_critic import (
@@ -30,6 +29,7 @@ from parl.algos.actor_critic import (
 from parl.algos.rollouts import Average
 from parl.ops.advantages import gae
 from parl.ops.bounds import check_bounds
+from parl.ops.losses import clipped_loss
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -164,25 +164,27 @@ class PPOLearner(ActorCriticLearner):
         target = advantage + old_value
         if config.normalize_advantages:
             advantage = normalized(advantage)
-        log_ratio = log_prob - old_log_prob
-        ratio = log_ratio.exp()
-        policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
-        error = (value - target).square()
-        if config.value_clip:
-            moved = old_value + (value - old_value).clamp(-config.value_clip, config.value_clip)
-            error = torch.maximum(error, (moved - target).square())
-        value_loss = 0.5 * error.mean()
-        mean_entropy = entropy.mean()
-        loss = policy_loss + config.value_coefficient * value_loss - config.entropy_coefficient * mean_entropy
-        with torch.no_grad():
-            kl = (ratio - 1 - log_ratio).mean()
+        loss = clipped_loss(
+            log_prob,
+            entropy,
+            value,
+            old_log_prob,
+            old_value,
+            advantage,
+            target,
+            clip,
+            config.value_clip,
+            config.value_coefficient,
+            config.entropy_coefficient,
+        )
+        assert loss.kl is not None
         self.figures = {
-            "policy_loss": policy_loss.detach(),
-            "value_loss": value_loss.detach(),
-            "entropy": mean_entropy.detach(),
-            "kl": kl,
+            "policy_loss": loss.policy,
+            "value_loss": loss.value,
+            "entropy": loss.entropy,
+            "kl": loss.kl,
         }
-        return loss, kl
+        return loss.total, loss.kl
 
     def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
         """All epochs over one rollout; returns the updates made."""
@@ -197,20 +199,19 @@ class PPOLearner(ActorCriticLearner):
             config.gamma,
             config.gae_lambda,
         )
-        obs = rollout.obs[:-1].flatten(0, 1)
-        action = rollout.action.flatten(0, 1)
-        columns = [column.flatten() for column in (rollout.log_prob, advantage, value)]
-        rows = rollout.valid.flatten().nonzero().squeeze(1)
+        columns = [
+            rollout.obs[:-1].flatten(0, 1),
+            rollout.action.flatten(0, 1),
+            *(column.flatten() for column in (rollout.log_prob, advantage, value)),
+        ]
         clip = config.clip * (1.0 - progress if config.anneal_clip else 1.0)
         updates = 0
-        for _ in range(config.epochs):
-            for chosen in self.minibatches(rows, config.minibatch_size):
-                old = [column[chosen] for column in columns]
-                loss, kl = self.loss(obs[chosen], action[chosen], old[0], old[1], old[2], clip)
-                if config.target_kl and float(kl) > config.target_kl:
-                    return updates
-                self.step(loss, progress, average)
-                updates += 1
+        for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
+            loss, kl = self.loss(*part, clip)
+            if config.target_kl and float(kl) > config.target_kl:
+                return updates
+            self.step(loss, progress, average)
+            updates += 1
         return updates
 
 

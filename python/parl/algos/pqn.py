@@ -171,12 +171,11 @@ class PQNLearner(OptimizedLearner):
             rollout.reward, following, rollout.terminated, rollout.ended, config.gamma, config.td_lambda
         ).flatten()
         obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten()
-        rows = rollout.valid.flatten().nonzero().squeeze(1)
         updates = 0
-        for _ in range(config.epochs):
-            for chosen in self.minibatches(rows, config.minibatch_size):
-                self.step(self.loss(obs[chosen], action[chosen], target[chosen]), progress, average)
-                updates += 1
+        columns = (obs, action, target)
+        for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
+            self.step(self.loss(*part), progress, average)
+            updates += 1
         return updates
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from parl.nets import flatten
 from parl.nets.normaliser import Flattener, RunningMoments
-from parl.ops.adam import adam_step
+from parl.ops.adam import adam_step, limit_norm
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
@@ -153,11 +153,33 @@ class OptimizedLearner(ABC):
             value = value.view(rollout.obs.shape[:2])
             return value[:-1], self.next_values(rollout, value)
 
-    def minibatches(self, rows: Tensor, size: int) -> Iterator[Tensor]:
-        """``rows`` (R,) shuffled and cut into parts of about ``size``, equal but for one element."""
-        parts = max(1, round(len(rows) / size))
-        order = torch.randperm(len(rows), generator=self.generator)
-        yield from rows[order].tensor_split(parts)
+    def minibatches(
+        self, columns: Sequence[Tensor], valid: Tensor, epochs: int, size: int
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """The valid rows of ``columns`` (R, ...), ``epochs`` times, each time in parts of about ``size``.
+
+        Parts are equal but for one row. Rows are shuffled for every epoch anew, all at once, unless one part
+        holds them all.
+
+        Args:
+            columns: (R, ...) each.
+            valid: R of bool, of any shape.
+            epochs: times that each row is given.
+            size: of a part.
+        """
+        flat = valid.flatten()
+        if not flat.all():
+            rows = flat.nonzero().squeeze(1)
+            columns = [column.index_select(0, rows) for column in columns]
+        count = len(columns[0])
+        parts = max(1, round(count / size))
+        for _ in range(epochs):
+            if parts == 1:
+                yield tuple(columns)
+                continue
+            order = torch.randperm(count, generator=self.generator).to(flat.device)
+            cut = [column.index_select(0, order).tensor_split(parts) for column in columns]
+            yield from zip(*cut, strict=True)
 
     def step(self, loss: Tensor, progress: float, average: Average) -> None:
         """Gradients of ``loss``, averaged, and one step of the optimizer."""
@@ -166,8 +188,7 @@ class OptimizedLearner(ABC):
         loss.backward()
         average(self.gradients)
         if config.max_gradient_norm:
-            norm = torch.linalg.vector_norm(self.gradients)
-            self.gradients.mul_((config.max_gradient_norm / (norm + 1e-6)).clamp_(max=1.0))
+            limit_norm(self.gradients, config.max_gradient_norm)
         self._count += 1
         self._updates = int(self._count)
         rate, epsilon = self.learning_rate(progress), config.optimizer_epsilon

@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from parl.nets.dense import Activation, Headed, Layer, Stack, head, slot
 from parl.nets.normaliser import Flattener
 from parl.nets.torsos import NatureCNN
-
-Activation = Literal["tanh", "relu"]
+from parl.types import Array
 
 
 def _orthogonal(shape: Sequence[int], gain: float) -> Tensor:
@@ -29,6 +28,7 @@ class Towers(nn.Module):
     def __init__(self, inputs: int, hidden: Sequence[int], towers: int, activation: Activation) -> None:
         super().__init__()
         gain = math.sqrt(2)
+        self.kind: Activation = activation
         self.activation = torch.tanh_ if activation == "tanh" else torch.relu_
         self.towers = towers
         first = torch.cat([_orthogonal((hidden[0], inputs), gain) for _ in range(towers)])
@@ -49,6 +49,19 @@ class Towers(nn.Module):
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = self.activation(torch.baddbmm(bias, x, weight))
         return x
+
+    def stack(self) -> Stack:
+        """The layers as one operation; for parameters that have been flattened."""
+        towers = self.towers
+        first = Layer(
+            slot(self.first, lambda w: w.view(towers, -1, w.shape[1]).mT),
+            slot(self.first_bias, lambda b: b.view(towers, 1, -1)),
+        )
+        rest = [
+            Layer(slot(weight, lambda w: w), slot(bias, lambda b: b))
+            for weight, bias in zip(self.weights, self.biases, strict=True)
+        ]
+        return Stack([first, *rest], self.kind)
 
 
 def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
@@ -109,6 +122,14 @@ class ActorCritic(nn.Module):
         self.policy = _head(hidden[-1], outputs, 0.01)
         self.value = _head(hidden[-1], 1, 1.0)
         self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
+        self._dense: Headed | None = None
+
+    def bind(self) -> None:
+        """See :func:`parl.nets.flatten`."""
+        if self.image:
+            return
+        heads = [head(0, self.policy), head(self.towers.towers - 1, self.value, scalar=True)]
+        self._dense = Headed(self.towers.stack(), heads, self.policy.weight)
 
     def _features(self, observations: Tensor) -> Tensor:
         if self.image:
@@ -117,5 +138,34 @@ class ActorCritic(nn.Module):
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters (B, outputs) and values (B,), float32."""
+        if self._dense is not None:
+            x = self.flattener(observations)
+            if self._dense.takes(x):
+                policy, value = self._dense.outputs(x)
+                return policy, value
         features = self._features(observations)
         return self.policy(features[0]), self.value(features[-1]).squeeze(1)
+
+    def act(self, observations: Array) -> Array:
+        """Policy parameters (B, outputs) of observations (B, ...), both numpy; for acting."""
+        if self._dense is not None:
+            found = self._dense.act(self.flattener.vectors(observations), 0)
+            if found is not None:
+                return found
+        return self.policy_of(torch.from_numpy(observations)).numpy()
+
+    def policy_of(self, observations: Tensor) -> Tensor:
+        """Policy parameters (B, outputs) alone; no gradient."""
+        return self._one(observations, 0)
+
+    def value_of(self, observations: Tensor) -> Tensor:
+        """Values (B,) alone; no gradient."""
+        return self._one(observations, 1)
+
+    def _one(self, observations: Tensor, number: int) -> Tensor:
+        with torch.no_grad():
+            if self._dense is not None:
+                x = self.flattener(observations)
+                if self._dense.takes(x):
+                    return self._dense.output(x, number)
+            return self(observations)[number]

@@ -9,6 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from parl.nets.dense import Pool
+
 
 class Ensemble(nn.Module):
     """``members`` multilayer perceptrons with ReLU, alike in shape and drawn independently.
@@ -30,7 +32,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.members = members
         self._layer_norm = layer_norm
-        self._pool = _Pool()
+        self._pool = Pool()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for width in (*hidden, outputs):
             bound = 1 / math.sqrt(inputs)
@@ -67,28 +69,8 @@ class Ensemble(nn.Module):
         return x
 
 
-class _Pool:
-    """Activations that are used again: memory fresh from the system costs more than the arithmetic on it."""
-
-    def __init__(self) -> None:
-        self._free: dict[tuple[int, ...], list[Tensor]] = {}
-
-    def take(self, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of ``shape`` with arbitrary numbers, on the device of ``like``."""
-        free = self._free.get(shape)
-        return free.pop() if free else torch.empty(shape, device=like.device)
-
-    def give(self, *tensors: Tensor) -> None:
-        """Takes back what :meth:`take` gave."""
-        for tensor in tensors:
-            self._free.setdefault(tuple(tensor.shape), []).append(tensor)
-
-    def __deepcopy__(self, memo: Any) -> _Pool:
-        return _Pool()
-
-
 def _forward(
-    pool: _Pool, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    pool: Pool, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
     """Outputs (E, B, outputs) of x (B, inputs), and what each layer saw: x, then tensors of ``pool``."""
     h = x.expand(len(weights[0]), *x.shape)
@@ -113,7 +95,7 @@ class _Dense(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, pool: _Pool, grads: list[Tensor | None] | None, x: Tensor, *parameters: Tensor
+        ctx: Any, pool: Pool, grads: list[Tensor | None] | None, x: Tensor, *parameters: Tensor
     ) -> Tensor:
         """Outputs (E, B, outputs) of x (B, inputs); ``parameters`` are all weights, then all biases."""
         layers = len(parameters) // 2
@@ -130,7 +112,7 @@ class _Dense(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Gradients of x, of the weights and of the biases, where they are wanted and not yet added."""
         weights: tuple[Tensor, ...] = ctx.saved_tensors
-        pool: _Pool = ctx.pool
+        pool: Pool = ctx.pool
         seen: list[Tensor] = ctx.seen
         ctx.seen = None  # the memory is given back: a second time is an error
         layers = len(seen)

@@ -28,6 +28,8 @@ class FlatModule:
 def flatten(module: nn.Module, gradients: bool = True) -> FlatModule:
     """Moves the parameters of ``module`` into one buffer, in the order of ``module.parameters()``.
 
+    Parts that have a method ``bind`` are told afterwards where their parameters are now.
+
     Args:
         module: every parameter float32, all on one device.
         gradients: give each parameter a ``grad`` view too; ``backward()`` then adds into the buffer, which
@@ -55,4 +57,8 @@ def flatten(module: nn.Module, gradients: bool = True) -> FlatModule:
         else:
             parameter.requires_grad_(False)
         start = end
+    for part in module.modules():
+        bind = getattr(part, "bind", None)
+        if bind is not None:
+            bind()
     return FlatModule(weights, grads)

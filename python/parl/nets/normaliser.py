@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from parl.types import Array
 
 
 class Normaliser(nn.Module):
@@ -102,6 +105,13 @@ class Flattener(nn.Module):
         if x.dtype != torch.float32:
             x = x.to(torch.float32)
         return x if self._scale is None else x * self._scale
+
+    def vectors(self, observations: Array) -> Array:
+        """(B, inputs) float32 of and with numpy."""
+        if self.normaliser is None and not self._changes and observations.dtype == np.float32:
+            return observations.reshape(len(observations), -1)
+        with torch.no_grad():
+            return self(torch.from_numpy(observations)).numpy()
 
     def forward(self, observations: Tensor) -> Tensor:
         """(B, inputs) float32."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from parl.nets.dense import Head, Headed, Layer, Stack, layer
+
 
 class MLP(nn.Module):
     """Fully connected layers with ReLU, each optionally with layer normalisation before the ReLU.
@@ -26,14 +28,34 @@ class MLP(nn.Module):
             inputs = width
         self.layers = nn.Sequential(*layers)
         self.features = inputs
+        self._dense: Headed | None = None
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (B, features)."""
+        x = self.vectors(observations)
+        if self._dense is not None and self._dense.takes(x):
+            return self._dense.outputs(x)[0]
+        return self.layers(x)
+
+    def vectors(self, observations: Tensor) -> Tensor:
+        """Observations (B, *shape) as (B, inputs) float32."""
         if observations.dim() != 2:
             observations = observations.flatten(1)
-        if observations.dtype != torch.float32:
-            observations = observations.to(torch.float32)
-        return self.layers(observations)
+        return observations if observations.dtype == torch.float32 else observations.to(torch.float32)
+
+    def bind(self) -> None:
+        """See :func:`parl.nets.flatten`."""
+        self._dense = self.headed([])
+
+    def headed(self, heads: Sequence[Head]) -> Headed:
+        """The layers with heads on them as one operation; for parameters that have been flattened."""
+        found: list[Layer] = []
+        modules = list(self.layers)
+        for number, one in enumerate(modules):
+            if isinstance(one, nn.Linear):
+                norm = modules[number + 1]
+                found.append(layer(one, norm if isinstance(norm, nn.LayerNorm) else None))
+        return Headed(Stack(found, "relu"), heads, next(self.parameters()))
 
 
 class NatureCNN(nn.Module):

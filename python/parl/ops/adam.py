@@ -52,3 +52,15 @@ def adam_step(
         amsgrad=False,
         maximize=False,
     )
+
+
+def limit_norm(gradients: Tensor, longest: float) -> None:
+    """Scales ``gradients`` (P,) float32 down, in place, to the length ``longest`` if they are longer.
+
+    Source: Pascanu, Mikolov and Bengio (2013), algorithm 1.
+    """
+    norm = torch.linalg.vector_norm(gradients)
+    if norm.device.type != "cpu":  # nobody waits for the device
+        gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))
+    elif not (length := norm.item()) <= longest:  # NaN spreads
+        gradients.mul_(longest / (length + 1e-6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -18,11 +19,35 @@ def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         action: (B,) int64.
 
     Returns:
-        (B,) and (B,) float32, in nats.
+        (B,) and (B,) float32, in nats. Their gradient can be taken once.
     """
-    log_p = torch.log_softmax(logits, dim=1)
-    chosen = log_p.gather(1, action.unsqueeze(1)).squeeze(1)
-    return chosen, -(log_p.exp() * log_p).sum(dim=1)
+    return cast("tuple[Tensor, Tensor]", _Categorical.apply(logits, action))
+
+
+class _Categorical(torch.autograd.Function):
+    """``d log p(a) / d z = [a] - p`` and ``d H / d z = -p (log p + H)``, as one operation."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """See :func:`categorical`."""
+        ctx.set_materialize_grads(False)
+        log_p = torch.log_softmax(logits, dim=1)
+        p, chosen = log_p.exp(), action.unsqueeze(1)
+        entropy = (p * log_p).sum(dim=1).neg_()
+        ctx.save_for_backward(log_p, p, chosen, entropy)
+        return log_p.gather(1, chosen).squeeze(1), entropy
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, of_chosen: Tensor | None, of_entropy: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The gradient of the logits."""
+        log_p, p, chosen, entropy = ctx.saved_tensors
+        g = torch.zeros_like(p) if of_chosen is None else p * of_chosen.neg().unsqueeze_(1)
+        if of_entropy is not None:
+            g.addcmul_((log_p + entropy.unsqueeze(1)) * p, of_entropy.unsqueeze(1), value=-1)
+        if of_chosen is not None:
+            g.scatter_add_(1, chosen, of_chosen.unsqueeze(1))
+        return g, None
 
 
 def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,7 +72,8 @@ def normalized(advantage: Tensor) -> Tensor:
     centred = advantage - advantage.mean()
     if len(advantage) < 2:
         return centred
-    return centred / (advantage.std() + 1e-8)
+    deviation = torch.linalg.vector_norm(centred).mul_(1 / math.sqrt(len(advantage) - 1))
+    return centred.div_(deviation.add_(1e-8))
 
 
 def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

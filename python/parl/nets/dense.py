@@ -1,0 +1,389 @@
+"""Dense layers of one or several networks side by side, with their derivative written by hand.
+
+torch records every operation and walks back over its records; on layers of some tens of units that costs many
+times the arithmetic. Here all layers and heads are one record, the activations lie in memory that is used
+again, and gradients are added where :func:`parl.nets.flatten` has put them. A module that has not been
+flattened, and one on a device, under autocast or a compiler, is differentiated by torch itself: its
+``forward`` says what is computed, and tests compare the two.
+
+There is no second derivative: differentiating a gradient raises torch's own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from parl.types import Array
+
+Activation = Literal["relu", "tanh"]
+_EPSILON = 1e-5  # of nn.LayerNorm
+# Products of a layer up to which acting goes by numpy: it starts an operation in a third of torch's time, and
+# below this number its BLAS uses one thread, so that results depend on nothing else.
+_FEW_PRODUCTS = 2**17
+_relu_back = torch.ops.aten.threshold_backward.grad_input
+_tanh_back = torch.ops.aten.tanh_backward.grad_input
+_norm_back = torch.ops.aten.native_layer_norm_backward.default
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter and its gradient, both as views of the shape that the arithmetic wants."""
+
+    value: Tensor
+    grad: Tensor | None
+
+    def of(self, members: slice) -> Slot:
+        """Some members' part."""
+        return Slot(self.value[members], None if self.grad is None else self.grad[members])
+
+
+def slot(parameter: Tensor, view: Callable[[Tensor], Tensor]) -> Slot:
+    """``parameter`` and its gradient through ``view``, which must give a view."""
+    grad = parameter.grad
+    return Slot(view(parameter.detach()), None if grad is None else view(grad))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """``act(norm(x W + b))`` of E networks; without ``norm`` where scale and shift are None.
+
+    Attributes:
+        weight: (E, inputs, width).
+        bias: (E, 1, width).
+        scale: (width,), of a layer normalisation; E is 1 then.
+        shift: (width,).
+    """
+
+    weight: Slot
+    bias: Slot
+    scale: Slot | None = None
+    shift: Slot | None = None
+
+
+def layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> Layer:
+    """A linear layer and its normalisation as one layer of one network."""
+    weight = slot(linear.weight, lambda w: w.T.unsqueeze(0))
+    bias = slot(linear.bias, lambda b: b.view(1, 1, -1))
+    if norm is None:
+        return Layer(weight, bias)
+    return Layer(weight, bias, slot(norm.weight, lambda w: w), slot(norm.bias, lambda b: b))
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear layer on the features of one of the networks.
+
+    Attributes:
+        member: which.
+        weight: (outputs, features); (features,) of a single output, which is then (B,) and not (B, 1).
+        bias: (outputs,).
+    """
+
+    member: int
+    weight: Slot
+    bias: Slot
+
+    def outputs(self, features: Tensor) -> Tensor:
+        """(B, outputs), or (B,), from features (B, width)."""
+        weight = self.weight.value
+        if weight.dim() == 1:
+            return torch.addmv(self.bias.value, features, weight)
+        return torch.addmm(self.bias.value, features, weight.T)
+
+    def gradients(self, g: Tensor, features: Tensor, back: Tensor, first: bool) -> None:
+        """Adds those of weight and bias; writes that of the features into ``back``, or adds it."""
+        weight, grad = self.weight.value, self.weight.grad
+        assert grad is not None and self.bias.grad is not None
+        self.bias.grad.add_(g.sum(dim=0))
+        if weight.dim() == 1:
+            grad.addmv_(features.T, g)
+            if first:
+                torch.outer(g, weight, out=back)
+            else:
+                back.addr_(g, weight)
+        else:
+            grad.addmm_(g.T, features)
+            if first:
+                torch.mm(g, weight, out=back)
+            else:
+                back.addmm_(g, weight)
+
+
+def head(member: int, linear: nn.Linear, scalar: bool = False) -> Head:
+    """``linear`` on the features of network ``member``; ``scalar``: its one output as (B,)."""
+    weight = slot(linear.weight, (lambda w: w[0]) if scalar else (lambda w: w))
+    return Head(member, weight, slot(linear.bias, lambda b: b))
+
+
+class Pool:
+    """Activations that are used again: memory fresh from the system costs more than the arithmetic on it."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[int, ...], list[Tensor]] = {}
+
+    def take(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor of ``shape`` with arbitrary numbers, on the device of ``like``."""
+        free = self._free.get(shape)
+        return free.pop() if free else torch.empty(shape, device=like.device)
+
+    def give(self, *tensors: Tensor) -> None:
+        """Takes back what :meth:`take` gave."""
+        for tensor in tensors:
+            self._free.setdefault(tuple(tensor.shape), []).append(tensor)
+
+    def __deepcopy__(self, memo: Any) -> Pool:
+        return Pool()
+
+
+@dataclass
+class _Tape:
+    """What a pass keeps for the way back: inputs of each layer, and of normalisations theirs and moments."""
+
+    seen: list[Tensor]
+    norms: list[tuple[Tensor, Tensor, Tensor] | None]
+
+
+class Stack:
+    """Hidden layers of E networks.
+
+    Args:
+        layers: at least one.
+        activation: after each.
+        pool: memory for activations.
+    """
+
+    def __init__(self, layers: Sequence[Layer], activation: Activation, pool: Pool | None = None) -> None:
+        self.layers = list(layers)
+        self.activation: Activation = activation
+        self.pool = pool or Pool()
+        self.learns = all(one.weight.grad is not None for one in self.layers)
+        self._members: dict[int, Stack] = {}
+        self._arrays: list[tuple[Array, ...]] = []
+        # Of the largest layer, for one row.
+        self.products = max(one.weight.value[0].numel() for one in self.layers)
+
+    def member(self, number: int) -> Stack:
+        """One network alone."""
+        if len(self.layers[0].weight.value) == 1:
+            return self
+        found = self._members.get(number)
+        if found is None:
+            part = slice(number, number + 1)
+            layers = [Layer(one.weight.of(part), one.bias.of(part)) for one in self.layers]
+            found = self._members[number] = Stack(layers, self.activation, self.pool)
+        return found
+
+    def forward(self, x: Tensor) -> _Tape:
+        """X (B, inputs), seen by all; the last of ``seen`` are the features (E, B, width), in pool memory."""
+        pool = self.pool
+        h = x.expand(len(self.layers[0].weight.value), *x.shape)
+        tape = _Tape([h], [])
+        for one in self.layers:
+            weight = one.weight.value
+            out = pool.take(x, len(weight), len(x), weight.shape[2])
+            h = torch.baddbmm(one.bias.value, h, weight, out=out)
+            if one.scale is not None and one.shift is not None:
+                norm = torch.native_layer_norm(h, h.shape[2:], one.scale.value, one.shift.value, _EPSILON)
+                tape.norms.append((h, norm[1], norm[2]))
+                h = norm[0]
+            else:
+                tape.norms.append(None)
+            h = torch.relu_(h) if self.activation == "relu" else torch.tanh_(h)
+            tape.seen.append(h)
+        return tape
+
+    def backward(self, tape: _Tape, g: Tensor, wants_x: bool, wants_weights: bool = True) -> Tensor | None:
+        """Adds the weights' gradients; that of x (B, inputs) if wanted.
+
+        Args:
+            tape: of :meth:`forward`, used up.
+            g: gradient of the features, (E, B, width), in pool memory; used up.
+            wants_x: whether to return the gradient of x.
+            wants_weights: whether to add gradients.
+        """
+        pool = self.pool
+        for number in reversed(range(len(self.layers))):
+            one, h, norm = self.layers[number], tape.seen[number + 1], tape.norms[number]
+            if self.activation == "relu":
+                _relu_back(g, h, 0, grad_input=g)
+            else:
+                _tanh_back(g, h, grad_input=g)
+            if norm is None:
+                pool.give(h)
+            else:
+                assert one.scale is not None and one.shift is not None
+                z, mean, inverse_std = norm
+                mask = [True, wants_weights, wants_weights]
+                moments = (mean, inverse_std, one.scale.value, one.shift.value)
+                new, scale, shift = _norm_back(g, z, z.shape[2:], *moments, mask)
+                pool.give(z, g)
+                g = new
+                if wants_weights:
+                    assert one.scale.grad is not None and one.shift.grad is not None
+                    one.scale.grad.add_(scale)
+                    one.shift.grad.add_(shift)
+            if wants_weights:
+                _add_product(one.weight.grad, tape.seen[number], g)
+                assert one.bias.grad is not None
+                one.bias.grad.add_(g.sum(dim=1, keepdim=True))
+            if number == 0 and not wants_x:
+                break
+            weight = one.weight.value
+            back = torch.bmm(g, weight.mT, out=pool.take(g, *g.shape[:2], weight.shape[1]))
+            if norm is None:
+                pool.give(g)
+            g = back
+        else:
+            result = g.sum(dim=0)
+            pool.give(g)
+            return result
+        if tape.norms[0] is None:
+            pool.give(g)
+        return None
+
+    def act(self, x: Array) -> Array:
+        """Features (B, width) of one network, from (B, inputs) float32; no gradient. For a few rows."""
+        if not self._arrays:
+            for one in self.layers:
+                norm = () if one.scale is None or one.shift is None else (one.scale.value, one.shift.value)
+                views = (one.weight.value[0], one.bias.value[0], *norm)
+                self._arrays.append(tuple(view.numpy() for view in views))
+        for weight, bias, *norm in self._arrays:
+            x = x @ weight
+            x += bias
+            if norm:
+                x -= np.add.reduce(x, axis=1, keepdims=True) / x.shape[1]
+                variance = np.add.reduce(x * x, axis=1, keepdims=True) / x.shape[1]
+                x *= 1 / np.sqrt(variance + np.float32(_EPSILON))
+                x *= norm[0]
+                x += norm[1]
+            x = np.maximum(x, 0, out=x) if self.activation == "relu" else np.tanh(x, out=x)
+        return x
+
+    def drop(self, tape: _Tape) -> None:
+        """Uses up the tape of a pass that nothing is to be learned from."""
+        for h, norm in zip(tape.seen[1:], tape.norms, strict=True):
+            self.pool.give(h if norm is None else norm[0])
+
+
+def _add_product(grad: Tensor | None, inputs: Tensor, g: Tensor) -> None:
+    """``grad += inputs^T g``, (E, inputs, width), where grad may be a transposed view."""
+    assert grad is not None
+    if grad.stride(2) == 1:
+        grad.baddbmm_(inputs.mT, g)
+    else:
+        grad.mT.baddbmm_(g.mT, inputs)
+
+
+class Headed:
+    """Hidden layers with heads on them: everything between inputs and outputs as one record.
+
+    Args:
+        stack: hidden layers.
+        heads: on its features; without any, the one output are the features (B, width) of one network.
+        anchor: a parameter of the network, which makes torch ask for the gradient.
+    """
+
+    def __init__(self, stack: Stack, heads: Sequence[Head], anchor: Tensor) -> None:
+        self.stack = stack
+        self.heads = list(heads)
+        self.anchor = anchor
+        self._arrays: dict[int, tuple[Array, Array]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the network has weights of its own: it is None there until they are flattened.
+        return type(None), ()
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether a pass from ``x`` (B, inputs) can be made here: else torch's own is to be used."""
+        return (
+            x.dim() == 2
+            and x.dtype == torch.float32
+            and x.device.type == "cpu"
+            and (self.stack.learns or not torch.is_grad_enabled())
+            and not torch.is_autocast_enabled("cpu")
+            and not torch.compiler.is_compiling()
+        )
+
+    def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What each head gives, (B, outputs) or (B,) float32."""
+        if torch.is_grad_enabled():
+            return _Pass.apply(self, x, self.anchor)  # pyright: ignore[reportReturnType]
+        tape = self.stack.forward(x)
+        found = self.apply_heads(tape.seen[-1])
+        self.stack.drop(tape)
+        return found
+
+    def output(self, x: Tensor, number: int) -> Tensor:
+        """What one head alone gives, without a gradient."""
+        one = self.heads[number]
+        stack = self.stack.member(one.member)
+        tape = stack.forward(x)
+        found = one.outputs(tape.seen[-1][0])
+        stack.drop(tape)
+        return found
+
+    def act(self, x: Array, number: int) -> Array | None:
+        """As :meth:`output`, of and with numpy; None where the batch is so large that torch is faster."""
+        one = self.heads[number]
+        stack = self.stack.member(one.member)
+        if len(x) * stack.products > _FEW_PRODUCTS:
+            return None
+        if number not in self._arrays:
+            self._arrays[number] = (one.weight.value.numpy(), one.bias.value.numpy())
+        weight, bias = self._arrays[number]
+        found = stack.act(x) @ weight.T
+        found += bias
+        return found
+
+    def apply_heads(self, features: Tensor) -> tuple[Tensor, ...]:
+        """What each head makes of features (E, B, width)."""
+        if not self.heads:
+            return (features[0].clone(),)
+        parts = features.unbind(0)
+        return tuple(one.outputs(parts[one.member]) for one in self.heads)
+
+    def head_gradients(self, features: Tensor, gradients: Sequence[Tensor | None]) -> Tensor:
+        """Adds the gradients of the heads' weights; returns that of the features, in pool memory."""
+        back = self.stack.pool.take(features, *features.shape)
+        if not self.heads:
+            (g,) = gradients
+            return back.zero_() if g is None else back.copy_(g.unsqueeze(0))
+        parts, seen, written = back.unbind(0), features.unbind(0), [False] * len(back)
+        for one, g in zip(self.heads, gradients, strict=True):
+            if g is not None:
+                one.gradients(g, seen[one.member], parts[one.member], not written[one.member])
+                written[one.member] = True
+        for part, has in zip(parts, written, strict=True):
+            if not has:
+                part.zero_()
+        return back
+
+
+class _Pass(torch.autograd.Function):
+    """One pass of :class:`Headed`."""
+
+    @staticmethod
+    def forward(ctx: Any, net: Headed, x: Tensor, anchor: Tensor) -> tuple[Tensor, ...]:
+        """The outputs of all heads."""
+        ctx.set_materialize_grads(False)
+        ctx.net, ctx.tape = net, net.stack.forward(x)
+        return net.apply_heads(ctx.tape.seen[-1])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The gradient of x; those of the weights are added where they lie."""
+        net: Headed = ctx.net
+        tape: _Tape | None = ctx.tape
+        if tape is None:
+            raise RuntimeError("a second backward through dense layers: their memory is used again")
+        ctx.tape = None
+        g = net.head_gradients(tape.seen[-1], gradients)
+        return None, net.stack.backward(tape, g, ctx.needs_input_grad[1]), None

@@ -1,0 +1,127 @@
+"""Hand-made derivatives of dense layers against torch's own."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from parl.nets import MLP, flatten
+from parl.nets.actor_critic import ActorCritic
+from parl.nets.dense import head
+
+
+def gradients_of(module):
+    return torch.cat([p.grad.reshape(-1) for p in module.parameters()])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    rows=st.integers(1, 9),
+    hidden=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    shared=st.booleans(),
+    activation=st.sampled_from(["tanh", "relu"]),
+    wanted=st.sampled_from(["both", "policy", "value"]),
+)
+def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activation, wanted):
+    torch.manual_seed(seed)
+    network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
+    plain = copy.deepcopy(network)
+    flat = flatten(network)
+    assert network._dense is not None and plain._dense is None
+    for _ in range(2):  # the second time in memory that was used before
+        x = torch.randn(rows, 3, requires_grad=True)
+        other = x.detach().clone().requires_grad_()
+        flat.gradients.zero_()
+        plain.zero_grad()
+        for net, rows_of in ((network, x), (plain, other)):
+            policy, value = net(rows_of)
+            loss = (policy**3).sum() * (wanted != "value") + (value**3).sum() * (wanted != "policy")
+            loss.backward()
+        for parameter in plain.parameters():
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(x.grad, other.grad, rtol=1e-4, atol=1e-5)
+        policy, value = plain(other)
+        torch.testing.assert_close(network.policy_of(x.detach()), policy.detach())
+        torch.testing.assert_close(network.value_of(x.detach()), value.detach())
+        np.testing.assert_allclose(
+            network.act(x.detach().numpy()), policy.detach().numpy(), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("headed", [False, True])
+def test_layers_with_and_without_normalisation_and_head(layer_norm, headed):
+    torch.manual_seed(0)
+    network = nn.ModuleList([MLP(5, (8, 6), layer_norm), nn.Linear(6, 2)])
+    plain = copy.deepcopy(network)
+    flat = flatten(network)
+    dense = network[0].headed([head(0, network[1])])
+    for again in range(2):
+        x = torch.randn(7, 5, requires_grad=True)
+        other = x.detach().clone().requires_grad_()
+        flat.gradients.zero_()
+        plain.zero_grad()
+        found = dense.outputs(x)[0] if headed else network[1](network[0](x))
+        expected = plain[1](plain[0](other))
+        torch.testing.assert_close(found, expected)
+        (found**3).sum().backward()
+        (expected**3).sum().backward()
+        torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(x.grad, other.grad, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            dense.act(x.detach().numpy(), 0), expected.detach().numpy(), rtol=1e-4, atol=1e-5
+        )
+        assert again or flat.gradients.any()
+
+
+def test_acting_sees_new_weights_and_large_batches_go_by_torch():
+    torch.manual_seed(0)
+    network = ActorCritic((3,), "float32", 4, (8,), False, "tanh", False)
+    flat = flatten(network, gradients=False)
+    x = torch.randn(2, 3)
+    before = network.act(x.numpy())
+    flat.weights.mul_(1.5)
+    after = network.act(x.numpy())
+    assert not np.allclose(before, after)
+    np.testing.assert_allclose(after, network(x)[0].numpy(), rtol=1e-5, atol=1e-6)
+    many = np.zeros((2**17 // 24 + 1, 3), np.float32)
+    assert network._dense.act(many, 0) is None
+    assert network.act(many).shape == (len(many), 4)
+
+
+def test_copies_have_weights_of_their_own():
+    network = ActorCritic((3,), "float32", 4, (8,), False, "tanh", False)
+    flat = flatten(network)
+    for twin in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        assert twin._dense is None
+        before = twin.policy_of(torch.ones(1, 3))
+        flat.weights.mul_(2.0)
+        assert torch.equal(twin.policy_of(torch.ones(1, 3)), before)
+
+
+def test_memory_cannot_be_used_twice():
+    network = MLP(3, (4,), False)
+    flatten(network)
+    out = network(torch.ones(1, 3)).sum()
+    out.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="second backward"):
+        out.backward()
+
+
+def test_autocast_and_second_derivatives_are_left_to_torch():
+    torch.manual_seed(0)
+    network = MLP(3, (4,), False)
+    flatten(network)
+    x = torch.randn(2, 3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network(x).dtype == torch.bfloat16
+    (g,) = torch.autograd.grad(network(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):
+        g.sum().backward()

@@ -1,0 +1,110 @@
+"""Gradients of the losses that are one operation, against torch's own of what they say they compute."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parl.ops.adam import limit_norm
+from parl.ops.losses import clipped_loss, policy_gradient_loss, weighted_huber
+from parl.ops.policies import categorical, normalized
+
+
+def columns(seed, rows, count):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(rows, generator=generator) for _ in range(count)]
+
+
+def compare(loss, expected, wanted):
+    torch.testing.assert_close(loss, expected)
+    found = torch.autograd.grad(3.0 * loss, wanted, allow_unused=True, retain_graph=True)
+    right = torch.autograd.grad(3.0 * expected, wanted, allow_unused=True)
+    for leaf, one, other in zip(wanted, found, right, strict=True):
+        zero = torch.zeros_like(leaf)
+        torch.testing.assert_close(zero if one is None else one, zero if other is None else other)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    rows=st.integers(1, 30),
+    value_clip=st.sampled_from([0.0, 0.3]),
+    entropy_coefficient=st.sampled_from([0.0, 0.1]),
+)
+def test_clipped_loss(seed, rows, value_clip, entropy_coefficient):
+    given_ = columns(seed, rows, 7)
+    log_prob, entropy, value = (one.requires_grad_() for one in given_[:3])
+    old_log_prob, old_value, advantage, target = given_[3:]
+    found = clipped_loss(*given_, 0.2, value_clip, 0.7, entropy_coefficient)
+    ratio = (log_prob - old_log_prob).exp()
+    policy = -torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+    error = (value - target).square()
+    if value_clip:
+        moved = old_value + (value - old_value).clamp(-value_clip, value_clip)
+        error = torch.maximum(error, (moved - target).square())
+    expected = policy + 0.7 * 0.5 * error.mean() - entropy_coefficient * entropy.mean()
+    compare(found.total, expected, (log_prob, value, entropy))
+    torch.testing.assert_close(found.policy, policy.detach())
+    torch.testing.assert_close(found.value, 0.5 * error.mean().detach())
+    torch.testing.assert_close(found.kl, (ratio - 1 - ratio.log()).mean().detach(), rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**20), rows=st.integers(1, 30), coefficient=st.sampled_from([0.0, 0.1]))
+def test_policy_gradient_loss(seed, rows, coefficient):
+    log_prob, entropy, value, advantage, target = columns(seed, rows, 5)
+    wanted = [one.requires_grad_() for one in (log_prob, value, entropy)]
+    found = policy_gradient_loss(log_prob, entropy, value, advantage, target, 0.7, coefficient)
+    policy = -(log_prob * advantage).mean()
+    error = 0.5 * (value - target).square().mean()
+    compare(found.total, policy + 0.7 * error - coefficient * entropy.mean(), wanted)
+    torch.testing.assert_close(found.entropy, entropy.mean().detach())
+
+
+@pytest.mark.parametrize("part", ["chosen", "entropy", "both"])
+def test_categorical(part):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 4, generator=generator, requires_grad=True)
+    action = torch.randint(4, (9,), generator=generator)
+    factors = columns(1, 9, 2)
+    chosen, entropy = categorical(logits, action)
+    log_p = torch.log_softmax(logits, dim=1)
+    pairs = ((chosen, log_p[torch.arange(9), action]), (entropy, -(log_p.exp() * log_p).sum(dim=1)))
+    found, expected = (
+        sum(
+            (pair[side] * factor).sum()
+            for pair, factor, name in zip(pairs, factors, ("chosen", "entropy"), strict=True)
+            if part in (name, "both")
+        )
+        for side in range(2)
+    )
+    compare(found, expected, (logits,))
+
+
+@pytest.mark.parametrize("delta", [0.5, float("inf")])
+def test_weighted_huber(delta):
+    prediction, target, weights = columns(2, 40, 3)
+    prediction.requires_grad_()
+    error = prediction - target
+    each = 0.5 * error.square()
+    if delta < 9:
+        each = torch.where(error.abs() <= delta, each, delta * (error.abs() - 0.5 * delta))
+    compare(weighted_huber(prediction, target, weights, delta), (each * weights).mean(), (prediction,))
+
+
+def test_long_gradients_are_cut_and_short_ones_kept():
+    gradients = torch.tensor([3.0, 4.0])
+    limit_norm(gradients, 6.0)
+    assert gradients.tolist() == [3.0, 4.0]
+    limit_norm(gradients, 1.0)
+    torch.testing.assert_close(gradients, torch.tensor([0.6, 0.8]), rtol=1e-5, atol=0)
+    gradients[0] = float("nan")
+    limit_norm(gradients, 1.0)
+    assert gradients.isnan().all()
+
+
+def test_advantages_have_mean_zero_and_deviation_one():
+    advantage = columns(3, 20, 1)[0] * 5 + 2
+    found = normalized(advantage)
+    torch.testing.assert_close(found, (advantage - advantage.mean()) / (advantage.std() + 1e-8))
+    assert normalized(advantage[:1]).tolist() == [0.0]
