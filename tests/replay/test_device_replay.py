@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_cases import CASES, Case, compare  # noqa: E402
+from device_cases import CASES, Case, assert_same, compare, tensors  # noqa: E402
 from emulated import HostReplay, HostUniformReplay  # noqa: E402
 
 import parl  # noqa: E402
@@ -83,6 +83,28 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
     replay._memory.level(1)[0] += 1
     with pytest.raises(InconsistentError):
         replay.verify()
+
+
+def test_an_environment_may_be_silent_for_more_than_a_lap():
+    """Its newest row is gone then, and the slot is another environment's, whose link must stay."""
+    case = Case(capacity=9, num_envs=2)
+    cpu, mine = case.pair(3, "cuda", HostReplay, HostUniformReplay)
+    number = 0
+    for silence in (1, 10, 11, 12, 13, 20):
+        for env in (0, *[1] * silence, 0, 1):
+            row: dict[str, Any] = {
+                "obs": np.full((1, 12), number, np.int32),
+                "pixel": np.zeros((1, 5), np.uint8),
+                "action": np.array([number]),
+                "reward": np.ones(1, np.float32),
+                "terminated": np.zeros(1, bool),
+                "truncated": np.zeros(1, bool),
+                "env_id": np.array([env]),
+            }
+            number += 1
+            cpu.add(**row)
+            mine.add(**tensors(row))
+        assert assert_same(cpu, mine, 64, "stratified", True) is not None
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
