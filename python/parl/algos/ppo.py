@@ -207,7 +207,8 @@ class PPOLearner(ActorCriticLearner):
         clip = config.clip * (1.0 - progress if config.anneal_clip else 1.0)
         updates = 0
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
-            loss, kl = self.loss(*part, clip)
+            obs, action, old_log_prob, part_advantage, old_value = part
+            loss, kl = self.loss(obs, action, old_log_prob, part_advantage, old_value, clip)
             if config.target_kl and float(kl) > config.target_kl:
                 return updates
             self.step(loss, progress, average)
