@@ -30,7 +30,7 @@ pub struct Batch<'a> {
 pub(super) enum Progress {
     Open,
     Complete,
-    /// The row was closed before it was looked at.
+    /// The row was closed before it was looked at, or came after its weight was drawn.
     Lost,
 }
 
@@ -94,8 +94,9 @@ impl Replay {
         let mut rng = self.next_rng();
         let member = self.slots.enter()?;
         let pin = member.pin();
+        let then = pin.cleared();
         let chances = self.select(&mut rng, selection, batch.indices, drawn)?;
-        let mut transitions = self.transitions(&pin, batch.indices);
+        let mut transitions = self.transitions(&pin, batch.indices, then);
         let mut redrawn = 0;
         for (i, transition) in transitions.iter_mut().enumerate() {
             while transition.progress == Progress::Lost {
@@ -104,8 +105,9 @@ impl Replay {
                 if redrawn > REDRAWS_MAX {
                     return Err(self.not_sampleable());
                 }
+                let then = pin.cleared();
                 self.redraw(&mut rng, selection, i, batch.indices, drawn)?;
-                *transition = self.transitions(&pin, &batch.indices[i..=i])[0];
+                *transition = self.transitions(&pin, &batch.indices[i..=i], then)[0];
             }
             batch.tickets[i] = transition.row.ticket();
             batch.discounts[i] = transition.discount as f32;
@@ -161,10 +163,18 @@ impl Replay {
         ReplayError::NotSampleable { rows, sampleable, n_step: self.settings.n_step }
     }
 
-    /// The transitions from the slots drawn. One step of all windows at a time, so that their cache misses overlap.
-    fn transitions(&self, pin: &Pin<'_, Leaves>, slots: &[u64]) -> Vec<Transition> {
+    /// The transitions from the slots drawn since [`Pin::cleared`] was `then`. One step of all windows at a time, so that
+    /// their cache misses overlap.
+    fn transitions(&self, pin: &Pin<'_, Leaves>, slots: &[u64], then: u64) -> Vec<Transition> {
         slots.iter().for_each(|slot| pin.prefetch(*slot as usize));
         let mut transitions: Vec<_> = slots.iter().map(|slot| self.start(pin, *slot as usize)).collect();
+        let now = pin.cleared();
+        if now != then {
+            // The weight drawn may be that of the row before the one found here.
+            for t in transitions.iter_mut().filter(|t| self.slots.ring.is_among(t.row.slot, then..now)) {
+                t.progress = Progress::Lost;
+            }
+        }
         if !self.roles.steps() {
             return transitions;
         }

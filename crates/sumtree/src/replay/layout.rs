@@ -62,6 +62,13 @@ impl Ring {
         marked.saturating_sub((self.slots / self.chunk) as u64) * self.chunk as u64
     }
 
+    /// Whether a slot is in one of these chunks, counted from the first ever written.
+    pub fn is_among(&self, slot: usize, chunks: Range<u64>) -> bool {
+        let count = (self.slots / self.chunk) as u64;
+        let ahead = ((slot / self.chunk) as u64 + count - chunks.start % count) % count;
+        ahead < chunks.end.saturating_sub(chunks.start)
+    }
+
     /// Slots of chunk `chunk`, counted from the first ever written.
     pub fn chunk_slots(&self, chunk: u64) -> Range<usize> {
         let start = (chunk % (self.slots / self.chunk) as u64) as usize * self.chunk;
@@ -151,5 +158,21 @@ mod tests {
         assert_eq!(ring.row(5), Row { slot: 5, lap: 1 });
         assert_eq!(ring.row(6), Row { slot: 0, lap: 2 });
         assert_eq!(ring.chunk_slots(7), 1..2);
+    }
+
+    #[test]
+    fn slots_are_among_the_chunks_that_hold_them() {
+        for ring in [Ring::new(4), Ring::new(1000)] {
+            let chunks = (ring.slots / ring.chunk) as u64;
+            for start in 0..2 * chunks {
+                for end in start..=start + 2 {
+                    for slot in 0..ring.slots {
+                        let expected = (start..end).any(|chunk| ring.chunk_slots(chunk).contains(&slot));
+                        assert_eq!(ring.is_among(slot, start..end), expected, "{slot} {start}..{end}");
+                    }
+                }
+                assert!((0..ring.slots).all(|slot| ring.is_among(slot, start..start + chunks)));
+            }
+        }
     }
 }

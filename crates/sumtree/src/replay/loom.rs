@@ -49,7 +49,10 @@ impl Model {
 
     /// Keeps which row was before which, and the bytes of `history` rows beyond the capacity.
     fn with_history(capacity: usize, history: Option<usize>) -> Arc<Self> {
-        let ring = Ring::with_history(capacity, history.unwrap_or(0));
+        Self::of_ring(Ring::with_history(capacity, history.unwrap_or(0)), history)
+    }
+
+    fn of_ring(ring: Ring, history: Option<usize>) -> Arc<Self> {
         let region = StdArc::new(Region::heap(PROCESSES * ENTRY_WORDS * 8).unwrap());
         let cells = |count| Cells::<AtomicU64>::in_region(&region, 0, count).unwrap();
         let halves = |count| Cells::<AtomicU32>::in_region(&region, 0, count).unwrap();
@@ -137,6 +140,31 @@ impl Model {
                 let sequence = |slot: usize, lap| lap as usize * self.slots.ring.slots + slot;
                 assert_eq!(sequence(next, self.read(next)), sequence(slot, row.lap) + 1);
             }
+        }
+    }
+
+    /// Adds rows that are sampleable at once, with their laps for weights.
+    fn add_laps(&self, count: usize) {
+        let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), count);
+        let rows: Vec<_> = (0..count).map(|i| reservation.row(i)).collect();
+        let pin = reservation.pin();
+        rows.iter().enumerate().for_each(|(i, row)| reservation.publish(i, row.lap));
+        pin.make_ready(&rows, 1);
+        reservation.settle(&pin);
+    }
+
+    /// Draws a slot whose rows were added by [`Model::add_laps`]: the weight is that of the row. If it `looks`, it passes
+    /// over rows whose slot was cleared after the weight was drawn, or might have been.
+    fn draw(&self, slot: usize, looks: bool) {
+        let member = self.slots.enter().unwrap();
+        let pin = member.pin();
+        let then = pin.cleared();
+        let weight = self.slots.weights.get(slot);
+        if weight != 0
+            && let Some(row) = pin.sampleable(slot)
+            && !(looks && self.slots.ring.is_among(slot, then..pin.cleared()))
+        {
+            assert_eq!(weight, row.lap, "the weight of another row");
         }
     }
 
@@ -229,6 +257,47 @@ fn no_row_is_read_while_it_is_written() {
         model.add(1);
         reader.join().unwrap();
     });
+}
+
+/// Who closes a row in the middle of a chunk stops before its weight is 0. Others go on until that chunk is the one that is
+/// marked ahead. When the first one goes on, a writer puts a row in the place, while a reader draws the weight before and
+/// looks at the row after that.
+fn draw_beside_closing_and_writing(looks: bool) {
+    explore(2, move || {
+        let model = Model::of_ring(Ring { capacity: 2, chunk: 2, slots: 6 }, None);
+        model.add_laps(2);
+        model.add_laps(1);
+        let member = model.slots.enter().unwrap().change();
+        let pin = member.pin();
+        assert!(pin.shut(1));
+        (0..3).for_each(|_| model.add_laps(1));
+        let writer = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.add_laps(2))
+        };
+        let reader = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.draw(1, looks))
+        };
+        model.slots.weights.set(1, 0);
+        drop(pin);
+        drop(member);
+        writer.join().unwrap();
+        reader.join().unwrap();
+        model.draw(1, looks);
+    });
+}
+
+#[test]
+fn no_row_is_drawn_with_the_weight_of_the_one_before_it() {
+    draw_beside_closing_and_writing(true);
+}
+
+/// What the look is there for.
+#[test]
+#[should_panic = "the weight of another row"]
+fn without_a_look_a_row_is_drawn_with_the_weight_of_the_one_before_it() {
+    draw_beside_closing_and_writing(false);
 }
 
 /// Two writers share the ring: no slot is written by both, and the last row is there.

@@ -650,6 +650,16 @@ impl<W: Weights> Pin<'_, W> {
         self.marked
     }
 
+    /// Chunks that may be written so far. A weight that is looked at after this may be left of an earlier row of its slot,
+    /// which somebody is about to set to 0; the row that is then found there may be newer than the weight only if the
+    /// slot is [`Ring::is_among`] the chunks that came from the first of two calls to the second, made after the row was
+    /// seen: clearing a chunk leaves no earlier weight behind.
+    #[inline(always)]
+    pub(super) fn cleared(&self) -> u64 {
+        // Acquire: pairs with the Release in `clear`; weights that are looked at from now on are none from before it.
+        self.slots.words[word::CLEARED].load(Ordering::Acquire)
+    }
+
     /// Starts to load the state of a slot.
     #[inline(always)]
     pub(super) fn prefetch(&self, slot: usize) {
@@ -666,6 +676,12 @@ impl<W: Weights> Pin<'_, W> {
         crate::prefetch::write(std::ptr::from_ref(self.slots.state(slot, GENERATION)));
         #[cfg(loom)]
         let _ = slot;
+    }
+
+    /// As [`Pin::evict`], but stops before the weight is 0, as a thread may that does not get on.
+    #[cfg(loom)]
+    pub(super) fn shut(&self, slot: usize) -> bool {
+        self.sampleable(slot).is_some_and(|row| self.slots.shut_slot(row.slot, Some(row.lap)).is_some())
     }
 
     /// Closes the sampleable row in a slot before its time. False if there is none. After [`Member::change`].
