@@ -107,7 +107,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<(Plan, Option<Str
             "--seconds" => plan.seconds = value,
             "--workers" => plan.workers = (value as usize).clamp(1, 64),
             "--capacity" => plan.capacity = (value as usize).clamp(256, 1 << 28),
-            "--batch" => plan.batch = (value as usize).clamp(1, 64),
+            "--batch" => plan.batch = (value as usize).clamp(1, plan.capacity / 16),
             "--seed" => plan.seed = value as u64,
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }

@@ -15,7 +15,7 @@ use crate::state::State;
 /// A process that has said nothing for so long hangs.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Rounds between two reports of a process.
-const ROUNDS: usize = 32;
+const ROUNDS: usize = 4;
 
 /// A process of the soak: `child NAME SEED BATCH WRITER`. It reports its counts on its output until that is closed.
 pub fn child(arguments: &[String]) -> Result<(), String> {

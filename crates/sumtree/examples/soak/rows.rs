@@ -87,13 +87,9 @@ pub fn settings(capacity: usize) -> Settings {
     }
 }
 
-fn mix(x: u64) -> u64 {
-    let z = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
-}
-
+/// Word `at` of a row: another one for every number, since the factor is odd.
 fn word(number: u64, at: usize) -> u64 {
-    mix(number.wrapping_add(at as u64 * 0x9e37_79b9_7f4a_7c15))
+    (number ^ at as u64).wrapping_mul(0xd6e8_feb8_6659_fd93 ^ (at as u64) << 33)
 }
 
 /// A priority of the class of a row: its weight is `class + 1` modulo [`CLASSES`], never 0, below 2^24 so that it is

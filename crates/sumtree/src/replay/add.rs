@@ -346,7 +346,12 @@ impl Replay {
                 return Err(SumTreeError::Priority { priority, position });
             }
             let base = priority.abs() as f32 + epsilon;
-            let scaled = if alpha == 0.0 { units } else { base.powf(alpha) * units };
+            // The power is most of the work here, and both ends of alpha need none.
+            let scaled = match alpha {
+                0.0 => units,
+                1.0 => base * units,
+                _ => base.powf(alpha) * units,
+            };
             saturated += u64::from(scaled > max);
             // Half up; a positive priority never becomes weight 0. `as` saturates, so clamp once more.
             let weight =
