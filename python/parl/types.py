@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = np.ndarray[Any, Any]
+Observations = Array | Mapping[str, Array]
+"""Of N environments: (N, *observation_shape), or such an array for each part of a dictionary."""
+ObservationKind = Literal["vector", "image", "dict"]
 Autoreset = Literal["next_step", "same_step"]
 
 
@@ -25,7 +28,7 @@ class EnvSpec:
     """What an algorithm must know of an environment.
 
     Attributes:
-        observation_shape: shape of one observation, without the environment dimension.
+        observation_shape: shape of one observation, without the environment dimension; ``()`` for parts.
         observation_dtype: numpy name, ``"float32"``, ``"uint8"``, ...
         action_shape: ``()`` for discrete actions.
         action_dtype: numpy name.
@@ -33,6 +36,7 @@ class EnvSpec:
         autoreset: ``"next_step"`` or ``"same_step"``, as gymnasium's ``AutoresetMode``.
         action_low: lowest continuous actions, flattened in C order, maybe infinite; empty for discrete ones.
         action_high: the highest, likewise.
+        observation_parts: of a dictionary, name, shape and numpy name of each part; else empty.
     """
 
     observation_shape: tuple[int, ...]
@@ -43,6 +47,25 @@ class EnvSpec:
     autoreset: Autoreset
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    observation_parts: tuple[tuple[str, tuple[int, ...], str], ...] = ()
+
+    @property
+    def observation_kind(self) -> ObservationKind:
+        """``"dict"`` for named parts, ``"image"`` for (C, H, W) or (H, W, C) bytes, else ``"vector"``."""
+        if self.observation_parts:
+            return "dict"
+        return "image" if is_image(self.observation_shape, self.observation_dtype) else "vector"
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the observation, or a part of it, is an image."""
+        parts = self.observation_parts or (("", self.observation_shape, self.observation_dtype),)
+        return any(is_image(shape, dtype) for _, shape, dtype in parts)
+
+
+def is_image(shape: Sequence[int], dtype: str) -> bool:
+    """Whether observations of ``shape`` are images: three dimensions of bytes."""
+    return len(shape) == 3 and dtype == "uint8"
 
 
 @dataclass(frozen=True)
@@ -66,8 +89,8 @@ class Batch(Protocol):
     """B sampled transitions, n-step sums already taken (torch tensors, except where noted)."""
 
     @property
-    def obs(self) -> Tensor:
-        """(B, *observation_shape)."""
+    def obs(self) -> Any:
+        """(B, *observation_shape); for dictionaries a mapping of such tensors."""
         ...
 
     @property
@@ -86,8 +109,8 @@ class Batch(Protocol):
         ...
 
     @property
-    def next_obs(self) -> Tensor:
-        """(B, *observation_shape), k steps later."""
+    def next_obs(self) -> Any:
+        """As ``obs``, k steps later."""
         ...
 
     @property
@@ -110,11 +133,11 @@ class Policy(Protocol):
 
     weights: Tensor
 
-    def act(self, observations: Array, env_steps: int) -> Array:
-        """Exploring actions (N, ...) for observations (N, ...); ``env_steps`` were collected in the run."""
+    def act(self, observations: Any, env_steps: int) -> Array:
+        """Exploring actions (N, ...) for :data:`Observations`; ``env_steps`` were collected in the run."""
         ...
 
-    def act_greedily(self, observations: Array) -> Array:
+    def act_greedily(self, observations: Any) -> Array:
         """Actions (N, ...) without exploration."""
         ...
 
@@ -124,6 +147,21 @@ class Policy(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
+        ...
+
+
+class JudgingPolicy(Policy, Protocol):
+    """A policy that says what it thinks of what it does.
+
+    Attributes:
+        judged: of the latest ``act``, (N,) float32 each: values of the actions taken, and of the observations
+            under the best actions.
+    """
+
+    judged: tuple[Array, Array]
+
+    def priorities_of(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
+        """Priorities (N,) of rows with n-step sums ``reward`` (N,), judged when taken and n steps later."""
         ...
 
 
@@ -183,6 +221,10 @@ class Sink(Protocol):
         """Ends the episodes of these environments where they stand; their next rows start new ones."""
         ...
 
+    def update_priorities(self, tickets: Any, priorities: Any) -> Any:
+        """Sets priorities of rows by the tickets that :meth:`add` gave."""
+        ...
+
 
 class Algorithm(Protocol):
     """Makes the parts of one algorithm for one environment; cheap to pickle, holds no tensors."""
@@ -193,6 +235,11 @@ class Algorithm(Protocol):
 
     def replay_beta(self, env_steps: int) -> float:
         """Exponent of the importance weights after ``env_steps``."""
+        ...
+
+    @property
+    def judges(self) -> bool:
+        """Whether policies are :class:`JudgingPolicy`, and give rows their first priorities."""
         ...
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> Policy:

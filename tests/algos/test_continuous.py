@@ -54,7 +54,7 @@ def mlp(ensemble, x, member):
 
 def critics(networks, obs, action, count):
     seen = np.concatenate([obs, action], 1)
-    return np.stack([mlp(networks.critics, seen, e)[:, 0] for e in range(count)])
+    return np.stack([mlp(networks.critics.ensemble, seen, e)[:, 0] for e in range(count)])
 
 
 def drawn(networks, obs, noise):
@@ -115,7 +115,7 @@ def test_discrete_sac_against_numpy():
         return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
     def values(networks, obs):
-        return np.stack([mlp(networks.critics, obs, e) for e in range(2)])
+        return np.stack([mlp(networks.critics.ensemble, obs, e) for e in range(2)])
 
     log_p = log_policy(arrays["next_obs"])
     q = values(learner.targets, arrays["next_obs"]).min(0)
@@ -297,7 +297,8 @@ def test_exploration_spreads_over_actors():
     [
         ({"num_actions": 4}, "4 discrete actions"),
         ({"action_low": (-math.inf, 0.0)}, "bounds"),
-        ({"observation_shape": (4, 84, 84)}, "images"),
+        ({"observation_shape": (4, 84, 20), "observation_dtype": "uint8"}, "below 36 x 36"),
+        ({"observation_shape": (2,), "observation_dtype": "complex64"}, "complex64"),
     ],
 )
 def test_spaces_are_checked_with_a_clear_error(spec, message):

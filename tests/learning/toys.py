@@ -2,7 +2,7 @@
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 
 class Identity(gymnasium.Env):
@@ -110,3 +110,46 @@ class Follow(gymnasium.Env):
         reward = -float((action[0] - 1 - 2 * self._x) ** 2)
         self._step += 1
         return self._show(), reward, False, self._step == 20, {}
+
+
+class Seen(gymnasium.Env):
+    """Reward 1 for the place of the bright half of a picture, moved on by a number shown beside it.
+
+    Four actions: half (left or right) and number (0 or 1) name one of them, so that neither part is enough:
+    by the picture alone the best return is 10. An episode is 20 pictures, ended by truncation.
+    """
+
+    observation_space = Dict(
+        {"eye": Box(0, 255, (1, 36, 36), np.uint8), "number": Box(0.0, 1.0, (1,), np.float32)}
+    )
+    action_space = Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self._show(), {}
+
+    def _show(self):
+        self._half, self._number = (int(self.np_random.integers(2)) for _ in range(2))
+        eye = np.zeros((1, 36, 36), np.uint8)
+        eye[:, :, 18 * self._half : 18 * (self._half + 1)] = 255
+        return {"eye": eye, "number": np.array([self._number], np.float32)}
+
+    def step(self, action):
+        reward = float(action == 2 * self._half + self._number)
+        self._step += 1
+        return self._show(), reward, False, self._step == 20, {}
+
+
+class Aim(Seen):
+    """As :class:`Seen`, with the answer an action of -1..1: reward minus the squared distance to it.
+
+    The right one is -0.6 or 0.6 by the picture and 0.3 higher by the number. The best return is 0.
+    """
+
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def step(self, action):
+        right = (0.6 if self._half else -0.6) + 0.3 * self._number
+        observation, _, *rest = super().step(0)  # shows the next picture
+        return observation, -float((action[0] - right) ** 2), *rest

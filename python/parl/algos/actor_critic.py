@@ -11,7 +11,7 @@ from torch import Tensor
 
 from parl.algos.rollouts import OptimizedLearner, RolloutConfig
 from parl.algos.seeded import SeededPolicy
-from parl.nets import flatten
+from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import categorical, gaussian
@@ -143,6 +143,7 @@ class ActorCriticAlgorithm:
     learner: type[ActorCriticLearner]
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
+        check_observations(type(self).__name__.lower(), spec, ("vector", "image"))
         self.config = config
         self.spec = spec
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -20,11 +20,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parl.algos.replayed import ReplayedConfig
+from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import Ensemble, flatten
+from parl.nets import Encoder, Ensemble, flatten, tensors_of
 from parl.ops.adam import adam_step
+from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_hidden
-from parl.types import Array, Batch, EnvSpec
+from parl.ops.execution import Captured, compiled, prepare
+from parl.types import Array, Batch, EnvSpec, Observations
+
+Images = Literal["nature", "impala"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,10 @@ class CriticsConfig(ReplayedConfig):
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics."""
+    images: Images = "nature"
+    """Convolutions for images, of actor and critics each: the Nature DQN's, or IMPALA's residual network."""
+    image_features: int = 256
+    """Width of the dense layer behind an image's convolutions, 1..65536."""
     layer_norm: bool = False
     """Normalise the critics' hidden layers before their ReLU; steadies many updates a step."""
     learning_rate: float = 3e-4
@@ -60,7 +69,17 @@ class CriticsConfig(ReplayedConfig):
 
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
-    """Settings of the run: one environment and one update of 256 a step, as in the sources."""
+    """Settings of the run: one environment, an update of 256 a step, as in the sources; less for images."""
+    if spec.has_images:
+        return {
+            "total_frames": 1_000_000,
+            "num_envs": 4,
+            "replay_ratio": 64.0,
+            "batch_size": 128,
+            "replay_capacity": 50_000,
+            "learning_starts": 2_000,
+            "evaluation_episodes": 10,
+        }
     return {
         "total_frames": 1_000_000,
         "num_envs": 1,
@@ -70,19 +89,6 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
         "learning_starts": 1_000,
         "evaluation_episodes": 10,
     }
-
-
-def check_vectors(name: str, spec: EnvSpec) -> None:
-    """Refuses observations that are pictures.
-
-    Raises:
-        ConfigError: names the algorithm and the shape.
-    """
-    if len(spec.observation_shape) == 3:
-        raise ConfigError(
-            f"{name} takes vectors; this environment's observations are images of shape "
-            f"{spec.observation_shape}: wrap it, or take dqn"
-        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,10 @@ class ActionBox:
         """Actions (N, *shape) float32 as the environment wants them, from (N, D) in -1..1."""
         return torch.addcmul(self.center, action, self.half).view(-1, *self.shape).numpy()
 
+    def on(self, device: torch.device) -> ActionBox:
+        """The same with its tensors on ``device``."""
+        return ActionBox(self.shape, self.center.to(device), self.half.to(device))
+
     def draw(self, count: int, rng: np.random.Generator) -> Array:
         """``count`` actions drawn uniformly."""
         return self.to_env(torch.from_numpy(rng.uniform(-1, 1, (count, self.size)).astype(np.float32)))
@@ -138,31 +148,97 @@ class ActionBox:
 
 
 class Actor(nn.Module):
-    """Dense layers with ReLU between them, from observations (B, inputs) to (B, outputs)."""
+    """An encoder and dense layers with ReLU between them, from observations (B, ...) to (B, outputs)."""
 
-    def __init__(self, inputs: int, hidden: tuple[int, ...], outputs: int) -> None:
+    def __init__(self, config: CriticsConfig, spec: EnvSpec, outputs: int) -> None:
         super().__init__()
-        self.layers = Ensemble(1, inputs, hidden, outputs)
+        self.encoder = Encoder(spec, config.image_features, config.images)
+        self.layers = Ensemble(1, self.encoder.features, config.hidden, outputs)
 
-    def forward(self, observations: Tensor) -> Tensor:
+    def forward(self, observations: Any) -> Tensor:
         """See the class."""
-        return self.layers(observations).squeeze(0)
+        return self.layers(self.encoder(observations)).squeeze(0)
 
 
-def features(observations: Tensor) -> Tensor:
-    """Observations (B, ...) as (B, size) float32."""
-    return observations.flatten(1).to(torch.float32)
+class Critics(nn.Module):
+    """An encoder, seen by all, and E critics behind it: observations and actions (B, D) to (E, B, outputs).
+
+    Args:
+        config: widths and number of critics.
+        spec: describes the observations.
+        count: E.
+        actions: D; 0 where each critic gives a value for every action.
+        outputs: values of each critic.
+    """
+
+    def __init__(self, config: CriticsConfig, spec: EnvSpec, count: int, actions: int, outputs: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(spec, config.image_features, config.images)
+        seen = self.encoder.features + actions
+        self.ensemble = Ensemble(count, seen, config.hidden, outputs, config.layer_norm)
+
+    def forward(
+        self,
+        observations: Any,
+        actions: Tensor | None = None,
+        frozen: bool = False,
+        members: int | None = None,
+    ) -> Tensor:
+        """Values, of the first ``members`` if given; ``frozen``: gradients flow into the actions alone."""
+        if frozen:
+            with torch.no_grad():
+                seen = self.encoder(observations)
+        else:
+            seen = self.encoder(observations)
+        if actions is not None:
+            seen = torch.cat((seen, actions), dim=1)
+        return self.ensemble(seen, frozen=frozen, members=members)
 
 
 class Networks(nn.Module):
     """Actor, further parameters and critics, in this order: the order of all flat buffers."""
 
-    def __init__(self, actor: nn.Module, extra: Tensor | None, critics: Ensemble) -> None:
+    def __init__(self, actor: Actor, extra: Tensor | None, critics: Critics) -> None:
         super().__init__()
         self.actor = actor
         # In a list, since a module's own parameters come before those of its parts.
         self.extra = nn.ParameterList([] if extra is None else [nn.Parameter(extra)])
         self.critics = critics
+
+
+class CriticsPolicy(SeededPolicy):
+    """What the policies share: the actor's weights, and the critics' too where rows are judged.
+
+    Attributes:
+        weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
+        judged: see :class:`parl.types.JudgingPolicy`; entropy plays no part in it.
+    """
+
+    def __init__(self, config: CriticsConfig, box: ActionBox | None, networks: Networks, seed: int) -> None:
+        super().__init__(seed)
+        self._box = box
+        self._network = networks.actor
+        self._critics = networks.critics if config.judges else None
+        self.weights = flatten(networks if config.judges else networks.actor, gradients=False).weights
+        self.priorities_of = config.priorities_of
+        self.judged: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
+
+    def _judge(self, observations: Observations, action: Array) -> None:
+        """Keeps what the critics, if there are any here, think of ``action`` (N, ...) and of the best one."""
+        if self._critics is None:
+            return
+        with torch.inference_mode():
+            seen, taken = tensors_of(observations), torch.from_numpy(action)
+            out = self._network(seen)
+            if self._box is None:
+                values = self._critics(seen).amin(dim=0)  # (N, A)
+                chosen = values.gather(1, taken.unsqueeze(1)).squeeze(1)
+                best = (out.softmax(dim=1) * values).sum(dim=1)
+            else:
+                chosen = self._critics(seen, self._box.to_unit(taken)).squeeze(2).amin(dim=0)
+                mode = torch.tanh(out[:, : self._box.size])
+                best = self._critics(seen, mode).squeeze(2).amin(dim=0)
+            self.judged = chosen.numpy(), best.numpy()
 
 
 class CriticsLearner(ABC):
@@ -173,7 +249,7 @@ class CriticsLearner(ABC):
     would wait for each other a hundred times.
 
     Attributes:
-        weights: (P,) float32, the actor's: what policies act with.
+        weights: (P,) float32, the actor's: what policies act with; all where actors judge.
         gradients: (Q,) float32, of the actor, further parameters and critics.
     """
 
@@ -192,11 +268,14 @@ class CriticsLearner(ABC):
         actor = sum(parameter.numel() for parameter in networks.actor.parameters())
         # The actor with what goes with it, then the critics.
         self._actor, self._critics = slice(0, len(self._all) - critics), slice(len(self._all) - critics, None)
-        self.weights = self._all[:actor]
+        self.weights = self._all if config.judges else self._all[:actor]
         self._mean = torch.zeros_like(self._all)
         self._square = torch.zeros_like(self._all)
         self._updates = self._actor_updates = 0
         self._generator = torch.Generator(self._device).manual_seed(seed)
+        prepare(config, self._device, self.networks, self.targets)
+        self._losses = (compiled(config, self.critics_loss), compiled(config, self.actor_loss))
+        self._captured = Captured(self._backward, self._generator) if config.cuda_graph else None
         self._latest: dict[str, Tensor] = {}
         self._pool: ThreadPoolExecutor | None = None
 
@@ -225,8 +304,22 @@ class CriticsLearner(ABC):
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch``; returns new priorities (B,)."""
-        if self._device.type != "cpu":
-            batch = _moved(batch, self._device)
+        if self._device.type != "cpu" or self._settings.compile:
+            batch = moved(batch, self._device)
+        if self._captured is None:
+            error, figures = self._backward(batch)
+        else:
+            error, figures = self._captured(cast("TensorBatch", batch), self.kind)
+        self._latest = self._latest | figures
+        return error.cpu().numpy()
+
+    @property
+    def kind(self) -> Hashable:
+        """What differs between updates beside the batch: of each kind one graph is recorded."""
+        return None
+
+    def _backward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Gradients; priorities (B,) and figures to report."""
         noise = self.draws(len(batch.reward))
         if self._pool is None:
             error, figures = self._critics_part(batch, noise)
@@ -237,18 +330,17 @@ class CriticsLearner(ABC):
                 error, figures = self._critics_part(batch, noise)
             finally:
                 more = waiting.result()
-        self._latest = self._latest | figures | more
-        return error.add_(self._settings.priority_epsilon).cpu().numpy()
+        return error.add_(self._settings.priority_epsilon), figures | more
 
     def _critics_part(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         self.gradients[self._critics].zero_()
-        loss, error, figures = self.critics_loss(batch, noise)
+        loss, error, figures = self._losses[0](batch, noise)
         loss.backward()
         return error, figures | {"critic_loss": loss.detach()}
 
     def _actor_part(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         self.gradients[self._actor].zero_()
-        part = self.actor_loss(batch, noise)
+        part = self._losses[1](batch, noise)
         if part is None:
             return {}
         part[0].backward()
@@ -300,22 +392,3 @@ class CriticsLearner(ABC):
         self._square.copy_(state["square"])
         self._updates, self._actor_updates = state["updates"], state["actor_updates"]
         self._generator.set_state(state["generator"])
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """A batch on another device."""
-
-    obs: Tensor
-    action: Tensor
-    reward: Tensor
-    discount: Tensor
-    next_obs: Tensor
-    weights: Tensor
-    tickets: Any
-
-
-def _moved(batch: Batch, device: torch.device) -> _Moved:
-    names = ("obs", "action", "reward", "discount", "next_obs", "weights")
-    moved = {name: getattr(batch, name).to(device, non_blocking=True) for name in names}
-    return _Moved(**moved, tickets=batch.tickets)

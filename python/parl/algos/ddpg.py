@@ -50,7 +50,7 @@ class DDPG(td3.TD3):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: observations are images, or actions are discrete or have no bounds.
+        ConfigError: observations are of no kind it takes, or actions are discrete or have no bounds.
     """
 
     name = "ddpg"

@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -51,13 +51,16 @@ from parl.nets import (
     DuelingHead,
     FractionEmbedding,
     NoisyLinear,
+    check_observations,
     flatten,
-    make_torso,
     resample_noise,
     silence_noise,
+    tensors_of,
+    torso_for,
 )
 from parl.nets.dense import Headed, head
 from parl.ops.adam import adam_step, limit_norm
+from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
@@ -65,11 +68,12 @@ from parl.ops.distributions import (
     project_categorical,
     quantile_huber,
 )
+from parl.ops.execution import Captured, Executed, compiled, in_half, prepare
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
-from parl.types import Array, Batch, EnvSpec
+from parl.types import Array, Batch, EnvSpec, Observations
 
 Distribution = Literal["none", "c51", "qr", "iqn"]
 Images = Literal["nature", "impala"]
@@ -192,7 +196,7 @@ def default_config(spec: EnvSpec) -> Config:
 
     Source for images: Hessel et al. (2018), "Rainbow", table 1.
     """
-    if len(spec.observation_shape) != 3:
+    if not spec.has_images:
         return Config()
     return Config(
         n_step=3,
@@ -211,7 +215,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    if len(spec.observation_shape) != 3:
+    if not spec.has_images:
         return {}
     return {
         "total_frames": 10_000_000,
@@ -223,7 +227,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
     }
 
 
-class QNetwork(nn.Module):
+class QNetwork(Executed):
     """Observations (B, ...) to action values (B, A, M) float32.
 
     M is 1, c51's atoms (logits), qr's quantiles, or as many as the fractions that iqn is asked for.
@@ -234,14 +238,8 @@ class QNetwork(nn.Module):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
         self._kind = config.distribution
-        self.torso = make_torso(
-            spec.observation_shape,
-            spec.observation_dtype,
-            config.hidden,
-            config.layer_norm,
-            config.images,
-            dense=not config.dueling_hidden,
-        )
+        dense = not config.dueling_hidden
+        self.torso = torso_for(spec, config.hidden, config.layer_norm, config.images, dense)
         outputs = {"none": 1, "c51": config.atoms, "qr": config.quantiles, "iqn": 1}[self._kind]
 
         def make_linear(inputs: int, width: int) -> nn.Module:
@@ -249,7 +247,7 @@ class QNetwork(nn.Module):
                 NoisyLinear(inputs, width, config.noisy_sigma) if config.noisy else nn.Linear(inputs, width)
             )
 
-        actions, features = spec.num_actions or 0, self.torso.features
+        actions, features = spec.num_actions or 0, int(cast("Any", self.torso).features)
         if config.dueling:
             self.head = DuelingHead(features, actions, outputs, config.dueling_hidden, make_linear)
         else:
@@ -268,21 +266,28 @@ class QNetwork(nn.Module):
         if self._kind == "none" and isinstance(self.torso, MLP) and isinstance(values, nn.Linear):
             self._dense = self.torso.headed([head(0, values)])
 
-    def act(self, observations: Array) -> Array:
+    def act(self, observations: Observations) -> Array:
         """Action values (B, A) of observations (B, ...), both numpy; for acting."""
-        if self._dense is not None and observations.dtype == np.float32:
-            found = self._dense.act(observations.reshape(len(observations), -1), 0)
+        dense = self._dense
+        if dense is not None and isinstance(observations, np.ndarray) and observations.dtype == np.float32:
+            found = dense.act(observations.reshape(len(observations), -1), 0)
             if found is not None:
                 return found
         with torch.inference_mode():
-            return self.mean(self(torch.from_numpy(observations))).numpy()
+            return self.mean(self(tensors_of(observations))).numpy()
 
-    def forward(self, observations: Tensor, fractions: Tensor | None = None) -> Tensor:
+    def forward(self, observations: Any, fractions: Tensor | None = None) -> Tensor:
         """Values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those it acts with."""
-        if self._dense is not None and isinstance(self.torso, MLP):
+        if self.reduced:
+            with in_half(self.support.device):
+                return self._outputs(observations, fractions).to(torch.float32)
+        if self._dense is not None and isinstance(self.torso, MLP) and not self.plain:
             x = self.torso.vectors(observations)
             if self._dense.takes(x):
                 return self._dense.outputs(x)[0].unsqueeze(2)
+        return self._outputs(observations, fractions)
+
+    def _outputs(self, observations: Any, fractions: Tensor | None) -> Tensor:
         features = self.torso(observations)
         if self._kind != "iqn":
             return self.head(features)
@@ -302,10 +307,11 @@ class DQN(ReplayedAlgorithm):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: the environment's actions are not discrete.
+        ConfigError: the environment's actions are not discrete, or its observations of no kind it takes.
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_observations("dqn", spec, images=config.images)
         if not spec.num_actions:
             raise ConfigError(
                 f"dqn needs a discrete action space; this environment's is continuous, of shape "
@@ -329,6 +335,7 @@ class QPolicy(SeededPolicy):
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
+        judged: see :class:`parl.types.JudgingPolicy`.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, epsilon_last: float, seed: int) -> None:
@@ -339,24 +346,30 @@ class QPolicy(SeededPolicy):
         self._network = QNetwork(config, spec)
         self.weights = flatten(self._network, gradients=False).weights
         self._noise = torch.Generator().manual_seed(seed)
+        self.priorities_of = config.priorities_of
+        self.judged: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
 
-    def act(self, observations: Array, env_steps: int) -> Array:
+    def act(self, observations: Observations, env_steps: int) -> Array:
         """Exploring actions (N,) int64."""
         if self._config.noisy:
             resample_noise(self._network, self._noise)
         epsilon = linear(
             env_steps, self._config.epsilon_first, self._epsilon_last, self._config.epsilon_steps
         )
-        return epsilon_greedy(self._best(observations), epsilon, self._actions, self._rng)
+        values = self._values(observations)
+        action = epsilon_greedy(values.argmax(axis=1), epsilon, self._actions, self._rng)
+        if self._config.judges:
+            self.judged = values[np.arange(len(action)), action], values.max(axis=1)
+        return action
 
-    def act_greedily(self, observations: Array) -> Array:
+    def act_greedily(self, observations: Observations) -> Array:
         """Greedy actions (N,) int64."""
         if self._config.noisy:
             silence_noise(self._network)
-        return self._best(observations)
+        return self._values(observations).argmax(axis=1)
 
-    def _best(self, observations: Array) -> Array:
-        return self._network.act(observations).argmax(axis=1)
+    def _values(self, observations: Observations) -> Array:
+        return self._network.act(observations)
 
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
@@ -387,6 +400,9 @@ class DQNLearner:
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
         self._generator = torch.Generator(self._device).manual_seed(seed)
+        prepare(config, self._device, self.online, self.target)
+        self._loss = compiled(config, self.loss)
+        self._captured = Captured(self._backward, self._generator) if config.cuda_graph else None
         self._latest: tuple[Tensor, Tensor, Tensor] | None = None
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
@@ -448,16 +464,21 @@ class DQNLearner:
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch``; returns ``p`` of the module's equations, (B,)."""
-        if self._device.type != "cpu":
-            batch = _moved(batch, self._device)
+        if self._device.type != "cpu" or self._config.compile:
+            batch = moved(batch, self._device)
+        run = self._captured or self._backward
+        self._latest = latest = run(cast("TensorBatch", batch))
+        return latest[1].abs().add_(self._config.priority_epsilon).cpu().numpy()
+
+    def _backward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of :meth:`loss`, and what it gives."""
         if self._config.noisy:
             resample_noise(self.online, self._generator)
             resample_noise(self.target, self._generator)
         self.gradients.zero_()
-        loss, delta, q = self.loss(batch)
+        loss, delta, q = self._loss(batch)
         loss.backward()
-        self._latest = (loss.detach(), delta, q)
-        return delta.abs().add_(self._config.priority_epsilon).cpu().numpy()
+        return loss.detach(), delta, q
 
     def use_threads(self, count: int) -> None:
         """Lets torch's own operations use ``count`` threads."""
@@ -521,21 +542,3 @@ def _chosen(values: Tensor, action: Tensor) -> Tensor:
     if values.shape[2] == 1:
         return values.squeeze(2).gather(1, action.unsqueeze(1))
     return values[torch.arange(len(action), device=action.device), action]
-
-
-@dataclass(frozen=True)
-class _Moved:
-    obs: Tensor
-    action: Tensor
-    reward: Tensor
-    discount: Tensor
-    next_obs: Tensor
-    weights: Tensor
-    tickets: Any
-
-
-def _moved(batch: Batch, device: torch.device) -> _Moved:
-    names = ("obs", "action", "reward", "discount", "next_obs", "weights")
-    return _Moved(
-        **{name: getattr(batch, name).to(device, non_blocking=True) for name in names}, tickets=batch.tickets
-    )

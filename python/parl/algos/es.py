@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.nets import check_observations
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
@@ -165,6 +166,7 @@ class ES:
     """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_observations("es", spec, ("vector", "image"))
         self.config = config
         self.spec = spec
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
 from parl.errors import ConfigError
+from parl.nets import check_observations
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
@@ -144,6 +145,7 @@ class GA:
     """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_observations("ga", spec, ("vector", "image"))
         self.config = config
         self.spec = spec
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import flatten, make_torso
+from parl.nets import check_observations, flatten, make_torso
 from parl.nets.normaliser import Flattener
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds
@@ -187,6 +187,7 @@ class PQN:
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
+        check_observations("pqn", spec, ("vector", "image"))
         if not spec.num_actions:
             raise ConfigError("pqn needs a discrete action space; this environment's is continuous")
         self.config = config

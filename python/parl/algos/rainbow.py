@@ -35,7 +35,7 @@ class Config(dqn.Config):
 
 def default_config(spec: EnvSpec) -> Config:
     """Settings that suit the observations: the defaults, or those of the source for images."""
-    if len(spec.observation_shape) != 3:
+    if not spec.has_images:
         return Config()
     return replace(
         Config(),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from parl.ops.bounds import check_bounds
+import numpy as np
+
+from parl.ops.bounds import check_bounds, check_choices
+from parl.ops.execution import Precision
 from parl.ops.schedules import linear
+from parl.types import Array
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,25 @@ class ReplayedConfig:
     """Steps over which ``beta`` rises to 1; 0 keeps it."""
     priority_epsilon: float = 1e-2
     """Added to each absolute error, in units of the scaled return, so that no row starves."""
+    initial_priority: Literal["max", "td"] = "max"
+    """First priority of a row: the largest so far, or the error that the actor's own network sees, n steps
+    later. Actors of sac, td3 and ddpg then hold the critics too."""
+
+    precision: Precision = "float32"
+    """Of the learner's products: bfloat16 is faster where the hardware has it. All else stays float32."""
+    compile: bool = False
+    """Let torch.compile translate the losses; the first updates then take tens of seconds."""
+    cuda_graph: bool = False
+    """Record an update's computation as a CUDA graph and replay it; needs a CUDA device."""
+
+    @property
+    def judges(self) -> bool:
+        """Whether actors give rows their first priorities."""
+        return self.prioritized and self.alpha > 0 and self.initial_priority == "td"
+
+    def priorities_of(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
+        """See :class:`parl.types.JudgingPolicy`."""
+        return np.abs(self.reward_scale * reward + discount * following - chosen) + self.priority_epsilon
 
     def __post_init__(self) -> None:
         check_bounds(
@@ -43,6 +66,12 @@ class ReplayedConfig:
             ("beta", 0, 1),
             ("beta_steps", 0, math.inf),
             ("priority_epsilon", 0, math.inf),
+            of=self.of,
+        )
+        check_choices(
+            self,
+            ("initial_priority", ("max", "td")),
+            ("precision", ("float32", "bfloat16")),
             of=self.of,
         )
 
@@ -56,6 +85,11 @@ class ReplayedAlgorithm:
         """Keywords of the replay."""
         alpha = self.config.alpha if self.config.prioritized else 0.0
         return {"alpha": alpha, "n_step": self.config.n_step, "gamma": self.config.gamma}
+
+    @property
+    def judges(self) -> bool:
+        """Whether actors give rows their first priorities."""
+        return self.config.judges
 
     def replay_beta(self, env_steps: int) -> float:
         """Exponent of the importance weights after ``env_steps``."""

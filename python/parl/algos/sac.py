@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,21 +33,20 @@ from torch import Tensor
 from parl.algos.critics import (
     ActionBox,
     Actor,
+    Critics,
     CriticsConfig,
     CriticsLearner,
+    CriticsPolicy,
     Networks,
-    check_vectors,
     default_run,
-    features,
 )
 from parl.algos.replayed import ReplayedAlgorithm
-from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import Ensemble, flatten
+from parl.nets import check_observations, count_of, tensors_of
 from parl.ops.bounds import check_bounds
 from parl.ops.policies import squashed_gaussian
 from parl.ops.returns import bellman_target
-from parl.types import Array, Batch, EnvSpec, Preset
+from parl.types import Array, Batch, EnvSpec, Observations, Preset
 
 __all__ = ["PRESETS", "SAC", "Config", "SACLearner", "SACPolicy", "default_config", "default_run"]
 
@@ -109,11 +109,11 @@ class SAC(ReplayedAlgorithm):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: observations are images, or actions have no bounds.
+        ConfigError: observations are of no kind it takes, or actions have no bounds.
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_vectors("sac", spec)
+        check_observations("sac", spec, images=config.images)
         if not spec.num_actions:
             ActionBox.of("sac", spec)
         self.config = config
@@ -132,7 +132,15 @@ def _outputs(spec: EnvSpec) -> int:
     return spec.num_actions or 2 * math.prod(spec.action_shape)
 
 
-class SACPolicy(SeededPolicy):
+def make_networks(config: Config, spec: EnvSpec) -> Networks:
+    """Actor, the temperature's logarithm, and critics."""
+    actions, outputs = (0, spec.num_actions) if spec.num_actions else (math.prod(spec.action_shape), 1)
+    actor = Actor(config, spec, _outputs(spec))
+    critics = Critics(config, spec, config.critics, actions, outputs)
+    return Networks(actor, torch.tensor([math.log(config.temperature)]), critics)
+
+
+class SACPolicy(CriticsPolicy):
     """Draws actions from the actor's distribution, at first uniformly; greedily it takes the mode.
 
     Attributes:
@@ -140,22 +148,25 @@ class SACPolicy(SeededPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
-        super().__init__(seed)
+        box = None if spec.num_actions else ActionBox.of("sac", spec)
+        super().__init__(config, box, make_networks(config, spec), seed)
         self._random_steps = config.random_steps
         self._actions = spec.num_actions
-        self._box = None if spec.num_actions else ActionBox.of("sac", spec)
-        self._network = Actor(math.prod(spec.observation_shape), config.hidden, _outputs(spec))
-        self.weights = flatten(self._network, gradients=False).weights
 
-    def act(self, observations: Array, env_steps: int) -> Array:
+    def act(self, observations: Observations, env_steps: int) -> Array:
         """Exploring actions (N, ...)."""
-        count = len(observations)
+        action = self._explore(observations, env_steps)
+        self._judge(observations, action)
+        return action
+
+    def _explore(self, observations: Observations, env_steps: int) -> Array:
+        count = count_of(observations)
         if self._box is None:
             assert self._actions is not None
             if env_steps < self._random_steps:
                 return self._rng.integers(self._actions, size=count)
             with torch.inference_mode():
-                logits = self._network(features(torch.from_numpy(observations))).numpy()
+                logits = self._network(tensors_of(observations)).numpy()
             # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
             noise = self._rng.standard_exponential(logits.shape, np.float32)
             return (logits - np.log(noise)).argmax(axis=1)
@@ -163,14 +174,14 @@ class SACPolicy(SeededPolicy):
             return self._box.draw(count, self._rng)
         noise = torch.from_numpy(self._rng.standard_normal((count, self._box.size), np.float32))
         with torch.inference_mode():
-            mean, log_std = self._network(features(torch.from_numpy(observations))).chunk(2, dim=1)
+            mean, log_std = self._network(tensors_of(observations)).chunk(2, dim=1)
             std = log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX).exp()
             return self._box.to_env(torch.tanh(torch.addcmul(mean, std, noise)))
 
-    def act_greedily(self, observations: Array) -> Array:
+    def act_greedily(self, observations: Observations) -> Array:
         """The most probable actions (N, ...): the mode before squashing, or the largest logit."""
         with torch.inference_mode():
-            out = self._network(features(torch.from_numpy(observations)))
+            out = self._network(tensors_of(observations))
             if self._box is None:
                 return out.argmax(dim=1).numpy()
             return self._box.to_env(torch.tanh(out[:, : self._box.size]))
@@ -181,24 +192,16 @@ class SACLearner(CriticsLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
-        self._box = None if spec.num_actions else ActionBox.of("sac", spec)
-        inputs = math.prod(spec.observation_shape)
+        self._box = None if spec.num_actions else ActionBox.of("sac", spec).on(torch.device(device))
         if spec.num_actions:
-            seen, outputs = inputs, spec.num_actions
             entropy = config.target_entropy_share * math.log(spec.num_actions)
         else:
-            size = math.prod(spec.action_shape)
-            seen, outputs, entropy = inputs + size, 1, -float(size)
+            entropy = -float(math.prod(spec.action_shape))
         self._target_entropy = entropy if config.target_entropy is None else config.target_entropy
-
-        def make() -> Networks:
-            actor = Actor(inputs, config.hidden, _outputs(spec))
-            critics = Ensemble(config.critics, seen, config.hidden, outputs, config.layer_norm)
-            return Networks(actor, torch.tensor([math.log(config.temperature)]), critics)
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            networks, targets = make(), make()
+            networks, targets = make_networks(config, spec), make_networks(config, spec)
         super().__init__(config, networks, targets, seed, device)
         self.log_temperature = networks.extra[0]
         self._drawn: Tensor | None = None
@@ -212,7 +215,7 @@ class SACLearner(CriticsLearner):
         shape = (2, size, 0 if self._box is None else self._box.size)
         return torch.randn(shape, generator=self._generator, device=self._device)
 
-    def _draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def _draw(self, obs: Any, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions (B, D) in -1..1 and their log-densities (B,)."""
         mean, log_std = self.networks.actor(obs).chunk(2, dim=1)
         return squashed_gaussian(mean, log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX), noise)
@@ -224,32 +227,32 @@ class SACLearner(CriticsLearner):
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is the x of continuous actions."""
         with torch.no_grad():
-            obs, temperature = features(batch.next_obs), self.log_temperature.exp()
+            obs, temperature = batch.next_obs, self.log_temperature.exp()
             if self._box is None:
                 log_p = self.networks.actor(obs).log_softmax(dim=1)
                 q = self._smallest(self.targets.critics(obs))
                 value = (log_p.exp() * (q - temperature * log_p)).sum(dim=1)
             else:
                 action, log_density = self._draw(obs, noise)
-                q = self._smallest(self.targets.critics(torch.cat((obs, action), dim=1)).squeeze(2))
+                q = self._smallest(self.targets.critics(obs, action).squeeze(2))
                 value = q - temperature * log_density
             return bellman_target(batch.reward * self._config.reward_scale, batch.discount, value)
 
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """``L_Q``."""
-        critics, obs = self.networks.critics, features(batch.obs)
+        critics, obs = self.networks.critics, batch.obs
         target = self.targets_of(batch, noise[0])
         if self._box is None:
             values = critics(obs)  # (E, B, A)
             q = values.gather(2, batch.action.view(1, -1, 1).expand(len(values), -1, 1)).squeeze(2)
         else:
-            q = critics(torch.cat((obs, self._box.to_unit(batch.action)), dim=1)).squeeze(2)
+            q = critics(obs, self._box.to_unit(batch.action)).squeeze(2)
         loss, error = self.squared(q, target, batch.weights)
         return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
         """``L_pi + L_t``."""
-        critics, obs = self.networks.critics, features(batch.obs)
+        critics, obs = self.networks.critics, batch.obs
         temperature = self.log_temperature.detach().exp()
         if self._box is None:
             log_p = self.networks.actor(obs).log_softmax(dim=1)
@@ -260,7 +263,7 @@ class SACLearner(CriticsLearner):
             negative_entropy = (p.detach() * log_p.detach()).sum(dim=1).mean()
         else:
             action, log_density = self._draw(obs, noise[1])
-            judged = critics(torch.cat((obs, action), dim=1), frozen=True).squeeze(2)
+            judged = critics(obs, action, frozen=True).squeeze(2)
             loss = (temperature * log_density - _least(judged)).mean()
             negative_entropy = log_density.detach().mean()
         figures = {"actor_loss": loss.detach(), "entropy": -negative_entropy, "temperature": temperature}

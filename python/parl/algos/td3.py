@@ -27,20 +27,19 @@ from torch import Tensor
 from parl.algos.critics import (
     ActionBox,
     Actor,
+    Critics,
     CriticsConfig,
     CriticsLearner,
+    CriticsPolicy,
     Networks,
-    check_vectors,
     default_run,
-    features,
 )
 from parl.algos.replayed import ReplayedAlgorithm
-from parl.algos.seeded import SeededPolicy
-from parl.nets import Ensemble, flatten
+from parl.nets import check_observations, count_of, tensors_of
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
 from parl.ops.schedules import actor_scales
-from parl.types import Array, Batch, EnvSpec, Preset
+from parl.types import Array, Batch, EnvSpec, Observations, Preset
 
 __all__ = [
     "PRESETS",
@@ -116,13 +115,13 @@ class TD3(ReplayedAlgorithm):
     """Makes policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: observations are images, or actions are discrete or have no bounds.
+        ConfigError: observations are of no kind it takes, or actions are discrete or have no bounds.
     """
 
     name = "td3"
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_vectors(self.name, spec)
+        check_observations(self.name, spec, images=config.images)
         ActionBox.of(self.name, spec)
         self.config = config
         self.spec = spec
@@ -138,7 +137,14 @@ class TD3(ReplayedAlgorithm):
         return TD3Learner(self.config, self.spec, seed, device)
 
 
-class DeterministicPolicy(SeededPolicy):
+def make_networks(config: Config, spec: EnvSpec) -> Networks:
+    """Actor and critics."""
+    size = math.prod(spec.action_shape)
+    critics = Critics(config, spec, config.critics, size, 1)
+    return Networks(Actor(config, spec, size), None, critics)
+
+
+class DeterministicPolicy(CriticsPolicy):
     """Acts as the actor says, with normal noise, at first uniformly; greedily without noise.
 
     Attributes:
@@ -146,27 +152,31 @@ class DeterministicPolicy(SeededPolicy):
     """
 
     def __init__(self, config: Config, spec: EnvSpec, noise: float, seed: int) -> None:
-        super().__init__(seed)
+        self._bounds = ActionBox.of("td3", spec)
+        super().__init__(config, self._bounds, make_networks(config, spec), seed)
         self._random_steps = config.random_steps
         self._noise = noise
-        self._box = ActionBox.of("td3", spec)
-        self._network = Actor(math.prod(spec.observation_shape), config.hidden, self._box.size)
-        self.weights = flatten(self._network, gradients=False).weights
 
-    def act(self, observations: Array, env_steps: int) -> Array:
+    def act(self, observations: Observations, env_steps: int) -> Array:
         """Exploring actions (N, ...)."""
+        action = self._explore(observations, env_steps)
+        self._judge(observations, action)
+        return action
+
+    def _explore(self, observations: Observations, env_steps: int) -> Array:
+        box = self._bounds
         if env_steps < self._random_steps:
-            return self._box.draw(len(observations), self._rng)
-        shape = (len(observations), self._box.size)
+            return box.draw(count_of(observations), self._rng)
+        shape = (count_of(observations), box.size)
         noise = torch.from_numpy(self._rng.standard_normal(shape, np.float32))
         with torch.inference_mode():
-            action = torch.tanh(self._network(features(torch.from_numpy(observations))))
-            return self._box.to_env(action.add_(noise, alpha=self._noise).clamp_(-1, 1))
+            action = torch.tanh(self._network(tensors_of(observations)))
+            return box.to_env(action.add_(noise, alpha=self._noise).clamp_(-1, 1))
 
-    def act_greedily(self, observations: Array) -> Array:
+    def act_greedily(self, observations: Observations) -> Array:
         """Actions (N, ...) without noise."""
         with torch.inference_mode():
-            return self._box.to_env(torch.tanh(self._network(features(torch.from_numpy(observations)))))
+            return self._bounds.to_env(torch.tanh(self._network(tensors_of(observations))))
 
 
 class TD3Learner(CriticsLearner):
@@ -174,34 +184,33 @@ class TD3Learner(CriticsLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
-        self._box = ActionBox.of("td3", spec)
-        inputs = math.prod(spec.observation_shape)
-
-        def make() -> Networks:
-            actor = Actor(inputs, config.hidden, self._box.size)
-            seen = inputs + self._box.size
-            return Networks(actor, None, Ensemble(config.critics, seen, config.hidden, 1, config.layer_norm))
+        self._box = ActionBox.of("td3", spec).on(torch.device(device))
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            networks, targets = make(), make()
+            networks, targets = make_networks(config, spec), make_networks(config, spec)
         super().__init__(config, networks, targets, seed, device)
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is their x."""
         config = self._config
         with torch.no_grad():
-            obs = features(batch.next_obs)
+            obs = batch.next_obs
             action = torch.tanh(self.targets.actor(obs))
             if config.target_noise:
                 clip = config.target_noise_clip
                 action = (action + (config.target_noise * noise).clamp_(-clip, clip)).clamp_(-1, 1)
-            q = self.targets.critics(torch.cat((obs, action), dim=1)).squeeze(2)
+            q = self.targets.critics(obs, action).squeeze(2)
             return bellman_target(batch.reward * config.reward_scale, batch.discount, q.amin(dim=0))
 
     def draws(self, size: int) -> Tensor:
         """Noise of the target's actions, (1, size, D)."""
         return torch.randn((1, size, self._box.size), generator=self._generator, device=self._device)
+
+    @property
+    def kind(self) -> bool:
+        """See :class:`CriticsLearner`: whether it is the actor's turn."""
+        return self._moves_actor()
 
     def _moves_actor(self) -> bool:
         return (self._updates + 1) % self._config.policy_delay == 0
@@ -209,8 +218,7 @@ class TD3Learner(CriticsLearner):
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """``L_Q``."""
         target = self.targets_of(batch, noise[0])
-        seen = torch.cat((features(batch.obs), self._box.to_unit(batch.action)), dim=1)
-        q = self.networks.critics(seen).squeeze(2)
+        q = self.networks.critics(batch.obs, self._box.to_unit(batch.action)).squeeze(2)
         loss, error = self.squared(q, target, batch.weights)
         return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
 
@@ -218,9 +226,8 @@ class TD3Learner(CriticsLearner):
         """``L_mu``, when the actor's turn has come."""
         if not self._moves_actor():
             return None
-        obs = features(batch.obs)
-        seen = torch.cat((obs, torch.tanh(self.networks.actor(obs))), dim=1)
-        loss = -self.networks.critics(seen, frozen=True, members=1).mean()
+        action = torch.tanh(self.networks.actor(batch.obs))
+        loss = -self.networks.critics(batch.obs, action, frozen=True, members=1).mean()
         return loss, {"actor_loss": loss.detach()}
 
     def step(self) -> None:

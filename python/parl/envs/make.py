@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,15 +76,19 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     """Shapes, types and reset habit of a vector environment; 64-bit float observations become 32-bit ones.
 
     Raises:
-        ConfigError: the spaces are not Box or Discrete, or the environment does not reset itself.
+        ConfigError: observations are no Box nor a Dict of them, actions neither Box nor Discrete, or the
+            environment does not reset itself.
     """
-    from gymnasium.spaces import Box, Discrete
+    from gymnasium.spaces import Box, Dict, Discrete
 
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     observation, action = env.single_observation_space, env.single_action_space
-    if not isinstance(observation, Box):
-        raise ConfigError(f"observation space {observation} is no Box; wrap it in FlattenObservation")
+    parts = tuple(_parts(observation)) if isinstance(observation, Dict) else ()
+    if not parts and not isinstance(observation, Box):
+        raise ConfigError(
+            f"observation space {observation} is neither Box nor a Dict of them: take FlattenObservation"
+        )
     if isinstance(action, Discrete):
         if action.start != 0:
             raise ConfigError(f"action space {action} does not start at 0")
@@ -98,14 +102,36 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     autoreset = str(getattr(mode, "name", mode)).lower()
     if autoreset not in AUTORESETS:
         raise ConfigError(f"autoreset mode {autoreset!r} is not one of {', '.join(AUTORESETS)}")
-    dtype = np.dtype(observation.dtype or np.float32)
     return EnvSpec(
-        observation_shape=tuple(observation.shape),
-        observation_dtype="float32" if dtype == np.float64 else dtype.name,
+        observation_shape=() if parts else tuple(observation.shape or ()),
+        observation_dtype="float32" if parts else _dtype_of(observation),
         action_shape=action_shape,
         action_dtype=action_dtype,
         num_actions=num_actions,
         autoreset=AUTORESETS[autoreset],
         action_low=low,
         action_high=high,
+        observation_parts=parts,
     )
+
+
+def _dtype_of(space: Any) -> str:
+    dtype = np.dtype(space.dtype or np.float32)
+    return "float32" if dtype == np.float64 else dtype.name
+
+
+def _parts(space: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...], str]]:
+    """Name, shape and dtype of each part of a Dict space; the names of nested ones are joined by dots."""
+    from gymnasium.spaces import Box, Dict
+
+    for name, part in space.spaces.items():
+        if not isinstance(name, str) or not name or set(name) & {".", "/"}:
+            raise ConfigError(f"observation part {prefix}{name!r} is no name without dots and slashes")
+        if isinstance(part, Dict):
+            yield from _parts(part, f"{prefix}{name}.")
+        elif isinstance(part, Box):
+            yield f"{prefix}{name}", tuple(part.shape), _dtype_of(part)
+        else:
+            raise ConfigError(
+                f"observation part {prefix}{name} is {part}, no Box; wrap it in FlattenObservation"
+            )

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.dense import Pool
+from parl.ops.execution import Executed, in_half
 
 
-class Ensemble(nn.Module):
+class Ensemble(Executed):
     """``members`` multilayer perceptrons with ReLU, alike in shape and drawn independently.
 
     Input (B, inputs) float32, seen by all; output (members, B, outputs) float32. Weights and biases are drawn
@@ -48,8 +49,14 @@ class Ensemble(nn.Module):
             frozen: no gradient flows into the weights, only into ``x``, which saves their products.
             members: use the first so many only.
         """
+        if not self.reduced:
+            return self._outputs(x, frozen, members)
+        with in_half(x.device):
+            return self._outputs(x, frozen, members).to(torch.float32)
+
+    def _outputs(self, x: Tensor, frozen: bool, members: int | None) -> Tensor:
         weights, biases = list(self.weights), list(self.biases)
-        if not (self._layer_norm or torch.is_grad_enabled()):
+        if not (self.plain or self._layer_norm or torch.is_grad_enabled()):
             count = self.members if members is None else members
             result, seen = _forward(self._pool, x, [w[:count] for w in weights], [b[:count] for b in biases])
             self._pool.give(*seen[1:])
@@ -58,14 +65,14 @@ class Ensemble(nn.Module):
             weights, biases = [w[:members] for w in weights], [b[:members] for b in biases]
         if frozen:
             weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
-        if not self._layer_norm:
+        if not (self.plain or self._layer_norm):
             grads = None if frozen else [w.grad for w in (*weights, *biases)]
             return cast("Tensor", _Dense.apply(self._pool, grads, x, *weights, *biases))
         x = x.expand(len(weights[0]), *x.shape)
         for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
             if number + 1 < len(weights):
-                x = torch.relu_(torch.layer_norm(x, (x.shape[2],)))
+                x = torch.relu_(torch.layer_norm(x, (x.shape[2],)) if self._layer_norm else x)
         return x
 
 

@@ -9,9 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.dense import Head, Headed, Layer, Stack, layer
+from parl.ops.execution import Executed
+from parl.types import is_image
+
+NATURE_MIN = 36
+"""Rows and columns that an image needs for the Nature DQN's three convolutions without padding."""
 
 
-class MLP(nn.Module):
+def is_channels_last(shape: Sequence[int]) -> bool:
+    """Whether images of ``shape`` are (H, W, C): few channels, at most 4, behind more rows."""
+    return len(shape) == 3 and shape[2] <= 4 < shape[0]
+
+
+class MLP(Executed):
     """Fully connected layers with ReLU, each optionally with layer normalisation before the ReLU.
 
     Input (B, *shape) of any dtype, flattened; output (B, hidden[-1]) float32.
@@ -33,7 +43,7 @@ class MLP(nn.Module):
     def forward(self, observations: Tensor) -> Tensor:
         """Features (B, features)."""
         x = self.vectors(observations)
-        if self._dense is not None and self._dense.takes(x):
+        if self._dense is not None and not self.plain and self._dense.takes(x):
             return self._dense.outputs(x)[0]
         return self.layers(x)
 
@@ -146,6 +156,19 @@ def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:
     return nn.Sequential(nn.Linear(inputs, hidden), *norm, nn.ReLU(inplace=True)), hidden
 
 
+class ChannelsLast(nn.Module):
+    """A torso for images whose channels come last, (B, H, W, C), as most of Gymnasium's do."""
+
+    def __init__(self, torso: NatureCNN | ImpalaResNet) -> None:
+        super().__init__()
+        self.torso = torso
+        self.features = torso.features
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Features (B, features)."""
+        return self.torso(observations.permute(0, 3, 1, 2))
+
+
 def make_torso(
     shape: Sequence[int],
     dtype: str,
@@ -153,8 +176,10 @@ def make_torso(
     layer_norm: bool,
     image: str = "nature",
     dense: bool = True,
-) -> MLP | NatureCNN | ImpalaResNet:
+) -> MLP | NatureCNN | ImpalaResNet | ChannelsLast:
     """The torso that suits an observation: convolutions for (C, H, W) uint8, else :class:`MLP`.
+
+    (H, W, C) is taken too, see :func:`is_channels_last`.
 
     Args:
         shape: of one observation.
@@ -165,14 +190,17 @@ def make_torso(
         dense: follow the convolutions with a dense layer; an :class:`MLP` has its layers all the same.
 
     Raises:
-        ValueError: ``hidden`` is empty, a width is below 1, or ``image`` is unknown.
+        ValueError: ``hidden`` is empty, a width is below 1, ``image`` is unknown.
     """
     if not hidden or min(hidden) < 1:
         raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
     if image not in IMAGE_TORSOS:
         raise ValueError(f"image torso {image!r} is not one of {', '.join(IMAGE_TORSOS)}")
-    if len(shape) == 3 and dtype == "uint8":
-        return IMAGE_TORSOS[image](shape, hidden[-1] if dense else 0, layer_norm)
+    if is_image(shape, dtype):
+        width = hidden[-1] if dense else 0
+        if is_channels_last(shape):
+            return ChannelsLast(IMAGE_TORSOS[image]((shape[2], *shape[:2]), width, layer_norm))
+        return IMAGE_TORSOS[image](shape, width, layer_norm)
     return MLP(math.prod(shape), hidden, layer_norm)
 
 

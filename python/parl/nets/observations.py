@@ -1,0 +1,144 @@
+"""From observations to features: vectors as they are, images by convolutions, dictionaries by part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from parl.errors import ConfigError
+from parl.nets.torsos import MLP, NATURE_MIN, is_channels_last, make_torso
+from parl.ops.execution import Executed, in_half
+from parl.types import EnvSpec, ObservationKind, Observations, is_image
+
+Seen = Tensor | Mapping[str, Tensor]
+"""Observations as tensors (B, ...), or such a tensor for each part of a dictionary."""
+
+
+def tensors_of(observations: Observations) -> Any:
+    """The same memory as tensors."""
+    if isinstance(observations, Mapping):
+        return {name: torch.from_numpy(part) for name, part in observations.items()}
+    return torch.from_numpy(observations)
+
+
+def count_of(observations: Observations) -> int:
+    """N, how many observations there are."""
+    return len(next(iter(observations.values())) if isinstance(observations, Mapping) else observations)
+
+
+def check_observations(
+    name: str,
+    spec: EnvSpec,
+    kinds: Sequence[ObservationKind] = ("vector", "image", "dict"),
+    images: str = "nature",
+) -> None:
+    """Refuses observations that algorithm ``name`` cannot take.
+
+    Args:
+        name: of the algorithm.
+        spec: describes the observations.
+        kinds: it can take.
+        images: the convolutions for images.
+
+    Raises:
+        ConfigError: names the algorithm, the kind and the shape.
+    """
+    kind = spec.observation_kind
+    parts = spec.observation_parts or (("", spec.observation_shape, spec.observation_dtype),)
+    if kind not in kinds:
+        shown = ", ".join(f"{part} {shape}".strip() for part, shape, _ in parts)
+        raise ConfigError(
+            f"{name} takes observations of kind {', '.join(kinds)}; this environment's are of kind {kind} "
+            f"({shown}): wrap it, say in gymnasium's FlattenObservation, or take dqn, sac, td3 or ddpg"
+        )
+    for part, shape, dtype in parts:
+        if np.dtype(dtype).kind not in "fiub":
+            raise ConfigError(f"{name}: observation {part or spec.observation_shape} has dtype {dtype}")
+        rows, columns = shape[:2] if is_channels_last(shape) else shape[1:] if len(shape) == 3 else (0, 0)
+        if is_image(shape, dtype) and images == "nature" and min(rows, columns) < NATURE_MIN:
+            raise ConfigError(
+                f"{name}: images of {shape} are below {NATURE_MIN} x {NATURE_MIN}, too small for "
+                "images = 'nature': take 'impala'"
+            )
+
+
+class Encoder(Executed):
+    """Observations to features (B, ``features``) float32.
+
+    Vectors are flattened, and no weights are needed; images pass convolutions and a dense layer; of a
+    dictionary each part is treated so, and all are put side by side.
+
+    Args:
+        spec: describes the observations.
+        width: of the dense layer behind an image's convolutions.
+        images: the convolutions, see :func:`parl.nets.make_torso`.
+        layer_norm: normalise before that layer's ReLU.
+    """
+
+    def __init__(self, spec: EnvSpec, width: int, images: str, layer_norm: bool = False) -> None:
+        super().__init__()
+        self._parts = spec.observation_parts
+        self.torsos = nn.ModuleDict()
+        self.features = 0
+        for name, shape, dtype in self._parts or (("", spec.observation_shape, spec.observation_dtype),):
+            if is_image(shape, dtype):
+                torso = make_torso(shape, dtype, (width,), layer_norm, images)
+                self.torsos[_key(name)] = torso
+                self.features += torso.features
+            else:
+                self.features += math.prod(shape)
+
+    def forward(self, observations: Seen) -> Tensor:
+        """See the class."""
+        if isinstance(observations, Mapping):
+            return torch.cat([self._one(name, observations[name]) for name, _, _ in self._parts], dim=1)
+        return self._one("", observations)
+
+    def _one(self, name: str, observations: Tensor) -> Tensor:
+        key = _key(name)
+        if key in self.torsos:
+            if not self.reduced:
+                return self.torsos[key](observations)
+            with in_half(observations.device):
+                return self.torsos[key](observations).to(torch.float32)
+        return observations.flatten(1).to(torch.float32)
+
+
+def _key(name: str) -> str:
+    # Names of modules have no dots and are not those of a module's own methods.
+    return "part_" + name.replace(".", "/")
+
+
+class DictTorso(nn.Module):
+    """An :class:`Encoder` and dense layers behind it: observations to features (B, hidden[-1]).
+
+    Args:
+        spec: describes the observations.
+        hidden: widths; images have a dense layer of the last one before.
+        layer_norm: normalise each dense layer before its ReLU.
+        images: the convolutions.
+    """
+
+    def __init__(self, spec: EnvSpec, hidden: Sequence[int], layer_norm: bool, images: str) -> None:
+        super().__init__()
+        self.encoder = Encoder(spec, hidden[-1], images, layer_norm)
+        self.layers = MLP(self.encoder.features, hidden, layer_norm)
+        self.features = self.layers.features
+
+    def forward(self, observations: Seen) -> Tensor:
+        """See the class."""
+        return self.layers(self.encoder(observations))
+
+
+def torso_for(
+    spec: EnvSpec, hidden: Sequence[int], layer_norm: bool, images: str, dense: bool = True
+) -> nn.Module:
+    """The torso that suits ``spec``; see :func:`parl.nets.make_torso`. Its width is its ``features``."""
+    if spec.observation_parts:
+        return DictTorso(spec, hidden, layer_norm, images)
+    return make_torso(spec.observation_shape, spec.observation_dtype, hidden, layer_norm, images, dense)

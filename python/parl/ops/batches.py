@@ -1,0 +1,40 @@
+"""Batches on another device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parl.types import Batch
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """A batch as :class:`parl.types.Batch` describes it."""
+
+    obs: Any
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_obs: Any
+    weights: Tensor
+    tickets: Any
+
+
+TENSORS = ("obs", "action", "reward", "discount", "next_obs", "weights")
+"""What of a batch learners compute with."""
+
+
+def moved(batch: Batch, device: torch.device) -> TensorBatch:
+    """``batch`` with its tensors on ``device``; the tickets stay where they are."""
+    return TensorBatch(**{name: _to(getattr(batch, name), device) for name in TENSORS}, tickets=batch.tickets)
+
+
+def _to(part: Any, device: torch.device) -> Any:
+    if isinstance(part, Mapping):
+        return {name: _to(inner, device) for name, inner in part.items()}
+    return part.to(device, non_blocking=True)

@@ -1,0 +1,130 @@
+"""How a learner's losses are executed: in which precision, compiled or not, recorded as a CUDA graph or not.
+
+None of it changes what is computed. bfloat16 is for the products of networks alone: weights, sums of losses,
+targets and the optimizer stay float32 (Micikevicius et al., 2018, without their scaling of the loss, which
+bfloat16's exponent makes needless).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from parl.errors import ConfigError
+from parl.ops.batches import TENSORS, TensorBatch
+
+Precision = Literal["float32", "bfloat16"]
+
+
+class ExecutionConfig(Protocol):
+    """The settings that matter here."""
+
+    @property
+    def precision(self) -> Precision:
+        """Of the networks' products."""
+        ...
+
+    @property
+    def compile(self) -> bool:
+        """Compile losses."""
+        ...
+
+    @property
+    def cuda_graph(self) -> bool:
+        """Record updates."""
+        ...
+
+
+class Executed(nn.Module):
+    """A module that can compute its products in bfloat16, and leave out what compilers cannot read.
+
+    Attributes:
+        reduced: products in bfloat16.
+        plain: only torch's own operations.
+    """
+
+    reduced: bool = False
+    plain: bool = False
+
+
+def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) -> None:
+    """Sets the networks of a learner up as ``config`` wants it.
+
+    Raises:
+        ConfigError: ``cuda_graph`` without a CUDA device.
+    """
+    if config.cuda_graph and device.type != "cuda":
+        raise ConfigError(f"cuda_graph = True records work of a GPU; it needs device = 'cuda', not {device}")
+    for module in modules:
+        for part in module.modules():
+            if isinstance(part, Executed):
+                part.reduced = config.precision == "bfloat16"
+                part.plain = part.reduced or config.compile or config.cuda_graph
+
+
+def compiled(config: ExecutionConfig, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, compiled where ``config`` wants it; the first calls then take tens of seconds."""
+    return torch.compile(function, dynamic=False) if config.compile else function
+
+
+def in_half(device: torch.device) -> torch.autocast:
+    """A context in which products are computed in bfloat16."""
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+class Captured:
+    """Work of a GPU on a batch, recorded once as a graph and replayed: one launch in place of hundreds.
+
+    Args:
+        work: from a batch, always of one shape, to tensors; reads and writes the same memory every time.
+        generator: what ``work`` draws from.
+    """
+
+    def __init__(self, work: Callable[[TensorBatch], Any], generator: torch.Generator) -> None:
+        self._work, self._generator = work, generator
+        self._recorded: dict[Hashable, tuple[Any, TensorBatch, Any]] = {}
+
+    def __call__(self, batch: TensorBatch, kind: Hashable = None) -> Any:
+        """What ``work(batch)`` gives; the same tensors every time.
+
+        Args:
+            batch: on the GPU.
+            kind: of the work; one graph is recorded for each.
+        """
+        if kind not in self._recorded:
+            self._recorded[kind] = self._record(batch)
+        graph, inputs, outputs = self._recorded[kind]
+        for to, value in zip(_leaves(inputs), _leaves(batch), strict=True):
+            to.copy_(value, non_blocking=True)
+        graph.replay()
+        return outputs
+
+    def _record(self, batch: TensorBatch) -> tuple[Any, TensorBatch, Any]:
+        inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)
+        # Libraries choose their kernels and allocate in first calls, which must not be recorded.
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._work(inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph: Any = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self._generator)
+        with torch.cuda.graph(graph):
+            outputs = self._work(inputs)
+        return graph, inputs, outputs
+
+
+def _cloned(part: Any) -> Any:
+    if isinstance(part, Mapping):
+        return {name: _cloned(inner) for name, inner in part.items()}
+    return part.clone()
+
+
+def _leaves(batch: TensorBatch) -> Iterator[Tensor]:
+    for name in TENSORS:
+        part = getattr(batch, name)
+        yield from part.values() if isinstance(part, Mapping) else (part,)

@@ -1,0 +1,99 @@
+"""Precision, compilation and graphs change how losses are computed, not what."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from batches import BOX, CAMERA, FOUR, make_batch, observations
+
+from parl.algos import dqn, sac, td3
+from parl.errors import ConfigError
+
+KINDS = [
+    pytest.param(dqn.DQN, dqn.Config(hidden=(32,)), FOUR, id="dqn"),
+    pytest.param(dqn.DQN, dqn.Config(hidden=(32,), distribution="c51", dueling=True), FOUR, id="c51"),
+    pytest.param(dqn.DQN, dqn.Config(hidden=(32,), distribution="iqn"), FOUR, id="iqn"),
+    pytest.param(sac.SAC, sac.Config(hidden=(32, 32)), BOX, id="sac"),
+    pytest.param(td3.TD3, td3.Config(hidden=(32, 32), policy_delay=1), BOX, id="td3"),
+]
+
+
+def results(kind, config, spec, updates=3):
+    """Priorities of the first update, gradients of the last, and the learner."""
+    learner = kind(config, spec).make_learner(0, "cpu")
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(updates):
+        if spec.observation_parts:
+            obs, following = (observations(spec.observation_parts, 16, rng) for _ in range(2))
+        else:
+            obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
+        found.append(learner.compute(make_batch(spec, obs, following)))
+        gradients = learner.gradients.clone()
+        learner.step()
+    return found[0], gradients, learner
+
+
+@pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
+def test_bfloat16_is_near_float32_and_not_it(kind, config, spec):
+    for one in (spec, dataclasses.replace(spec, observation_shape=(), observation_parts=CAMERA)):
+        exact, gradients, _ = results(kind, config, one, updates=1)
+        near, rough, learner = results(
+            kind, dataclasses.replace(config, precision="bfloat16"), one, updates=1
+        )
+        # 8 bits of mantissa: products are off by some parts in a thousand.
+        np.testing.assert_allclose(near, exact, rtol=0.1, atol=0.05)
+        assert not np.array_equal(near, exact), "something was computed in bfloat16"
+        cosine = torch.cosine_similarity(gradients, rough, dim=0).item()
+        assert cosine > 0.98
+        assert learner.weights.dtype == learner.gradients.dtype == torch.float32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
+def test_compiled_losses_give_the_same_numbers(kind, config, spec):
+    exact, gradients, _ = results(kind, config, spec)
+    near, again, _ = results(kind, dataclasses.replace(config, compile=True), spec)
+    np.testing.assert_allclose(near, exact, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(again, gradients, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
+def test_plain_operations_give_the_same_numbers(kind, config, spec):
+    """What compilers and graphs see instead of the products that are differentiated by hand."""
+    exact, gradients, _ = results(kind, config, spec)
+    learner = kind(config, spec).make_learner(0, "cpu")
+    for module in (getattr(learner, "online", None), getattr(learner, "networks", None)):
+        for part in module.modules() if module is not None else ():
+            part.plain = True
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
+        learner.compute(make_batch(spec, obs, following))
+        last = learner.gradients.clone()
+        learner.step()
+    torch.testing.assert_close(last, gradients, rtol=1e-3, atol=1e-5)
+    assert np.isfinite(exact).all()
+
+
+@pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
+def test_graphs_need_a_gpu_and_say_so(kind, config, spec):
+    with pytest.raises(ConfigError, match=r"cuda_graph = True .* needs device = 'cuda', not cpu"):
+        kind(dataclasses.replace(config, cuda_graph=True), spec).make_learner(0, "cpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
+def test_a_recorded_update_gives_the_same_numbers(kind, config, spec):
+    found = []
+    for graph in (False, True):
+        learner = kind(dataclasses.replace(config, cuda_graph=graph), spec).make_learner(0, "cuda")
+        rng = np.random.default_rng(0)
+        for _ in range(6):
+            obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
+            assert np.isfinite(learner.compute(make_batch(spec, obs, following))).all()
+            learner.step()
+        found.append(learner.weights)
+    if spec is FOUR and config.distribution != "iqn":  # the others draw, and a graph's first calls draw too
+        torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)

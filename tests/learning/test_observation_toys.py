@@ -1,0 +1,37 @@
+"""Toys whose answer needs a picture and a number: neither part of the dictionary is left out."""
+
+import numpy as np
+import pytest
+from toys import Aim, Seen
+
+from parl.train import evaluate, train
+
+COMMON = {
+    "schedule": "lockstep",
+    "actors": 1,
+    "learners": 1,
+    "num_envs": 8,
+    "batch_size": 32,
+    "learning_starts": 200,
+    "replay_capacity": 3_000,
+    "n_step": 1,
+    "gamma": 0.5,
+    "evaluation_episodes": 5,
+    "quiet": True,
+}
+
+
+def test_dqn_sees_both_parts(tmp_path):
+    options = {"replay_ratio": 8.0, "hidden": (32,), "epsilon_steps": 1_500, "learning_rate": 1e-3}
+    options |= {"reward_scale": 1.0, "target_period": 25, "dueling": False, "layer_norm": True}
+    run = train("dqn", env=Seen, **COMMON, **options, total_frames=2_500, runs=str(tmp_path))
+    np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_continuous_actions_see_both_parts(tmp_path, name):
+    options = {"replay_ratio": 16.0, "hidden": (32,), "image_features": 32, "random_steps": 200}
+    options |= {"learning_rate": 2e-3, "target_tau": 0.05}
+    run = train(name, env=Aim, **COMMON, **options, total_frames=2_000, runs=str(tmp_path))
+    # By the picture alone -20 * 0.15^2 = -0.45, by the number alone -20 * 0.36.
+    assert evaluate(run.path, episodes=20).mean() > -0.4
