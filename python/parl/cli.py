@@ -25,7 +25,8 @@ usage: parl COMMAND [OPTIONS]
   plot RUN...        draw learning curves against steps and wall time
   games [GAME...]    list the Atari games and whether their ROMs are here
   play GAME          play an Atari game in a window or the terminal
-  record GAME -o F   play at random or from a script into an .mp4, .gif or .png file
+  record RUN -o F    play an episode as a run's best checkpoint does into an .mp4, .gif or .png file
+  record GAME -o F   play an Atari game at random or from a script into such a file
   doctor             say what this machine has; with --env [preset], how the Atari presets play;
                      --sweep removes shared memory that dead processes left
 
@@ -126,6 +127,8 @@ def _train(arguments: Sequence[str]) -> int:
 
 def _summary(run: Any) -> int:
     """Prints how a run ended, draws its learning curve and gives its exit status."""
+    if run.stopped == "followed":
+        return 0  # the first process of torchrun says it
     score = "" if run.evaluation_return is None else f", evaluation mean {run.evaluation_return:.1f}"
     print(
         f"{run.path}: {run.env_steps:,} transitions, {run.updates:,} updates, "
@@ -258,6 +261,26 @@ def _doctor(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _record(arguments: Sequence[str]) -> int:
+    if not any((Path(word) / "config.toml").is_file() for word in arguments):
+        return _atari("record", arguments)
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="parl record", description="Play one greedy episode as a run's checkpoint does, into a file."
+    )
+    parser.add_argument("run", type=Path, help="the run directory")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="file: .mp4, .gif or .png")
+    parser.add_argument("--checkpoint", default="best", help="best or last (default best)")
+    parser.add_argument("--seed", type=int, default=1_000_000, help="seed of the environment")
+    parser.add_argument("--scale", type=int, help="height of a pixel (default 2 for Atari games, else 1)")
+    options = parser.parse_args(list(arguments))
+    record = importlib.import_module("parl.train").record
+    score = record(options.run, options.out, options.seed, options.checkpoint, options.scale)
+    print(f"{options.out}: one episode, return {score:g}")
+    return 0
+
+
 def _atari(command: str, arguments: Sequence[str]) -> int:
     from parl.atari import commands
 
@@ -272,7 +295,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "doctor": _doctor,
     "games": functools.partial(_atari, "games"),
     "play": functools.partial(_atari, "play"),
-    "record": functools.partial(_atari, "record"),
+    "record": _record,
 }
 
 

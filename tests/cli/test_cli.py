@@ -57,6 +57,10 @@ def test_eval_plot_and_resume_use_the_run(trained):
     assert "protocol: dqn on CartPole-v1, greedy" in scores.stdout
     saved = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])
     assert len(saved["returns"]) == saved["episodes"] == 7
+    video = parl("record", run, "-o", run / "videos" / "cart.gif", "--seed", 3)
+    assert video.returncode == 0, video.stderr
+    assert "cart.gif: one episode, return " in video.stdout
+    assert (run / "videos" / "cart.gif").read_bytes().startswith(b"GIF8")
     picture = parl("plot", run)
     assert picture.returncode == 0, picture.stderr
     assert (run / "plots" / "learning-curve.png").read_bytes().startswith(b"\x89PNG")

@@ -26,7 +26,7 @@ def test_returns_equal_those_of_single_environments():
     algorithm = DQN(Config(hidden=(16,)), spec)
     policy = algorithm.make_policy(0, 1, 1, 0)
     policy.weights.copy_(algorithm.make_learner(5, "cpu").weights)
-    evaluator = Evaluator(maker, policy, spec.observation_dtype)
+    evaluator = Evaluator(maker, policy, spec)
     # Two rounds: 128 environments and 2 more.
     returns = evaluator.play(130, seed=40)
     assert returns.shape == (130,)
@@ -40,4 +40,4 @@ def test_returns_equal_those_of_single_environments():
 def test_no_episodes():
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
-    assert Evaluator(maker, DQN(Config(), spec).make_policy(0, 1, 1, 0), "float32").play(0, 0).shape == (0,)
+    assert Evaluator(maker, DQN(Config(), spec).make_policy(0, 1, 1, 0), spec).play(0, 0).shape == (0,)

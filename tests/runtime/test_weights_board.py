@@ -76,5 +76,5 @@ def test_episodes_that_nobody_read_are_overwritten():
 
 def test_rows_do_not_share_cache_lines():
     board = Board(FORK, actors=2, learners=2)
-    assert board.actor.strides[0] == 64
+    assert board.actor.strides[0] == 128
     assert not np.shares_memory(board.actor, board.learner)

@@ -45,9 +45,9 @@ def png_bytes(rgb: NDArray[np.uint8]) -> bytes:
     )
 
 
-def enlarged(rgb: NDArray[np.uint8], scale: int) -> NDArray[np.uint8]:
-    """A picture (H, W, 3) with pixels twice as wide as high, as a television showed them, times ``scale``."""
-    return np.repeat(np.repeat(rgb, scale, axis=0), 2 * scale, axis=1)
+def enlarged(rgb: NDArray[np.uint8], scale: int, aspect: int = 2) -> NDArray[np.uint8]:
+    """A picture (H, W, 3) times ``scale``, pixels ``aspect`` as wide as high, 2 as on a television."""
+    return np.repeat(np.repeat(rgb, scale, axis=0), aspect * scale, axis=1)
 
 
 def _imageio() -> Any:
@@ -59,7 +59,9 @@ def _imageio() -> Any:
         ) from error
 
 
-def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, scale: int) -> int:
+def write_frames(
+    path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, scale: int, aspect: int = 2
+) -> int:
     """Writes a video, or the last of the frames as a picture.
 
     Args:
@@ -68,6 +70,7 @@ def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float,
         frames: pictures (H, W, 3) uint8, all of one size.
         fps: frames a second.
         scale: height of a pixel in the file.
+        aspect: its width in units of that.
 
     Returns:
         How many frames were taken from ``frames``.
@@ -86,7 +89,7 @@ def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float,
         last, count = first, 1
         for frame in remaining:
             last, count = frame, count + 1
-        path.write_bytes(png_bytes(enlarged(last, scale)))
+        path.write_bytes(png_bytes(enlarged(last, scale, aspect)))
         return count
     options: dict[str, Any]
     if suffix == ".gif":
@@ -100,12 +103,12 @@ def write_frames(path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float,
         for frame in itertools.chain([first], remaining):
             count += 1
             if suffix == ".mp4":
-                writer.append_data(enlarged(frame, scale))
+                writer.append_data(enlarged(frame, scale, aspect))
             elif waiting is None:
                 waiting = frame
             else:
-                writer.append_data(enlarged(np.maximum(waiting, frame), scale))
+                writer.append_data(enlarged(np.maximum(waiting, frame), scale, aspect))
                 waiting = None
         if waiting is not None:
-            writer.append_data(enlarged(waiting, scale))
+            writer.append_data(enlarged(waiting, scale, aspect))
     return count

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.envs import EnvMaker, EpisodeTracker
+from parl.envs import EnvMaker, EpisodeTracker, Observer
+from parl.runtime.estimates import Estimates
 from parl.types import Algorithm, EnvSpec, Policy, Sink
+
+if TYPE_CHECKING:
+    from parl.runtime.halves import HalvesActor
 
 
 class Actor:
@@ -21,23 +24,34 @@ class Actor:
         replay: takes one row per environment and step.
         first_env: number of the first environment within the run.
         seed: of the first reset.
+        estimates: gives the rows their first priorities; None: the replay does.
     """
 
     def __init__(
-        self, env: Any, spec: EnvSpec, policy: Policy, replay: Sink, first_env: int, seed: int
+        self,
+        env: Any,
+        spec: EnvSpec,
+        policy: Policy,
+        replay: Sink,
+        first_env: int,
+        seed: int,
+        estimates: Estimates | None = None,
     ) -> None:
         self.policy = policy
         self.num_envs = int(env.num_envs)
         self._env = env
         self._replay = replay
         self._env_id = np.arange(first_env, first_env + self.num_envs)
-        self._dtype = np.dtype(spec.observation_dtype)
+        self._observe = Observer(spec)
         self._action_dtype = np.dtype(spec.action_dtype)
         self._same_step = spec.autoreset == "same_step"
         self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
         self.reward_sum = 0.0
         """Of all rewards received since the actor was made."""
-        self._obs = np.asarray(env.reset(seed=seed)[0], self._dtype)
+        self._obs = self._observe(env.reset(seed=seed)[0])
+        self._action: Any = None
+        self._moved: Any = None
+        self._estimates = estimates
 
     def step(self, env_steps: int) -> tuple[int, list[tuple[float, int]]]:
         """One vector step.
@@ -48,29 +62,47 @@ class Actor:
         Returns:
             the transitions collected, and return and length of each episode that ended.
         """
-        action = np.asarray(self.policy.act(self._obs, env_steps), self._action_dtype)
-        obs, reward, terminated, truncated, info = self._env.step(action)
-        extra = self._final_obs(obs, info) if self._same_step else {}
+        self.act(env_steps)
+        self.move()
+        return self.record()
+
+    def act(self, env_steps: int) -> None:
+        """The first part of a step: chooses the actions."""
+        self._action = np.asarray(self.policy.act(self._obs, env_steps), self._action_dtype)
+        if self._estimates is not None:
+            self._estimates.judged()
+
+    def move(self) -> None:
+        """The second part: steps the environments; another thread may do it."""
+        self._moved = self._env.step(self._action)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a step's rows have not been written yet."""
+        return self._moved is not None
+
+    def record(self) -> tuple[int, list[tuple[float, int]]]:
+        """The last part: writes the rows; see :meth:`step`."""
+        moved, self._moved = self._moved, None
+        assert moved is not None
+        obs, reward, terminated, truncated, info = moved
+        obs = self._observe(obs)
+        extra = {"final_obs": self._observe.final(obs, info)} if self._same_step else {}
         reward = np.asarray(reward, np.float32)
-        self._replay.add(
+        tickets = self._replay.add(
             obs=self._obs,
-            action=action,
+            action=self._action,
             reward=reward,
             terminated=terminated,
             truncated=truncated,
             env_id=self._env_id,
             **extra,
         )
-        self._obs = np.asarray(obs, self._dtype)
+        if self._estimates is not None:
+            self._estimates.add(tickets, reward, terminated, truncated)
+        self._obs = obs
         self.reward_sum += float(reward.sum())
         return self._episodes.step(reward, terminated, truncated)
-
-    def _final_obs(self, obs: Any, info: Mapping[str, Any]) -> dict[str, Any]:
-        final = np.array(obs, self._dtype)
-        if "final_obs" in info:
-            for index in np.nonzero(info["_final_obs"])[0]:
-                final[index] = info["final_obs"][index]
-        return {"final_obs": final}
 
     def save(self) -> bytes:
         """The actor as bytes: environments, generators, unfinished episodes.
@@ -86,6 +118,8 @@ class Actor:
                 "obs": self._obs,
                 "episodes": self._episodes.state_dict(),
                 "policy": self.policy.state_dict(),
+                "under_way": (self._action, self._moved),
+                "estimates": None if self._estimates is None else self._estimates.state_dict(),
             }
         )
 
@@ -99,14 +133,30 @@ class Actor:
         self._obs = saved["obs"]
         self._episodes.load_state_dict(saved["episodes"])
         self.policy.load_state_dict(saved["policy"])
+        self._action, self._moved = saved["under_way"]
+        if self._estimates is not None and saved["estimates"] is not None:
+            self._estimates.load_state_dict(saved["estimates"])
 
     def end_episodes(self) -> None:
         """Tells the replay that the rows to come do not follow on those it has."""
         self._replay.end_episodes(self._env_id)
+        self._moved = None
+        if self._estimates is not None:
+            self._estimates.forget()
+
+    def forget_estimates(self) -> None:
+        """Leaves the rows that are there with the priorities they have."""
+        if self._estimates is not None:
+            self._estimates.forget_rows()
 
     def close(self) -> None:
         """Closes the environment."""
         self._env.close()
+
+
+def first_and_end(index: int, actors: int, num_envs: int) -> tuple[int, int]:
+    """Numbers of the first environment of actor ``index`` and of the one behind its last."""
+    return index * num_envs // actors, (index + 1) * num_envs // actors
 
 
 def make_actor(
@@ -118,13 +168,25 @@ def make_actor(
     actors: int,
     num_envs: int,
     seed: int,
-) -> Actor:
+    halves: bool = False,
+) -> Actor | HalvesActor:
     """Actor ``index`` of ``actors``, which share ``num_envs`` environments as evenly as can be.
 
     Each environment's first seed and each policy's generator follow from ``seed`` and their number alone.
     """
-    first, end = index * num_envs // actors, (index + 1) * num_envs // actors
+    from parl.runtime.halves import HalvesActor
+
+    first, end = first_and_end(index, actors, num_envs)
     policy_seed, env_seed = np.random.SeedSequence([seed, index]).generate_state(2)
     policy = algorithm.make_policy(index, actors, end - first, int(policy_seed))
-    # Gymnasium seeds environment i of a vector with seed + i; half the range leaves room for that.
-    return Actor(maker(end - first), spec, policy, replay, first, int(env_seed) >> 1)
+
+    def part(start: int, stop: int) -> Actor:
+        # Gymnasium seeds environment i of a vector with seed + i; half the range leaves room for that.
+        own_seed = (int(env_seed) >> 1) + start - first
+        estimates = Estimates.of(algorithm, policy, replay, stop - start, spec)
+        return Actor(maker(stop - start), spec, policy, replay, start, own_seed, estimates)
+
+    if not halves:
+        return part(first, end)
+    middle = (first + end) // 2
+    return HalvesActor(part(first, middle), part(middle, end))

@@ -143,7 +143,8 @@ def measure(setup: Setup, actors: list[int], learners: list[int], seconds: float
     average_s: dict[int, float] = {}
     for count in learners:
         learner = trial.make_learner()
-        part = Part(trial.algorithm, learner, replay, Alone(), max(1, setup.batch_size // count))
+        size = max(1, setup.batch_size // count)
+        part = Part(trial.algorithm, learner, replay, Alone(), size)
         update_s[count] = _time(lambda part=part: part.update(0), seconds)
         average_s[count] = 0.0 if count == 1 else _time_average(len(learner.gradients), count, seconds)
     replay.close()

@@ -1,6 +1,6 @@
 """What the processes of a run tell each other: a few integers in shared memory, each with one writer.
 
-No locks: a process that is killed can leave none behind. Each row is one cache line, written by its owner
+No locks: a process that is killed can leave none behind. Each row is two cache lines, written by its owner
 alone; readers may see a value that is a moment old.
 """
 
@@ -14,13 +14,25 @@ import numpy as np
 # Commands of the driver.
 RUN, PARK, STOP = 0, 1, 2
 # Columns of an actor's row.
-STEPS, EPISODES, LAG_SUM, VECTOR_STEPS, ACTOR_WAIT_NS, ACTOR_UPDATES, LAG_MAX = range(7)
+(
+    STEPS,
+    EPISODES,
+    LAG_SUM,
+    VECTOR_STEPS,
+    ACTOR_WAIT_NS,
+    ACTOR_UPDATES,
+    LAG_MAX,
+    IN_FLIGHT,
+    FAILURES,
+) = range(9)
 # Columns of a learner's row.
 UPDATES, LEARNER_WAIT_NS = range(2)
-_WORDS = 8
-Row = np.ndarray[Any, np.dtype[np.int64]]
+_WORDS = 16
+# Vector steps are counted by their policy's lag in versions: 0, 1, 2-3, 4-7, ..., the last bucket open.
+LAG_BUCKETS = 16
 # Finished episodes of an actor that the driver has not read yet; older ones are overwritten.
 EPISODE_SLOTS = 512
+Row = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Board:
@@ -33,8 +45,10 @@ class Board:
     def __init__(self, context: Any, actors: int, learners: int) -> None:
         self.actors, self.learners = actors, learners
         rows = 1 + actors + learners
-        self._memory = context.RawArray(ctypes.c_int64, (rows + actors) * _WORDS + actors * EPISODE_SLOTS * 2)
+        words = (rows + actors) * _WORDS + actors * (LAG_BUCKETS + 2 * EPISODE_SLOTS)
+        self._memory = context.RawArray(ctypes.c_int64, words)
         self._map()
+        self.awake = actors, 0
 
     def _map(self) -> None:
         words = np.frombuffer(self._memory, np.int64)
@@ -42,11 +56,14 @@ class Board:
         rows = words[:end].reshape(-1, _WORDS)
         self._control = rows[0]
         self.actor = rows[1 : 1 + self.actors]
-        """(A, 8) int64, see the column names."""
+        """(A, 16) int64, see the column names."""
         self.learner = rows[1 + self.actors :]
-        """(L, 8) int64, see the column names."""
+        """(L, 16) int64, see the column names."""
         self._steps = self.actor[:, STEPS]
-        floats = words[end:].view(np.float64)
+        lags_end = end + self.actors * LAG_BUCKETS
+        self.lags = words[end:lags_end].reshape(self.actors, LAG_BUCKETS)
+        """(A, 16) int64, vector steps of each actor by lag, see LAG_BUCKETS."""
+        floats = words[lags_end:].view(np.float64)
         self.rewards = floats[: self.actors * _WORDS].reshape(self.actors, _WORDS)[:, 0]
         """(A,) float64, sum of the rewards that each actor received; a cache line each."""
         self._episodes = floats[self.actors * _WORDS :].reshape(self.actors, EPISODE_SLOTS, 2)
@@ -67,6 +84,26 @@ class Board:
     @command.setter
     def command(self, value: int) -> None:
         self._control[0] = value
+
+    @property
+    def awake(self) -> tuple[int, int]:
+        """How many actors may run, and the number of the first of them."""
+        return int(self._control[1]), int(self._control[2])
+
+    @awake.setter
+    def awake(self, value: tuple[int, int]) -> None:
+        self._control[1], self._control[2] = value
+
+    def is_awake(self, actor: int) -> bool:
+        """Whether ``actor`` may run."""
+        count, first = self.awake
+        return (actor - first) % self.actors < count
+
+    def count_lag(self, actor: int, lag: int, steps: int = 1) -> None:
+        """``steps`` vector steps of ``actor`` with weights ``lag`` versions old."""
+        self.actor[actor, LAG_SUM] += lag * steps
+        self.actor[actor, VECTOR_STEPS] += steps
+        self.lags[actor, min(lag.bit_length(), LAG_BUCKETS - 1)] += steps
 
     @property
     def env_steps(self) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from parl.envs import EnvMaker
-from parl.types import Policy
+from parl.envs import EnvMaker, Observer
+from parl.types import EnvSpec, Policy
 
 # Environments stepped at a time; more episodes are played in rounds.
 _ENVS_MAX = 128
@@ -19,13 +19,13 @@ class Evaluator:
     Args:
         maker: makes the environments.
         policy: acts; put the weights to evaluate into ``policy.weights``.
-        dtype: numpy name of the observations that the policy takes.
+        spec: describes the observations that the policy takes.
     """
 
-    def __init__(self, maker: EnvMaker, policy: Policy, dtype: str) -> None:
+    def __init__(self, maker: EnvMaker, policy: Policy, spec: EnvSpec) -> None:
         self._maker = maker
         self.policy = policy
-        self._dtype = np.dtype(dtype)
+        self.observe = Observer(spec)
         self._envs: dict[int, Any] = {}
 
     def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -46,7 +46,7 @@ class Evaluator:
         returns = np.zeros(count)
         playing = np.ones(count, bool)
         while playing.any():
-            action = self.policy.act_greedily(np.asarray(obs, self._dtype))
+            action = self.policy.act_greedily(self.observe(obs))
             obs, reward, terminated, truncated, _ = env.step(action)
             returns += np.where(playing, reward, 0.0)
             playing &= ~(terminated | truncated)

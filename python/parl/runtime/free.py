@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,14 @@ from parl.replay import PrioritizedReplay
 from parl.runtime import board as b
 from parl.runtime import checkpoint
 from parl.runtime.board import Board
+from parl.runtime.controller import PERIOD_S, Controller
 from parl.runtime.learning import Part
 from parl.runtime.loop import kept, state_or_reason
 from parl.runtime.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
-from parl.runtime.peers import Alone, GlooPeers
+from parl.runtime.peers import Alone, GlooPeers, Peers
+from parl.runtime.remote import Published, connect, disconnect, run_far_actor
 from parl.runtime.setup import Saved, Setup
+from parl.runtime.torchrun import SAVE, GroupPeers
 from parl.runtime.weights import Snapshot
 from parl.runtime.workers import Team, choose_context
 
@@ -41,6 +45,7 @@ from parl.runtime.workers import Team, choose_context
 _ANSWER_S = 120.0
 _CHECK_EVERY_S = 0.05
 _IDLE_S = 0.002
+PARKED_PAUSE_S = 0.01
 
 
 def _run_actor(
@@ -73,6 +78,9 @@ def _run_actor(
         if command == b.PARK:
             _park_actor(connection, actor)
             continue
+        if not board.is_awake(index):
+            time.sleep(PARKED_PAUSE_S)
+            continue
         env_steps = board.env_steps
         if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
             started = time.perf_counter_ns()
@@ -84,8 +92,7 @@ def _run_actor(
         pause_s = ACTOR_PAUSE_S
         version = snapshot.read(weights, version)
         transitions, finished = actor.step(env_steps)
-        row[b.LAG_SUM] += snapshot.version - version
-        row[b.VECTOR_STEPS] += 1
+        board.count_lag(index, snapshot.version - version)
         row[b.STEPS] += transitions
         board.rewards[index] = actor.reward_sum
         if finished:
@@ -120,7 +127,7 @@ def _run_learner(
     connection.send(("ready", None))
     learner.use_threads(setup.threads)
     peers = GlooPeers(folder, rank, setup.learners)
-    part = Part(setup.algorithm, learner, replay, peers, setup.part, rank, setup.learners)
+    part = setup.make_part(learner, replay, peers, rank)
     row = board.learner[rank]
     row[b.UPDATES] = updates
     while True:
@@ -166,6 +173,8 @@ class FreeLoop:
         self._folder = Path(tempfile.mkdtemp(prefix="parl-"))
         self._updates = 0
         self._resumes = 0
+        self._connected = False
+        self._made_part: Part | None = None
         try:
             self._start(setup, saved)
         except BaseException:
@@ -188,21 +197,29 @@ class FreeLoop:
             self._updates = int(saved.counters["updates"])
             self._resumes = int(saved.counters["resumes"]) + 1
             board.actor[0, b.STEPS] = saved.counters["env_steps"]
-            board.learner[:, b.UPDATES] = self._updates
+        if setup.group is not None:
+            # All go on from where rank 0 is: a killed one may have saved less.
+            state, self._updates = setup.group.from_first((self.learner.state_dict(), self._updates))
+            self.learner.load_state_dict(state)
+        board.learner[:, b.UPDATES] = self._updates
         self._snapshot.publish(self.learner.weights)
         self._team = team = Team(context)
         for rank in range(1, setup.learners):
             args = (setup, rank, board, name, self._folder, saved)
             team.start(f"learner {rank}", _run_learner, args, process=True)
+        run, weights = (_run_actor, self._snapshot)
+        if setup.remote is not None:
+            self._connected = connect(setup.remote, setup.actors)
+            run, weights = run_far_actor, Published(self._snapshot)
         self._actors = [
             team.start(
                 f"actor {index}",
-                _run_actor,
+                run,
                 (
                     setup,
                     index,
                     board,
-                    self._snapshot,
+                    weights,
                     name if setup.processes else self._replay,
                     self._resumes,
                     checkpoint.actor_state(saved, index),
@@ -212,19 +229,38 @@ class FreeLoop:
             for index in range(setup.actors)
         ]
         self.learner.use_threads(setup.threads)  # after the forks, which copy no threads
-        peers = GlooPeers(self._folder, 0, setup.learners) if setup.learners > 1 else Alone()
-        self._part = Part(setup.algorithm, self.learner, self._replay, peers, setup.part, 0, setup.learners)
+        self._made_part = setup.make_part(self.learner, self._replay, self._make_peers(setup), 0)
         if name is not None:
             for worker in team.workers:
                 worker.answer(_ANSWER_S)  # ready: it has attached to the replay
             self._replay.unlink()  # from here on nothing of the name can be left behind
-        self._next_check = 0.0
+        self._next_check = self._next_look = 0.0
+        controls = setup.park_actors and setup.actors > 1 and setup.remote is None
+        self._controller = Controller.of(setup.actors) if controls else None
+        self._looked = ((0, 0.0), time.monotonic())
+        self._lags_before = board.lags.sum(axis=0)
         self._mark = self._figures()
+
+    def _make_peers(self, setup: Setup) -> Peers:
+        if setup.group is not None:
+            self._group_peers = GroupPeers(setup.group, setup.device)
+            return self._group_peers
+        return GlooPeers(self._folder, 0, setup.learners) if setup.learners > 1 else Alone()
+
+    @property
+    def _part(self) -> Part:
+        assert self._made_part is not None
+        return self._made_part
+
+    @property
+    def _scale(self) -> int:
+        """Processes of which each collects as much as this one, more or less."""
+        return self._setup.group.size if self._setup.group is not None else 1
 
     @property
     def env_steps(self) -> int:
         """Transitions collected."""
-        return self._board.env_steps
+        return self._board.env_steps * self._scale
 
     @property
     def updates(self) -> int:
@@ -235,28 +271,68 @@ class FreeLoop:
         """Learns until ``until_env_steps`` are collected, ``seconds`` passed or an interrupt came."""
         board, pacer = self._board, self._setup.pacer
         row = board.learner[0]
-        until_env_steps = min(until_env_steps, pacer.total_frames)
+        until_env_steps = min(-(-until_env_steps // self._scale), pacer.total_frames)
         end = time.monotonic() + seconds
         while not self._interrupted:
-            now = time.monotonic()
-            if now >= self._next_check:
-                self._next_check = now + _CHECK_EVERY_S
-                assert self._team is not None
-                self._team.check()
+            self._check()
             env_steps = board.env_steps
-            if env_steps >= until_env_steps or now >= end:
+            if env_steps >= until_env_steps or time.monotonic() >= end:
                 return
             if not pacer.may_learn(env_steps, self._updates):
                 started = time.perf_counter_ns()
                 time.sleep(LEARNER_PAUSE_S)
                 row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
             elif self._together(lambda steps=env_steps: self._part.update(steps)):
-                self._updates += 1
-                row[b.UPDATES] = self._updates
-                self._snapshot.publish(self.learner.weights)
+                self._count_update()
             else:
                 # Only the driver asks for a border, and it does so between updates.
                 self._fail_of_peers(RuntimeError("a learner left an update out unasked"))
+
+    def _count_update(self) -> None:
+        self._updates += 1
+        self._board.learner[0, b.UPDATES] = self._updates
+        self._snapshot.publish(self.learner.weights)
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + _CHECK_EVERY_S
+            assert self._team is not None
+            self._team.check()
+            if self._controller is not None and now >= self._next_look:
+                self._control(now)
+
+    def _control(self, now: float) -> None:
+        """Parks or wakes actors by how long each side waited since the last look."""
+        assert self._controller is not None
+        controller, board = self._controller, self._board
+        waits = (board.actor[:, b.ACTOR_WAIT_NS].sum(), board.learner[:, b.LEARNER_WAIT_NS].mean())
+        (old_waits, then), self._looked = self._looked, (waits, now)
+        self._next_look = now + PERIOD_S
+        if board.env_steps < self._setup.pacer.learning_starts:
+            return
+        elapsed_ns = max(now - then, 1e-9) * 1e9
+        actors_wait = float(waits[0] - old_waits[0]) / elapsed_ns / controller.awake
+        controller.look(min(1.0, actors_wait), min(1.0, float(waits[1] - old_waits[1]) / elapsed_ns))
+        board.awake = controller.awake, controller.first
+
+    def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
+        """Learns with the other processes of the group for as long as rank 0 does.
+
+        Args:
+            save: called when rank 0 saves, with what writes this process's part into a folder.
+        """
+        while not self._setup.pacer.may_learn(self._board.env_steps, 0) or not len(self._replay):
+            self._check()
+            time.sleep(LEARNER_PAUSE_S)
+        while True:
+            self._check()
+            if self._together(lambda: self._part.update(self._board.env_steps)):
+                self._count_update()
+            elif self._group_peers.asked == SAVE:
+                save(self.save)
+            else:
+                return
 
     def _together(self, work: Any) -> Any:
         try:
@@ -295,7 +371,7 @@ class FreeLoop:
             "learner_wait": float(learners[:, b.LEARNER_WAIT_NS].mean()) * 1e-9,
         }
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         """Figures of the time since the last call."""
         old, self._mark = self._mark, self._figures()
         change = {key: value - old[key] for key, value in self._mark.items()}
@@ -304,12 +380,28 @@ class FreeLoop:
         return {
             "env_steps_per_s": change["env_steps"] / elapsed,
             "updates_per_s": change["updates"] / elapsed,
-            "replay_ratio": self._setup.pacer.measured(self.env_steps, self._updates),
+            "replay_ratio": self._setup.pacer.measured(self._board.env_steps, self._updates),
             "replay_size": len(self._replay),
             "policy_lag": change["lag"] / steps if steps else math.nan,
             "actors_wait": min(1.0, change["actor_wait"] / elapsed),
             "learners_wait": min(1.0, change["learner_wait"] / elapsed),
+            **self._lags(),
+            "actors_awake": self._board.awake[0],
+            **({"actor_failures": int(self._board.actor[:, b.FAILURES].sum())} if self._setup.remote else {}),
             **self.learner.metrics(),
+        }
+
+    def _lags(self) -> dict[str, Any]:
+        """How many vector steps since the last call acted with weights how old."""
+        lags = self._board.lags.sum(axis=0)
+        counts, self._lags_before = lags - self._lags_before, lags
+        if not counts.any():
+            return {}
+        last = int(counts.nonzero()[0][-1])
+        upper = int((counts.cumsum() >= 0.95 * counts.sum()).argmax())
+        return {
+            "policy_lag_histogram": counts[: last + 1].tolist(),
+            "policy_lag_p95": float(2**upper - 1),
         }
 
     def rescue(self, folder: Path) -> None:
@@ -317,7 +409,7 @@ class FreeLoop:
         self._write(folder, [None] * self._setup.actors)
 
     def _write(self, folder: Path, states: list[bytes | None]) -> None:
-        counters = {"env_steps": self.env_steps, "updates": self._updates, "resumes": self._resumes}
+        counters = {"env_steps": self._board.env_steps, "updates": self._updates, "resumes": self._resumes}
         checkpoint.write(folder, self.learner, self._replay, states, counters)
 
     def save(self, folder: Path) -> None:
@@ -327,23 +419,36 @@ class FreeLoop:
         try:
             if self._setup.learners > 1:
                 self._together(self._part.skip)
+            elif self._leads:
+                self._together(lambda: self._group_peers.ask(self.learner.gradients, SAVE))
+            self._part.flush()
             states = [kept(worker.name, worker.ask("state", _ANSWER_S)) for worker in self._actors]
             self._write(folder, states)
         finally:
             board.command = b.RUN
+
+    @property
+    def _leads(self) -> bool:
+        """Whether other processes of a group follow this one."""
+        return self._setup.group is not None and self._setup.group.rank == 0
 
     def close(self) -> None:
         """Ends it; safe to call twice."""
         team, self._team = self._team, None
         if team is not None:
             self._board.command = b.STOP
-            if self._setup.learners > 1:
+            if self._setup.learners > 1 or self._leads:
                 try:
                     team.check()
                     self._part.skip()
                 except Exception:  # a peer is gone: the others are ended below
                     team.end(within_s=0.5)
             team.end(within_s=5.0)
+            if self._made_part is not None:
+                self._made_part.close()
+        if self._connected:
+            disconnect()
+            self._connected = False
         if self._replay is not None:
             self._replay.unlink()
             self._replay = None

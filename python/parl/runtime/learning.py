@@ -1,12 +1,22 @@
-"""One learner's work: draw its part of the batch, compute, average with its peers, step, set priorities."""
+"""One learner's work: draw its part of the batch, compute, average with its peers, step, set priorities.
+
+The next batch may be drawn while the gradients are averaged, and priorities may go back some updates late:
+neither hurts (Horgan et al., 2018, learn from priorities that are thousands of updates old).
+"""
 
 from __future__ import annotations
 
-from typing import cast
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
 
 from parl.replay import PrioritizedReplay
-from parl.runtime.peers import Peers
+from parl.runtime.peers import Alone, Peers
 from parl.types import Algorithm, Batch, Learner
+
+T = TypeVar("T")
+# Changes of the importance weights' exponent for which a drawing thread is not stopped.
+_BETA_STEP = 0.005
 
 
 def draw(replay: PrioritizedReplay, size: int, beta: float, rank: int, learners: int) -> Batch:
@@ -14,6 +24,57 @@ def draw(replay: PrioritizedReplay, size: int, beta: float, rank: int, learners:
     mode = "split" if learners > 1 else "stratified"
     batch = replay.sample(size, beta=beta, as_torch=True, mode=mode, rank=rank, learners=learners)
     return cast("Batch", batch)
+
+
+class Ahead(Generic[T]):
+    """Draws lie ready, up to ``depth`` of them: each has missed the priorities of the updates since.
+
+    Args:
+        depth: 0 draws when a draw is wanted.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self.ready: deque[T] = deque()
+
+    def take(self, one: Callable[[], T]) -> T:
+        """The oldest draw that lies ready, or ``one()``."""
+        return self.ready.popleft() if self.ready else one()
+
+    def fill(self, one: Callable[[], T]) -> None:
+        """Draws until so many lie ready as shall."""
+        while len(self.ready) < self._depth:
+            self.ready.append(one())
+
+
+class Late:
+    """Priorities on their way back to a replay.
+
+    Args:
+        replay: takes them.
+        delay: updates between the one that computed them and the one after which they are set.
+    """
+
+    def __init__(self, replay: PrioritizedReplay, delay: int) -> None:
+        self._replay = replay
+        self._delay = delay
+        self._wanted = replay.settings["alpha"] > 0.0
+        self.waiting: deque[list[tuple[Any, Any]]] = deque()
+
+    def give(self, drawn: list[tuple[Any, Any]]) -> None:
+        """Takes tickets and priorities of one update, and sets those whose time has come."""
+        if self._wanted:
+            self.waiting.append(drawn)
+            self._set(self._delay)
+
+    def flush(self) -> None:
+        """Sets all."""
+        self._set(0)
+
+    def _set(self, keep: int) -> None:
+        while len(self.waiting) > keep:
+            for tickets, priorities in self.waiting.popleft():
+                self._replay.update_priorities(tickets, priorities)
 
 
 class Part:
@@ -25,8 +86,10 @@ class Part:
         replay: drawn from.
         peers: the other learners.
         size: transitions in the part.
-        rank: number of the learner.
-        learners: number of learners.
+        rank: number of the learner among those that share the replay.
+        learners: number of those learners.
+        prefetch: batches that lie ready, drawn while gradients are averaged.
+        delay: updates by which priorities go back late.
     """
 
     def __init__(
@@ -38,6 +101,8 @@ class Part:
         size: int,
         rank: int = 0,
         learners: int = 1,
+        prefetch: int = 0,
+        delay: int = 0,
     ) -> None:
         self._algorithm = algorithm
         self._learner = learner
@@ -45,21 +110,47 @@ class Part:
         self._peers = peers
         self._size = size
         self._rank, self._learners = rank, learners
-        self._prioritized = replay.settings["alpha"] > 0.0
+        self._late = Late(replay, delay)
+        # With peers draws are made while gradients travel; alone, a thread makes them.
+        self._ahead: Ahead[Batch] = Ahead(0 if isinstance(peers, Alone) else prefetch)
+        self._stream: Any = None
+        self._stream_beta = 0.0
+        if prefetch and isinstance(peers, Alone):
+            self._stream = replay.prefetch(size, depth=prefetch, lockstep=False, as_torch=True)
 
     def update(self, env_steps: int) -> bool:
         """One update after ``env_steps`` collected transitions; False if a peer could not take part."""
         learner = self._learner
         beta = self._algorithm.replay_beta(env_steps)
-        batch = draw(self._replay, self._size, beta, self._rank, self._learners)
+
+        def one() -> Batch:
+            return draw(self._replay, self._size, beta, self._rank, self._learners)
+
+        batch = self._next(beta) if self._stream is not None else self._ahead.take(one)
         priorities = learner.compute(batch)
-        if not self._peers.average(learner.gradients, True):
+        if not self._peers.average(learner.gradients, True, lambda: self._ahead.fill(one)):
+            self._late.flush()
             return False
         learner.step()
-        if self._prioritized:
-            self._replay.update_priorities(batch.tickets, priorities)
+        self._late.give([(batch.tickets, priorities)])
         return True
 
+    def _next(self, beta: float) -> Batch:
+        if abs(beta - self._stream_beta) > _BETA_STEP:
+            self._stream.set(beta=beta)
+            self._stream_beta = beta
+        return next(self._stream)
+
+    def flush(self) -> None:
+        """Sets all priorities that are late."""
+        self._late.flush()
+
+    def close(self) -> None:
+        """Ends the thread that draws ahead, if there is one; safe to call twice."""
+        if self._stream is not None:
+            self._stream.close()
+
     def skip(self) -> None:
-        """Makes all learners leave out one update: they are then at the same border."""
+        """Makes all learners leave out one update: they are then at the same border, nothing late."""
+        self._late.flush()
         self._peers.average(self._learner.gradients, False)

@@ -8,6 +8,7 @@ checkpoint and resumed gives those of the uninterrupted run.
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ import torch
 from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
-from parl.runtime.learning import draw
+from parl.runtime.learning import Ahead, Late, draw
 from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup
-from parl.types import Learner
+from parl.types import Batch, Learner
+
+# Batches drawn ahead and priorities not yet set.
+_UNDER_WAY = "under-way.pkl"
 
 
 class LockstepLoop(LoopBase[Learner]):
@@ -45,6 +49,12 @@ class LockstepLoop(LoopBase[Learner]):
                 actor.load(state)
             elif saved is not None:
                 actor.end_episodes()
+        self._ahead: Ahead[list[Batch]] = Ahead(setup.prefetch)
+        self._late = Late(self._replay, setup.priority_delay)
+        if saved is not None and (saved.folder / _UNDER_WAY).exists():
+            ready, waiting = pickle.loads((saved.folder / _UNDER_WAY).read_bytes())
+            self._ahead.ready.extend(ready)
+            self._late.waiting.extend(waiting)
         self._total = torch.empty_like(self.learner.gradients)
         self.learner.use_threads(setup.threads)
         self._publish()
@@ -67,21 +77,27 @@ class LockstepLoop(LoopBase[Learner]):
                     self._update()
                 self._publish()
 
-    def _update(self) -> None:
-        setup, learner = self._setup, self.learner
+    def _draw(self) -> list[Batch]:
+        """Every learner's part of a batch."""
+        setup = self._setup
         beta = setup.algorithm.replay_beta(self._env_steps)
+        parts = range(setup.learners)
+        return [draw(self._replay, setup.part, beta, rank, setup.learners) for rank in parts]
+
+    def _update(self) -> None:
+        learners, learner = self._setup.learners, self.learner
+        parts = self._ahead.take(self._draw)
+        self._ahead.fill(self._draw)
         drawn: list[tuple[Any, Any]] = []
         self._total.zero_()
-        for rank in range(setup.learners):
-            batch = draw(self._replay, setup.part, beta, rank, setup.learners)
+        for batch in parts:
             drawn.append((batch.tickets, learner.compute(batch)))
-            if setup.learners > 1:
+            if learners > 1:
                 self._total.add_(learner.gradients)
-        if setup.learners > 1:
-            torch.div(self._total, setup.learners, out=learner.gradients)
+        if learners > 1:
+            torch.div(self._total, learners, out=learner.gradients)
         learner.step()
-        for tickets, priorities in drawn:
-            self._replay.update_priorities(tickets, priorities)
+        self._late.give(drawn)
         self._updates += 1
 
     def report(self) -> dict[str, float]:
@@ -106,6 +122,9 @@ class LockstepLoop(LoopBase[Learner]):
             kept(f"actor {i}", state_or_reason(actor), exact=True) for i, actor in enumerate(self._actors)
         ]
         self.write(folder, states, self._replay)
+        if self._ahead.ready or self._late.waiting:
+            under_way = (list(self._ahead.ready), list(self._late.waiting))
+            (folder / _UNDER_WAY).write_bytes(pickle.dumps(under_way))
 
     def close(self) -> None:
         """Ends it; safe to call twice."""

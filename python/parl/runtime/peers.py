@@ -6,6 +6,7 @@ all-reduce does it, and tells every learner whether one of them could not take p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,12 +18,15 @@ from torch import Tensor
 class Peers(Protocol):
     """The learners of a run, seen from one of them."""
 
-    def average(self, gradients: Tensor, present: bool) -> bool:
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
         """Replaces ``gradients`` (P,) by the mean over all learners.
 
         Args:
             gradients: of this learner's part; ignored unless ``present``.
             present: this learner has gradients; False asks all to leave this update out.
+            meanwhile: called while the gradients travel.
 
         Returns:
             whether all were present, the same for every learner; if not, ``gradients`` are undefined.
@@ -37,8 +41,12 @@ class Peers(Protocol):
 class Alone:
     """One learner: its gradients are the mean."""
 
-    def average(self, gradients: Tensor, present: bool) -> bool:
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
         """See :class:`Peers`."""
+        if meanwhile is not None:
+            meanwhile()
         return present
 
     def close(self) -> None:
@@ -69,24 +77,34 @@ class GlooPeers:
         self._learners = learners
         self._buffer = torch.empty(0)
 
-    def average(self, gradients: Tensor, present: bool) -> bool:
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
         """See :class:`Peers`."""
-        size = len(gradients)
-        if len(self._buffer) != size + 1:
-            self._buffer = torch.zeros(size + 1)
         # [gradients | learners that are absent]
-        if present:
-            self._buffer[:size] = gradients
-            self._buffer[size] = 0.0
-        else:
-            self._buffer.zero_()
-            self._buffer[size] = 1.0
-        self._group.allreduce([self._buffer]).wait()
-        if self._buffer[size].item() != 0.0:
+        buffer = self._buffer = packed(self._buffer, gradients, 0.0 if present else 1.0)
+        work = self._group.allreduce([buffer])
+        if meanwhile is not None:
+            meanwhile()
+        work.wait()
+        if buffer[-1].item() != 0.0:
             return False
-        gradients.copy_(self._buffer[:size].div_(self._learners))
+        gradients.copy_(buffer[:-1].div_(self._learners))
         return True
 
     def close(self) -> None:
         """Ends it; safe to call twice."""
         self._group = None
+
+
+def packed(buffer: Tensor, gradients: Tensor, sign: float) -> Tensor:
+    """``gradients`` (P,) and a number behind them in one buffer (P + 1,); zeros unless the number is 0."""
+    size = len(gradients)
+    if len(buffer) != size + 1:
+        buffer = torch.zeros(size + 1, device=buffer.device)
+    if sign == 0.0:
+        buffer[:size] = gradients
+    else:
+        buffer.zero_()
+    buffer[size] = sign
+    return buffer

@@ -12,7 +12,12 @@ import numpy as np
 from parl.envs import EnvMaker
 from parl.replay import PrioritizedReplay
 from parl.runtime.actor import Actor, make_actor
+from parl.runtime.halves import HalvesActor
+from parl.runtime.learning import Part
 from parl.runtime.pacer import Pacer
+from parl.runtime.peers import Peers
+from parl.runtime.remote import Remote
+from parl.runtime.torchrun import Group
 from parl.types import Algorithm, EnvSpec, Learned, Learner, Policy
 
 
@@ -41,6 +46,12 @@ class Setup:
         pacer: holds the replay ratio.
         device: torch device of the learners.
         threads: of torch in each learner.
+        remote: actors run over Ray; None: on this machine.
+        prefetch: batches that lie ready.
+        priority_delay: updates by which priorities go back late.
+        park_actors: actors that the ratio does not need may be parked.
+        halves: each actor's environments take turns in two halves.
+        group: the processes that torchrun started; None: none.
     """
 
     algorithm: Algorithm
@@ -56,6 +67,17 @@ class Setup:
     pacer: Pacer
     device: str
     threads: int = 1
+    remote: Remote | None = None
+    prefetch: int = 0
+    priority_delay: int = 0
+    park_actors: bool = False
+    halves: bool = False
+    group: Group | None = None
+
+    @property
+    def _own_seed(self) -> int:
+        """Of what the processes of a group shall not have alike."""
+        return self.seed + (2_000_029 * self.group.rank if self.group is not None else 0)
 
     @property
     def part(self) -> int:
@@ -69,8 +91,9 @@ class Setup:
         only, of all rows: either way the learners' mean gradient is that of the whole batch.
         """
         spec = self.spec
+        parts = {name: (shape, dtype) for name, shape, dtype in spec.observation_parts}
         columns = {
-            "obs": (spec.observation_shape, spec.observation_dtype),
+            "obs": parts or (spec.observation_shape, spec.observation_dtype),
             "action": (spec.action_shape, spec.action_dtype),
             "reward": ((), "float32"),
             "terminated": ((), "bool"),
@@ -82,12 +105,12 @@ class Setup:
             autoreset=spec.autoreset,
             num_envs=self.num_envs,
             shared=shared,
-            seed=self.seed,
-            weight_norm="batch" if self.learners == 1 else "global",
+            seed=self._own_seed,
+            weight_norm="batch" if self.learners == 1 and self.group is None else "global",
             **self.algorithm.replay_options(),
         )
 
-    def make_actor(self, index: int, replay: Any, generation: int) -> Actor:
+    def make_actor(self, index: int, replay: Any, generation: int) -> Actor | HalvesActor:
         """Actor ``index``; ``generation`` counts resumes, so that a resumed run draws fresh seeds."""
         return make_actor(
             self.maker,
@@ -97,12 +120,27 @@ class Setup:
             index,
             self.actors,
             self.num_envs,
-            self.seed + 1_000_003 * generation,
+            self._own_seed + 1_000_003 * generation,
+            self.halves,
         )
 
     def make_learner(self) -> Learner:
         """A learner with the run's first weights."""
         return self.algorithm.make_learner(self.seed, self.device)
+
+    def make_part(self, learner: Learner, replay: PrioritizedReplay, peers: Peers, rank: int) -> Part:
+        """What learner ``rank`` does in an update."""
+        return Part(
+            self.algorithm,
+            learner,
+            replay,
+            peers,
+            self.part,
+            rank,
+            self.learners,
+            self.prefetch,
+            self.priority_delay,
+        )
 
     def make_policy(self) -> Policy:
         """A policy for evaluations."""
@@ -162,8 +200,8 @@ class Loop(Protocol):
         """Sum of all rewards, and number of all episodes ended, since the loop was made."""
         ...
 
-    def report(self) -> dict[str, float]:
-        """Figures of the time since the last call."""
+    def report(self) -> dict[str, Any]:
+        """Figures of the time since the last call; lists are histograms."""
         ...
 
     def save(self, folder: Path) -> None:

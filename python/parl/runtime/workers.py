@@ -53,6 +53,8 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
         return multiprocessing.get_context()
     quiet = threading.active_count() == 1 and device == "cpu" and not torch.cuda.is_initialized()
     quiet = quiet and sys.platform == "linux"
+    # The threads of a process group are none of Python's.
+    quiet = quiet and not (torch.distributed.is_available() and torch.distributed.is_initialized())
     if quiet and _backward_works_in_a_fork():
         return multiprocessing.get_context("fork")
     context = multiprocessing.get_context("forkserver")

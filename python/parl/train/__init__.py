@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,9 @@ import numpy as np
 
 from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
+from parl.run.directory import Checkpoints
 from parl.train.config import RunConfig, TrainConfig, keywords, words
+from parl.train.protocol import protocol_of
 from parl.train.registry import (
     ALGORITHMS,
     default_settings,
@@ -31,11 +34,12 @@ from parl.train.registry import (
     settings_from,
     table_of,
 )
-from parl.train.sitting import Run, Sitting, make_evaluator
+from parl.train.sitting import Run, Sitting, follow, make_evaluator
 
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.evaluate import Evaluator
+    from parl.runtime.torchrun import Group
     from parl.types import EnvSpec
 
 __all__ = [
@@ -92,17 +96,53 @@ def train(
     given = {"env": maker.name} | {key: value for key, value in options.items() if key in run_fields}
     settings: Any = replace(start, given, "run")
     own = replace(own, {key: value for key, value in options.items() if key in own_fields}, name)
-    progress = Progress(settings.total_frames, quiet=settings.quiet)
+    group = _joined(name, settings.device)
+    follows = group is not None and group.rank > 0
+    progress = Progress(settings.total_frames, quiet=settings.quiet or follows)
     made = make_algorithm(name, own, spec)
     settings = family.settle(made, settings, maker, spec, progress.say)
-    label = settings.name or f"{name}-{settings.env}-{settings.seed}"
-    run = RunDirectory.create(settings.runs, label, table_of(name, settings, own), command, environment)
-    if not isinstance(maker.env, str):
-        import cloudpickle
 
-        (run.path / "env.pkl").write_bytes(cloudpickle.dumps(maker))
+    def new_directory() -> Path:
+        label = settings.name or f"{name}-{settings.env}-{settings.seed}"
+        run = RunDirectory.create(settings.runs, label, table_of(name, settings, own), command, environment)
+        if not isinstance(maker.env, str):
+            import cloudpickle
+
+            (run.path / "env.pkl").write_bytes(cloudpickle.dumps(maker))
+        return run.path
+
+    path = None if follows else new_directory()
+    if group is not None:
+        settings, path = group.from_first((settings, path))
+    assert path is not None
     setup = family.setup(made, settings, maker, spec)
-    return Sitting(run, family, settings, setup, _evaluation_maker(maker, settings), progress).go(None)
+    run = RunDirectory(path)
+    try:
+        if follows:
+            return follow(run, family, settings, setup, None)
+        return Sitting(run, family, settings, setup, _evaluation_maker(maker, settings), progress).go(None)
+    finally:
+        if group is not None:
+            group.disconnect()
+
+
+def _joined(name: str, device: str) -> Group | None:
+    """The processes that ``torchrun`` started, connected; None without it.
+
+    Raises:
+        ConfigError: the algorithm is of a family that torchrun cannot run.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        return None
+    from parl.runtime.torchrun import Group
+
+    group = Group.found()
+    if group is None:
+        return None
+    if family_of(name).config is not TrainConfig:
+        raise ConfigError(f"{name} keeps no replay: torchrun runs the algorithms that do")
+    group.connect(group.device(device))
+    return group
 
 
 def _probed(
@@ -205,15 +245,28 @@ def resume(path: str | Path, **options: Any) -> Run:
     }
     check_keys(options, changeable, "resume")
     config = replace(opened.config, options, "resume")
+    group = _joined(opened.name, config.device)
     setup = opened.parts(config)
+    checkpoints = opened.run.checkpoints
+    if group is not None and group.rank > 0:
+        checkpoints = Checkpoints(opened.run.path / f"rank-{group.rank}")
     try:
-        saved = checkpoint.read(opened.run.checkpoints.last())
+        saved = checkpoint.read(checkpoints.last())
     except FileNotFoundError:
         saved = None
+    if group is not None and group.rank > 0:
+        try:
+            return follow(opened.run, family_of(opened.name), config, setup, saved)
+        finally:
+            group.disconnect()
     start = int(saved.counters["env_steps"]) if saved is not None else 0
     progress = Progress(config.total_frames, start, config.quiet)
     evaluation = _evaluation_maker(opened.maker, config)
-    return Sitting(opened.run, family_of(opened.name), config, setup, evaluation, progress).go(saved)
+    try:
+        return Sitting(opened.run, family_of(opened.name), config, setup, evaluation, progress).go(saved)
+    finally:
+        if group is not None:
+            group.disconnect()
 
 
 def evaluate(
@@ -253,18 +306,7 @@ def protocol(path: str | Path, checkpoint: str = "best") -> str:
     run = RunDirectory.open(path)
     folder = run.checkpoints.best() if checkpoint == "best" else run.checkpoints.last()
     counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
-    settings = run.config["run"]
-    environment = [*settings.get("env_options", ()), *settings.get("evaluation_env_options", ())]
-    facts = json.loads((run.path / "run.json").read_text(encoding="utf-8")).get("environment", {})
-    shown = [f"{key}={value}" for key, value in facts.items() if not isinstance(value, dict | list)]
-    return ", ".join(
-        [
-            f"{run.config['algorithm']} on {settings['env']}",
-            *(shown or environment),
-            "greedy, whole undiscounted episodes, each from a fresh seed",
-            f"weights after {counters['env_steps']:,} steps of training seed {settings['seed']}",
-        ]
-    )
+    return protocol_of(run, int(counters["env_steps"]))
 
 
 def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMaker]:
@@ -277,7 +319,7 @@ def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMake
     setup = opened.parts(opened.config)
     checkpoints = opened.run.checkpoints
     folder = checkpoints.best() if checkpoint == "best" else checkpoints.last()
-    if len(setup.spec.observation_shape) < 3:
+    if not setup.spec.has_images:
         import torch
 
         torch.set_num_threads(1)  # More than one costs more than it gives on small networks.
@@ -290,31 +332,35 @@ def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMake
 
 
 def record(
-    path: str | Path, out: str | Path, seed: int = 1_000_000, checkpoint: str = "best", scale: int = 2
+    path: str | Path,
+    out: str | Path,
+    seed: int = 1_000_000,
+    checkpoint: str = "best",
+    scale: int | None = None,
 ) -> float:
-    """Plays one greedy episode of an Atari game with a run's policy and writes a video of it.
+    """Plays one greedy episode with a run's policy and writes a video of it.
 
     Args:
         path: the run directory.
         out: file to write, ``.mp4``, ``.gif`` or ``.png``; its folder is made if missing.
         seed: of the environment.
         checkpoint: ``"best"`` or ``"last"``.
-        scale: height of a console's pixel in the file.
+        scale: height of a picture's pixel in the file; by default 2 for Atari games, else 1.
 
     Returns:
         the episode's return.
 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
-        ConfigError: the run's environment is no Atari game, or the file cannot be of that kind.
+        ConfigError: the environment gives no pictures, or the file cannot be of that kind.
     """
     from parl.atari.pictures import write_frames
     from parl.envs import AtariVectorEnv, EnvMaker
 
     evaluator, maker = _evaluator_of(path, checkpoint)
-    env: Any = EnvMaker(maker.env, maker.options | {"render_mode": "rgb_array"})(1)
-    if not isinstance(env.unwrapped, AtariVectorEnv):
-        raise ConfigError(f"{maker.name} is no Atari game: videos are made of those alone")
+    if isinstance(maker.env, str):
+        maker = EnvMaker(maker.env, maker.options | {"render_mode": "rgb_array"})
+    env: Any = maker(1)
     total = 0.0
 
     def frames() -> Iterator[np.ndarray[Any, Any]]:
@@ -322,19 +368,35 @@ def record(
         obs, _ = env.reset(seed=seed)
         over = False
         while not over:
-            yield env.render()[0]
-            obs, reward, terminated, truncated, _ = env.step(evaluator.policy.act_greedily(obs))
+            yield _picture(env, maker.name)
+            obs, reward, terminated, truncated, _ = env.step(
+                evaluator.policy.act_greedily(evaluator.observe(obs))
+            )
             total += float(reward[0])
             over = bool(terminated[0] or truncated[0])
-        yield env.render()[0]
+        if not same_step:
+            yield _picture(env, maker.name)
 
+    same_step = "same" in str(env.metadata.get("autoreset_mode", "")).lower()
+    atari = isinstance(env.unwrapped, AtariVectorEnv)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
+    fps = float(env.metadata.get("render_fps") or 30)
     try:
-        write_frames(Path(out), frames(), fps=env.metadata["render_fps"], scale=scale)
+        write_frames(
+            Path(out), frames(), fps=fps, scale=scale or (2 if atari else 1), aspect=2 if atari else 1
+        )
     finally:
         env.close()
         evaluator.close()
     return total
+
+
+def _picture(env: Any, name: str) -> np.ndarray[Any, Any]:
+    """The picture (H, W, 3) uint8 of the only environment of ``env``."""
+    pictures = env.render() if env.render_mode == "rgb_array" else None
+    if pictures is None or not len(pictures):
+        raise ConfigError(f"{name} gives no pictures: it needs render_mode = 'rgb_array'")
+    return np.asarray(pictures[0], np.uint8)
 
 
 class _Callable(types.ModuleType):

@@ -115,6 +115,21 @@ class TrainConfig(RunConfig):
     """Transitions kept."""
     learning_starts: int = 2_000
     """Transitions collected before the first update; at least until some can be drawn."""
+    park_actors: bool = True
+    """Park actors that are not needed to hold replay_ratio, in turns, and wake them when they are."""
+    halves: bool = False
+    """Each actor's environments take turns in two halves: one steps while the other's actions are found."""
+    prefetch: int | Literal["auto"] = "auto"
+    """Batches drawn ahead, while gradients are averaged or, with one learner, by a thread; auto: one if there
+    are several learners (free schedule)."""
+    priority_delay: int = 0
+    """Updates by which new priorities reach the replay late."""
+    engine: Literal["local", "ray"] = "local"
+    """local: actors on this machine. ray: Ray actors, on any machine of a cluster (free schedule)."""
+    ray_address: str | None = None
+    """The cluster, as ray.init takes it (auto, host:port); None: RAY_ADDRESS, else a new one here."""
+    ray_steps: int = 16
+    """Vector steps that a Ray actor takes between two answers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,12 +139,20 @@ class TrainConfig(RunConfig):
             ("batch_size", 1, 2**24),
             ("replay_capacity", 1, 2**40),
             ("learning_starts", 0, self.replay_capacity),
+            ("ray_steps", 1, 2**16),
+            ("priority_delay", 0, 2**16),
         )
-        check_choices(self, ("actor_kind", ("process", "thread")))
+        check_choices(self, ("actor_kind", ("process", "thread")), ("engine", ("local", "ray")))
+        if self.halves and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
+            raise ConfigError(f"halves need two environments per actor; num_envs = {self.num_envs}")
+        if self.engine == "ray" and self.schedule == "lockstep":
+            raise ConfigError("schedule = 'lockstep' is one thread; engine = 'ray' needs 'free'")
         for name in ("actors", "learners", "threads"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= 4096:
                 raise ConfigError(f"{name} = {value} is neither auto nor in 1..4096")
+        if self.prefetch != "auto" and not 0 <= self.prefetch <= 1024:
+            raise ConfigError(f"prefetch = {self.prefetch} is neither auto nor in 0..1024")
         if self.actors != "auto" and self.actors > self.num_envs:
             raise ConfigError(f"actors = {self.actors} is above num_envs = {self.num_envs}")
         if self.learners != "auto" and self.batch_size % self.learners:

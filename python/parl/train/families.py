@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from parl.errors import ConfigError
 from parl.train.config import (
     AsyncConfig,
     HogwildConfig,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from parl.runtime.population import PopulationSetup
     from parl.runtime.setup import Loop, Saved, Setup
     from parl.runtime.sync import RolloutSetup
+    from parl.runtime.torchrun import Group
     from parl.types import EnvSpec, Learned, Policy
 
 
@@ -94,6 +96,19 @@ class ReplayFamily:
         self, algorithm: Any, config: TrainConfig, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
     ) -> TrainConfig:
         """See :class:`Family`: numbers of actors and learners, measured, and of threads."""
+        from parl.runtime.torchrun import Group
+
+        group = Group.found()
+        if group is not None:
+            if config.schedule == "lockstep":
+                raise ConfigError("schedule = 'lockstep' is one process; torchrun needs 'free'")
+            if config.learners not in ("auto", 1):
+                raise ConfigError(
+                    f"learners = {config.learners}: under torchrun every process is one learner; "
+                    "say --nproc-per-node instead"
+                )
+            config = dataclasses.replace(config, learners=1)
+            say(f"{group.size} processes of torchrun share environments, batch, replay and steps")
         if config.threads == "auto":
             config = dataclasses.replace(config, threads=self._threads(algorithm, config, say))
         if "auto" not in (config.actors, config.learners):
@@ -103,12 +118,15 @@ class ReplayFamily:
         if config.schedule == "lockstep":
             say("lockstep runs in one thread: 1 actor and 1 learner unless told otherwise")
             return dataclasses.replace(config, actors=actors or 1, learners=learners or 1)
+        if config.engine == "ray":
+            return self._settle_cluster(config, actors, learners or 1, say)
         from parl.runtime import balance
 
         cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
+        divisible = config.num_envs // (2 if config.halves else 1)
         rates = balance.measure(
             self.setup(algorithm, config, maker, spec),
-            [actors] if actors else [n for n in range(1, min(cores, 16) + 1) if n <= config.num_envs],
+            [actors] if actors else list(range(1, min(cores, 16, divisible) + 1)),
             [learners]
             if learners
             else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
@@ -116,6 +134,18 @@ class ReplayFamily:
         split = balance.choose(rates, config.num_envs, config.batch_size / config.replay_ratio, cores)
         say(split.reason)
         return dataclasses.replace(config, actors=split.actors, learners=split.learners)
+
+    def _settle_cluster(
+        self, config: TrainConfig, actors: int | None, learners: int, say: Callable[[str], None]
+    ) -> TrainConfig:
+        """An actor for every processor of the cluster that no learner needs."""
+        from parl.runtime.remote import Remote, processors
+
+        if actors is None:
+            found = processors(Remote(config.ray_address, config.ray_steps))
+            actors = max(1, min(found - learners, config.num_envs))
+            say(f"the Ray cluster has {found} processors: {actors} actors, {learners} learners here")
+        return dataclasses.replace(config, actors=actors, learners=learners)
 
     def _threads(self, algorithm: Any, config: TrainConfig, say: Callable[[str], None]) -> int:
         learners = 1 if config.learners == "auto" else config.learners
@@ -132,19 +162,27 @@ class ReplayFamily:
     def setup(self, algorithm: Any, config: TrainConfig, maker: EnvMaker, spec: EnvSpec) -> Setup:
         """See :class:`Family`."""
         from parl.runtime.pacer import Pacer
+        from parl.runtime.remote import Remote
         from parl.runtime.setup import Setup
+        from parl.runtime.torchrun import Group
 
+        group = Group.found()
+        if group is not None:
+            config = _divided(config, group)
         # A row can be drawn once the n steps after it are known: by then every environment has taken n + 1.
         drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
         starts = max(config.learning_starts, drawable)
-        pacer = Pacer(config.replay_ratio, config.batch_size, config.num_envs, starts, config.total_frames)
+        far = config.engine == "ray"
+        # Actors elsewhere collect several vector steps at once.
+        at_once = config.num_envs * (config.ray_steps if far else 1)
+        pacer = Pacer(config.replay_ratio, config.batch_size, at_once, starts, config.total_frames)
         return Setup(
             algorithm=algorithm,
             maker=maker,
             spec=spec,
             seed=config.seed,
             actors=1 if config.actors == "auto" else config.actors,
-            processes=config.actor_kind == "process",
+            processes=config.actor_kind == "process" and not far,
             learners=1 if config.learners == "auto" else config.learners,
             num_envs=config.num_envs,
             batch_size=config.batch_size,
@@ -152,6 +190,12 @@ class ReplayFamily:
             pacer=pacer,
             device=config.device,
             threads=1 if config.threads == "auto" else config.threads,
+            remote=Remote(config.ray_address, config.ray_steps) if far else None,
+            prefetch=_prefetch(config),
+            priority_delay=config.priority_delay,
+            group=group,
+            park_actors=config.park_actors,
+            halves=config.halves,
         )
 
     def loop(self, setup: Setup, config: RunConfig, saved: Saved | None) -> Loop:
@@ -160,6 +204,24 @@ class ReplayFamily:
         from parl.runtime.lockstep import LockstepLoop
 
         return (LockstepLoop if config.schedule == "lockstep" else FreeLoop)(setup, saved)
+
+
+def _divided(config: TrainConfig, group: Group) -> TrainConfig:
+    """The settings of one process of ``group``."""
+    actors = config.actors if config.actors == "auto" else group.share("actors", config.actors)
+    shared = {name: group.share(name, getattr(config, name)) for name in ("num_envs", "batch_size")}
+    rounded = {
+        name: -(-getattr(config, name) // group.size)
+        for name in ("total_frames", "replay_capacity", "learning_starts")
+    }
+    return dataclasses.replace(config, actors=actors, device=group.device(config.device), **shared, **rounded)
+
+
+def _prefetch(config: TrainConfig) -> int:
+    if config.prefetch != "auto":
+        return config.prefetch
+    several = config.learners != "auto" and config.learners > 1
+    return int(several and config.schedule == "free")
 
 
 def _rollout_setup(

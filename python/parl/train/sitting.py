@@ -16,6 +16,8 @@ import numpy as np
 
 from parl.errors import ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
+from parl.run.directory import Checkpoints
+from parl.train.protocol import protocol_of
 
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
@@ -45,7 +47,8 @@ class Run:
         updates: optimizer steps.
         training_s: seconds from the start of collection to the last checkpoint, all sittings together.
         evaluation_return: mean return of the last evaluation, None without one.
-        stopped: why: ``"total_frames"``, ``"stop_at_return"`` or ``"interrupted"``.
+        stopped: why: ``"total_frames"``, ``"stop_at_return"``, ``"interrupted"``, or ``"followed"`` in a
+            process of torchrun other than the first.
     """
 
     path: Path
@@ -60,7 +63,26 @@ def make_evaluator(setup: Parts, maker: EnvMaker) -> Evaluator:
     """Plays episodes in environments of ``maker`` with a policy of ``setup``."""
     from parl.runtime.evaluate import Evaluator
 
-    return Evaluator(maker, setup.make_policy(), setup.spec.observation_dtype)
+    return Evaluator(maker, setup.make_policy(), setup.spec)
+
+
+def follow(run: RunDirectory, family: Family, config: RunConfig, setup: Any, saved: Saved | None) -> Run:
+    """The share of a process of torchrun that is not the first: learns along, and saves what only it has."""
+    began = time.monotonic()
+    checkpoints = Checkpoints(run.path / f"rank-{setup.group.rank}")
+
+    def save(write: Callable[[Path], None]) -> None:
+        with checkpoints.write(loop.env_steps) as folder:
+            write(folder)
+
+    # The first process decides what an interrupt means.
+    with _signals(lambda: None):
+        loop: Any = family.loop(setup, config, saved)
+        try:
+            loop.follow(save)
+            return Run(run.path, loop.env_steps, loop.updates, time.monotonic() - began, None, "followed")
+        finally:
+            loop.close()
 
 
 class Sitting:
@@ -81,6 +103,7 @@ class Sitting:
         self._window: collections.deque[tuple[int, float, int]] = collections.deque()
         self._evaluations = 0
         self._evaluation_return: float | None = None
+        self._score: dict[str, Any] = {}
         self._evaluated_at = self._saved_at = self._logged_at = 0
         self._evaluate_again = 0.0
         self._interrupted = False
@@ -211,13 +234,19 @@ class Sitting:
         ended = time.monotonic()
         self._evaluate_again = ended + _EVALUATION_REST * (ended - started)
         score = float(returns.mean())
+        self._score = {
+            "evaluation_return": score,
+            "evaluation_return_std": float(returns.std()),
+            "evaluation_episodes": len(returns),
+            "evaluation_seed": int(seed),
+            "protocol": protocol_of(self._run, loop.env_steps),
+        }
         log.write(
             {
                 "env_steps": loop.env_steps,
                 "updates": loop.updates,
                 "wall_time_s": time.monotonic() - self._began,
-                "evaluation_return": score,
-                "evaluation_return_std": float(returns.std()),
+                **self._score,
             }
         )
         self._progress.say(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
@@ -240,6 +269,8 @@ class Sitting:
             counters = json.loads(path.read_text(encoding="utf-8"))
             counters["training_s"] = time.monotonic() - self._began
             counters["evaluations"] = self._evaluations
+            if score is not None:
+                counters["score"] = self._score
             path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
         self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
 

@@ -1,0 +1,133 @@
+"""Learners started by ``torchrun``: each with actors and a replay of its own, gradients averaged over all.
+
+::
+
+    torchrun --nproc-per-node 2 -m parl train dqn --env CartPole-v1
+
+Every process is a learner with its share of environments, batch, replay and steps. Rank 0 also evaluates,
+logs and saves; the others follow it from update to update, and wait while it is busy. What rank 0 wants
+besides updates it says in the number that travels behind the gradients: that all save, or that all end.
+
+Processes find each other by the variables that ``torchrun`` sets; ``torch.distributed`` does the rest: gloo
+where learners compute on processors, NCCL on GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parl.errors import ConfigError
+from parl.runtime.peers import packed
+
+SAVE, END = 1.0, 2.0
+"""What rank 0 may ask for."""
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# Rank 0 may evaluate and save for so long before the others give up.
+_TIMEOUT = timedelta(hours=2)
+
+
+@dataclass(frozen=True)
+class Group:
+    """This process's place among those that ``torchrun`` started.
+
+    Attributes:
+        rank: its number.
+        size: how many there are.
+        local: its number on this machine.
+    """
+
+    rank: int
+    size: int
+    local: int
+
+    @classmethod
+    def found(cls) -> Group | None:
+        """The group, None where ``torchrun`` started nobody or this process alone."""
+        if any(name not in os.environ for name in _VARIABLES) or int(os.environ["WORLD_SIZE"]) < 2:
+            return None
+        return cls(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]))
+
+    def share(self, name: str, value: int) -> int:
+        """This process's share of ``value``, a setting for all of them.
+
+        Raises:
+            ConfigError: it cannot be shared evenly.
+        """
+        if value % self.size:
+            raise ConfigError(f"{name} = {value} is no multiple of the {self.size} processes of torchrun")
+        return value // self.size
+
+    def device(self, wanted: str) -> str:
+        """The device of this process: with ``cuda``, that of its number on this machine."""
+        return f"cuda:{self.local}" if wanted == "cuda" else wanted
+
+    def connect(self, device: str) -> None:
+        """Joins the others; safe to call twice."""
+        import torch.distributed as dist
+
+        if device.startswith("cuda"):
+            torch.cuda.set_device(device)
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
+
+    def from_first(self, value: Any) -> Any:
+        """What rank 0 gave here, in every process."""
+        import torch.distributed as dist
+
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def disconnect(self) -> None:
+        """Leaves; safe to call twice."""
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class GroupPeers:
+    """The learners of a group. See :class:`parl.runtime.peers.Peers`.
+
+    Attributes:
+        asked: what rank 0 wanted when :meth:`average` last gave False.
+    """
+
+    def __init__(self, group: Group, device: str) -> None:
+        self._group = group
+        self._buffer = torch.empty(0, device=device)
+        self.asked = 0.0
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """See :class:`Peers`; absent here is rank 0 alone, which then asks all to end."""
+        return self._sum(gradients, 0.0 if present else END, meanwhile)
+
+    def ask(self, gradients: Tensor, what: float) -> None:
+        """Rank 0 asks for ``what``; the others' update is left out."""
+        self._sum(gradients, what, None)
+
+    def _sum(self, gradients: Tensor, sign: float, meanwhile: Callable[[], object] | None) -> bool:
+        import torch.distributed as dist
+
+        buffer = self._buffer = packed(self._buffer, gradients, sign)
+        work: Any = dist.all_reduce(buffer, async_op=True)
+        if meanwhile is not None:
+            meanwhile()
+        work.wait()
+        self.asked = float(buffer[-1].item())
+        if self.asked:
+            return False
+        gradients.copy_(buffer[:-1].div_(self._group.size))
+        return True
+
+    def close(self) -> None:
+        """Ends nothing: the group is the process's."""

@@ -1,0 +1,163 @@
+"""Runs killed at random moments go on from their last checkpoint; scores keep their protocol."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from parl.errors import ConfigError
+from parl.replay import PrioritizedReplay
+from parl.run import RunDirectory, read_metrics
+from parl.train import record, resume, train
+
+LOCKSTEP = {
+    "num_envs": 4,
+    "batch_size": 32,
+    "replay_ratio": 4.0,
+    "learning_starts": 100,
+    "replay_capacity": 2_000,
+    "hidden": (16,),
+    "n_step": 3,
+    "schedule": "lockstep",
+    "evaluation_episodes": 2,
+    "quiet": True,
+}
+ATARI = LOCKSTEP | {
+    "env": "parl/Breakout-v0",
+    "env_options": ("obs_type=ram",),
+    "num_envs": 2,
+    "evaluation_env_options": ("max_num_frames_per_episode=80",),
+}
+
+
+def state_of(path):
+    folder = RunDirectory.open(path).checkpoints.last()
+    replay = PrioritizedReplay.load(folder / "replay.bin")
+    # What it will draw: the same rows, by the same priorities and generator.
+    drawn = {name: np.array(part) for name, part in replay.sample(500).items()}
+    return torch.load(folder / "learner.pt", weights_only=True), drawn
+
+
+def assert_alike(one, other):
+    (state, rows), (wanted, wanted_rows) = state_of(one), state_of(other)
+    assert state["updates"] == wanted["updates"] > 20
+    assert torch.equal(state["weights"], wanted["weights"])
+    assert torch.equal(state["generator"], wanted["generator"])
+    assert rows.keys() == wanted_rows.keys()
+    for name, part in rows.items():
+        np.testing.assert_array_equal(part, wanted_rows[name])
+
+
+@pytest.mark.parametrize("more", [{}, {"prefetch": 3, "priority_delay": 5}, {"noisy": True}])
+def test_consoles_replay_and_generators_resume_exactly(tmp_path, more):
+    """Two halves of a run on Atari consoles leave the same weights, rows and generators as the whole."""
+    whole = train("dqn", **ATARI, **more, total_frames=1_000, runs=str(tmp_path), name="whole")
+    half = train("dqn", **ATARI, **more, total_frames=500, runs=str(tmp_path), name="half")
+    resume(half.path, total_frames=1_000)
+    assert_alike(half.path, whole.path)
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "td3"])
+def test_continuous_runs_resume_exactly(tmp_path, algorithm):
+    options = LOCKSTEP | {"env": "Pendulum-v1"}
+    whole = train(algorithm, **options, total_frames=800, runs=str(tmp_path), name="whole")
+    half = train(algorithm, **options, total_frames=400, runs=str(tmp_path), name="half")
+    resume(half.path, total_frames=800)
+    assert_alike(half.path, whole.path)
+
+
+TRAINS = """
+    import sys
+    from parl.train import resume, train
+
+    if sys.argv[1] == "train":
+        train("dqn", **{options}, total_frames={frames}, runs={runs!r}, name="killed")
+    else:
+        resume({runs!r} + "/killed")
+"""
+
+
+def killed_until_done(tmp_path, options, frames, kills, generator):
+    """Starts a run, kills it ``kills`` times at random moments while it trains, and lets it end."""
+    script = tmp_path / "trains.py"
+    script.write_text(textwrap.dedent(TRAINS).format(options=options, frames=frames, runs=str(tmp_path)))
+    path, what, dead = tmp_path / "killed", "train", 0
+    while True:
+        process = subprocess.Popen([sys.executable, str(script), what], start_new_session=True)
+        lines = len(read_metrics(path)) if (path / "metrics.jsonl").exists() else 0
+        while dead < kills and process.poll() is None:
+            if (path / "metrics.jsonl").exists() and len(read_metrics(path)) > lines:
+                # It trains: some moment of the next second, in which checkpoints are written all the time.
+                time.sleep(generator.random())
+                os.killpg(process.pid, signal.SIGKILL)
+                dead += 1
+        code = process.wait(timeout=200)
+        if code == 0:
+            return path, dead
+        assert code == -signal.SIGKILL
+        what = "resume"
+        try:
+            last = RunDirectory.open(path).checkpoints.last()
+        except FileNotFoundError:
+            continue  # killed before its first checkpoint: it starts over
+        assert (last / "counters.json").exists() and (last / "replay.bin").exists()
+
+
+@pytest.mark.timeout(900)
+def test_killed_at_random_moments_nothing_is_lost(tmp_path):
+    """However often it is killed, a lockstep run ends as the one that nobody disturbed."""
+    generator = random.Random(os.getpid())
+    options = LOCKSTEP | {"env": "CartPole-v1", "checkpoint_every": 200}
+    path, dead = killed_until_done(tmp_path, options, 6_000, 2, generator)
+    assert dead >= 1
+    whole = train("dqn", **options, total_frames=6_000, runs=str(tmp_path), name="whole")
+    assert_alike(path, whole.path)
+    wanted = [r["evaluation_return"] for r in read_metrics(whole.path) if "evaluation_return" in r]
+    assert [r["evaluation_return"] for r in read_metrics(path) if "evaluation_return" in r] == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_free_run_killed_ten_times_goes_on_from_its_checkpoints(tmp_path):
+    options = LOCKSTEP | {"env": "CartPole-v1", "schedule": "free", "actors": 2, "learners": 2}
+    options |= {"checkpoint_every": 400}
+    path, dead = killed_until_done(tmp_path, options, 60_000, 10, random.Random(os.getpid()))
+    steps = [r["env_steps"] for r in read_metrics(path)]
+    assert steps == sorted(steps) and steps[-1] >= 60_000 and dead >= 1
+    leftovers = {name for name in os.listdir("/dev/shm") if name.startswith("parl-")}
+    assert not leftovers
+
+
+def test_scores_keep_their_protocol(tmp_path):
+    options = LOCKSTEP | {"env": "CartPole-v1", "evaluation_every": 200}
+    run = train("dqn", **options, total_frames=600, runs=str(tmp_path))
+    scored = [r for r in read_metrics(run.path) if "evaluation_return" in r]
+    assert len(scored) == 3
+    for one in scored:
+        assert one["protocol"].startswith("dqn on CartPole-v1, greedy, whole undiscounted episodes")
+        assert f"weights after {one['env_steps']:,} steps" in one["protocol"]
+        assert one["evaluation_episodes"] == 2
+    assert len({one["evaluation_seed"] for one in scored}) == 3, "fresh seeds each time"
+    checkpoints = RunDirectory.open(run.path).checkpoints
+    best = json.loads((checkpoints.best() / "counters.json").read_text())["score"]
+    assert best["evaluation_return"] == max(one["evaluation_return"] for one in scored)
+    assert best["protocol"] in {one["protocol"] for one in scored}
+
+
+def test_an_environment_without_pictures_is_named(tmp_path):
+    options = LOCKSTEP | {"total_frames": 80, "runs": str(tmp_path)}
+    cart = train("dqn", **options, env=lambda: gymnasium.make("CartPole-v1"))
+    with pytest.raises(ConfigError, match="render_mode"):
+        record(cart.path, tmp_path / "cart.png")
+    seen = train("dqn", **options, env=lambda: gymnasium.make("CartPole-v1", render_mode="rgb_array"))
+    assert record(seen.path, tmp_path / "cart.png") > 0
+    assert (tmp_path / "cart.png").read_bytes().startswith(b"\x89PNG")
