@@ -1,0 +1,111 @@
+"""What late priorities, lazy writing and the tree's fan-out change, in learning and in speed.
+
+    python benches/learning/ablation.py --seeds 3
+    python benches/learning/ablation.py --only delay --seeds 5
+    ... --record benches/records/DATE-ablation.md
+
+DQN on CartPole-v1 with parl's settings, two actors in threads, one learner, 30,000 steps, each run a process
+of its own. ``delay``: updates by which new priorities reach the replay late; ``lazy off``: one lock around
+every add, sample and update of the replay, as buffers without lazy writing have it; ``K``: children per node
+of the sum tree. Score: mean of 100 greedy episodes with the last weights, on seeds that the run never saw.
+"""
+
+import argparse
+import functools
+import json
+import os
+import tempfile
+import threading
+import warnings
+
+from processes import Record, median, one
+
+FRAMES = 30_000
+CASES = {
+    "delay": [{"delay": 0}, {"delay": 10}, {"delay": 100}],
+    "lazy": [{"lazy": True}, {"lazy": False}],
+    "fan_out": [{"fan_out": k} for k in (4, 8, 16, 32, 64)],
+}
+
+
+def run(case, seed):
+    from parl import replay
+    from parl.runtime import setup
+    from parl.train import evaluate, train
+
+    kind = replay.PrioritizedReplay
+    if not case.get("lazy", True):
+        kind = locked(kind)
+    setup.PrioritizedReplay = functools.partial(kind, fan_out=case.get("fan_out", 16))
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        result = train(
+            "dqn",
+            "CartPole-v1",
+            seed=seed,
+            runs=runs,
+            total_frames=FRAMES,
+            actors=2,
+            learners=1,
+            actor_kind="thread",
+            priority_delay=case.get("delay", 0),
+            evaluation_episodes=0,
+            quiet=True,
+        )
+        score = float(
+            evaluate(result.path, episodes=100, seed=10**6 + 10**4 * seed, checkpoint="last").mean()
+        )
+        return {"seconds": result.training_s, "updates": result.updates, "score": score}
+
+
+def locked(kind):
+    """A replay whose every call takes one lock."""
+    lock = threading.Lock()
+
+    def holding(method):
+        @functools.wraps(method)
+        def call(*args, **kwargs):
+            with lock:
+                return method(*args, **kwargs)
+
+        return call
+
+    names = ("add", "sample", "update_priorities")
+    return type("LockedReplay", (kind,), {name: holding(getattr(kind, name)) for name in names})
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", choices=sorted(CASES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--record", help="Markdown file to append to")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.one:
+        print(json.dumps(run(json.loads(arguments.one), arguments.seed)))
+        return
+    with Record(arguments.record) as say:
+        say(f"dqn, CartPole-v1, {FRAMES:,} steps, 2 actor threads, 1 learner, {arguments.seeds} seeds")
+        say("case               seconds   steps/s  updates/s  score: median (lowest..highest)   load")
+        for name in arguments.only or CASES:
+            # In turns, so that a busier moment meets every case.
+            rows = {json.dumps(case): [] for case in CASES[name]}
+            for seed in range(arguments.seeds):
+                for case in CASES[name]:
+                    rows[json.dumps(case)].append(one(__file__, case, seed))
+            for key, found in rows.items():
+                label = ", ".join(f"{k} {v}" for k, v in json.loads(key).items())
+                seconds = median([row["seconds"] for row in found])
+                scores = sorted(row["score"] for row in found)
+                updates = median([row["updates"] for row in found])
+                say(
+                    f"{label:<18} {seconds:7.2f} {FRAMES / seconds:9,.0f} {updates / seconds:10,.0f}  "
+                    f"{median(scores):6.1f} ({scores[0]:.1f}..{scores[-1]:.1f}) {os.getloadavg()[0]:12.1f}"
+                )
+
+
+if __name__ == "__main__":
+    main()

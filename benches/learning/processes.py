@@ -1,0 +1,101 @@
+"""What the benchmarks here share: each run in a process of its own, medians, records."""
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+
+
+def one(file, case, seed=0):
+    """The JSON that ``python file --one case --seed seed`` prints last; ``case`` is any JSON value."""
+    done = subprocess.run(
+        [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(f"{case} seed {seed} failed")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def train_for(name, seconds, seed=0, skip=1, **options):
+    """Trains for ``seconds`` behind the first ``skip`` of learning: rates of steps and updates, and the run.
+
+    Rates are taken between two records of the metrics, so that neither start nor end counts.
+    """
+    import threading
+
+    from parl.run import read_metrics
+    from parl.train import train
+
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        options = {
+            "log_every_s": 0.25,
+            "evaluation_episodes": 0,
+            "quiet": True,
+            "tensorboard": False,
+        } | options
+        options.setdefault("total_frames", 10**9)
+        timer = threading.Timer(seconds + skip, lambda: os.kill(os.getpid(), 2))
+        seen = threading.Thread(target=_start_when_learning, args=(runs, timer), daemon=True)
+        seen.start()
+        run = train(name, seed=seed, runs=runs, checkpoint_every=2**52, **options)
+        timer.cancel()
+        records = [r for r in read_metrics(run.path) if r.get("updates", 0) > 0 and "updates_per_s" in r]
+        began = records[0]["wall_time_s"] + skip
+        records = [r for r in records if r["wall_time_s"] >= began] or records[-2:]
+        first, last = records[0], records[-1]
+        elapsed = last["wall_time_s"] - first["wall_time_s"]
+        return {
+            "env_steps_per_s": (last["env_steps"] - first["env_steps"]) / elapsed,
+            "updates_per_s": (last["updates"] - first["updates"]) / elapsed,
+            "seconds": elapsed,
+            "ratio": last["replay_ratio"],
+            "lag": last.get("policy_lag"),
+        }
+
+
+def _start_when_learning(runs, timer):
+    import time
+    from pathlib import Path
+
+    while not any('"q_mean"' in path.read_text() for path in Path(runs).glob("*/metrics.jsonl")):
+        time.sleep(0.05)
+    timer.start()
+
+
+class Record:
+    """Prints lines and, if asked for, appends them to a Markdown file with date, machine and command."""
+
+    def __init__(self, path=None):
+        self.path, self.lines = path, []
+
+    def __call__(self, line=""):
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if not self.path:
+            return
+        import torch
+
+        told = [word for word in sys.argv if word not in ("--record", self.path)]
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(
+                f"\n{datetime.date.today():%d %B %Y}, {platform.processor() or platform.machine()}, "
+                f"{os.cpu_count()} cores, torch {torch.__version__}: `python {' '.join(told)}`\n\n```\n"
+                + "\n".join(self.lines).rstrip()
+                + "\n```\n"
+            )

@@ -1,0 +1,138 @@
+"""Speed from one to more actors and learners, and whether the chosen split is among the fastest.
+
+    python benches/learning/scaling.py actors --seconds 8        # CPU-heavy environments
+    python benches/learning/scaling.py learners --seconds 10     # a total batch of 4,096
+    python benches/learning/scaling.py split --seconds 6         # every split of a grid, and what auto takes
+    ... --record benches/records/DATE-scaling.md
+
+``actors``: CartPole behind a wrapper that computes for about 2 ms a step, in Python; one learner that has
+next to nothing to do. ``learners``: DQN with two layers of 512, one thread each. Rates are those of the
+middle of a run. ``split``: for three workloads each number of actors and learners up to the cores, then the
+split that ``auto`` chooses from its measurements; the ratio is its rate over the best of the grid, in turns
+with it.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+import warnings
+
+from processes import Record, median, one, train_for
+
+WORK = 2_000_000  # nanoseconds
+HEAVY = {"num_envs": 8, "replay_ratio": 0.5, "batch_size": 32, "learning_starts": 200, "hidden": (16,)}
+LARGE = {
+    "num_envs": 64,
+    "batch_size": 4_096,
+    "replay_ratio": 512.0,
+    "hidden": (512, 512),
+    "learning_starts": 5_000,
+    "threads": 1,
+}
+SPLITS = {
+    "small": {},
+    "heavy environments": HEAVY,
+    "large batches": LARGE | {"learning_starts": 2_000},
+}
+
+
+def heavy():
+    """CartPole that computes for WORK nanoseconds of processor time a step."""
+    import gymnasium
+
+    class Heavy(gymnasium.Wrapper):
+        def step(self, action):
+            end = time.thread_time_ns() + WORK
+            number = 1
+            while time.thread_time_ns() < end:
+                for _ in range(200):
+                    number = (number * 1103515245 + 12345) % 2147483648
+            return super().step(action)
+
+    return Heavy(gymnasium.make("CartPole-v1"))
+
+
+def run(case, seed):
+    options = dict(case["options"])
+    options["env"] = heavy if options.pop("heavy", False) else "CartPole-v1"
+    options["hidden"] = tuple(options.get("hidden", (64, 64)))
+    if "chosen" in case:
+        from parl.run import RunDirectory
+        from parl.train import train
+
+        with tempfile.TemporaryDirectory() as runs:
+            short = options | {"total_frames": 500, "learning_starts": 400, "evaluation_episodes": 0}
+            made = train("dqn", runs=runs, quiet=True, **short)
+            table = RunDirectory.open(made.path).config["run"]
+            return {"actors": table["actors"], "learners": table["learners"]}
+    return train_for("dqn", case["seconds"], seed, **options)
+
+
+def rate(case, rounds):
+    return [one(__file__, case, turn) for turn in range(rounds)]
+
+
+def actors(say, seconds, rounds):
+    say(f"actors on environments of about {WORK / 1e6:g} ms a step, {HEAVY}")
+    compare(say, "actors", HEAVY | {"heavy": True, "learners": 1}, "env_steps_per_s", seconds, rounds)
+
+
+def learners(say, seconds, rounds):
+    say(f"learners at a total batch of 4,096, {LARGE}")
+    compare(say, "learners", LARGE | {"actors": 1}, "updates_per_s", seconds, rounds)
+
+
+def compare(say, what, options, key, seconds, rounds):
+    ratios, most = [], os.cpu_count() or 1
+    say(f"turn  {'  '.join(f'{n} {what}: {key}' for n in (1, most))}  ratio  load")
+    for turn in range(rounds):
+        found = [
+            one(__file__, {"options": options | {what: n}, "seconds": seconds}, turn)[key] for n in (1, most)
+        ]
+        ratios.append(found[1] / found[0])
+        say(f"{turn:>4} {found[0]:20,.1f} {found[1]:25,.1f} {ratios[-1]:7.2f} {os.getloadavg()[0]:6.1f}")
+    say(f"ratio 1 to {most} {what}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
+
+
+def split(say, seconds, rounds):
+    cores = os.cpu_count() or 1
+    for name, options in SPLITS.items():
+        options = options | ({"heavy": True} if name.startswith("heavy") else {})
+        chosen = one(__file__, {"options": options, "chosen": True})
+        say(f"{name}: {options}\nauto takes {chosen['actors']} actors, {chosen['learners']} learners")
+        rates = {(n, m): [] for n in range(1, cores + 1) for m in range(1, cores + 1)}
+        for turn in range(rounds):
+            for (n, m), found in rates.items():
+                case = {"options": options | {"actors": n, "learners": m}, "seconds": seconds}
+                found.append(one(__file__, case, turn)["env_steps_per_s"])
+        for (n, m), found in rates.items():
+            say(f"  {n} actors, {m} learners: {median(found):10,.0f} steps/s  {[round(x) for x in found]}")
+        best = max(median(found) for found in rates.values())
+        own = median(rates[chosen["actors"], chosen["learners"]])
+        say(f"chosen / best of the grid: {own / best:.2f}{'' if own >= 0.9 * best else '  below 0.9'}\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=["actors", "learners", "split"], default="actors")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each run that count")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", help="Markdown file to append to")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.one:
+        print(json.dumps(run(json.loads(arguments.one), arguments.seed)))
+        return
+    with Record(arguments.record) as say:
+        todo = {"actors": actors, "learners": learners, "split": split}[arguments.what]
+        todo(say, arguments.seconds, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
