@@ -18,6 +18,7 @@ __all__ = [
     "SumTree",
     "__version__",
     "cuda_compile",
+    "cuda_prepare",
     "cuda_report",
     "game_rows",
 ]
@@ -353,6 +354,8 @@ class Console:
         repeat_action_probability: float,
         max_num_frames_per_episode: int,
         truncate_on_life_loss: bool,
+        device: int | None = None,
+        nvrtc_folders: Sequence[str | PathLike[str]] = ...,
     ) -> Console: ...
     def clone(self, seed: int | None = None) -> Console: ...
     def reset(self) -> None: ...
@@ -466,7 +469,9 @@ class CudaAtariBatch:
     """Environments on a CUDA device; :class:`parl.envs.atari_cuda.CudaAtariVectorEnv` is made of it.
 
     ``config`` is that of :class:`AtariBatch`. Addresses are those of contiguous device memory, 0 for none;
-    ``targets`` those of obs, final_obs, ram, numbers and flags. ``reset`` and ``step`` do not wait.
+    ``targets`` those of obs, final_obs, ram, numbers and flags. ``reset`` and ``step`` do not wait. Actions
+    are int32 or, with ``wide``, int64; of continuous environments float32 (n, 4): to the right, up,
+    trigger, strength. A single row of states goes into all environments that are named.
     """
 
     def __new__(
@@ -487,8 +492,14 @@ class CudaAtariBatch:
     def check(self, stream: int) -> None: ...
     def get_state(self, envs: Sequence[int], stream: int) -> NDArray[np.uint8]: ...
     def set_state(self, states: NDArray[np.uint8], envs: Sequence[int], stream: int) -> None: ...
+    def pictures(self, envs: Sequence[int], stream: int) -> list[NDArray[np.uint8]]: ...
     def game(self, env: int) -> str: ...
     def close(self) -> None: ...
+
+def cuda_prepare(
+    device: int, nvrtc_folders: Sequence[str | PathLike[str]]
+) -> tuple[str, float, list[tuple[str, int, bool]]]:
+    """Compiles the kernels for a device and keeps them; returns what :func:`cuda_compile` does."""
 
 def cuda_report(nvrtc_folders: Sequence[str | PathLike[str]]) -> list[tuple[str, str]]:
     """What there is for CUDA: pairs of a name and a finding."""

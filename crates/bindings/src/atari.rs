@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use cule::console::{self, Drawing, Options};
+use cule::cuda::console::ConsoleDevice;
 use cule::games::{names, rows};
 use cule::observe::WIDTH;
 use cule::{CuleError, env, rom};
@@ -126,12 +127,22 @@ impl Rom {
 #[pyclass(frozen, module = "parl._native")]
 pub struct Console {
     inner: Mutex<console::Console>,
+    /// Where its frames run, if not here.
+    device: Option<ConsoleDevice>,
 }
 
 impl Console {
     fn lock(&self) -> MutexGuard<'_, console::Console> {
         // Nothing panics while it holds the lock; a console left by one that did is still a console.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Plays on its device, or here.
+    fn play(&self, py: Python<'_>, a: env::Action, b: env::Action) -> PyResult<i32> {
+        match &self.device {
+            None => Ok(py.detach(|| self.lock().act_two(a, b))),
+            Some(device) => free(py, || device.act_two(&mut self.lock(), a, b)),
+        }
     }
 
     /// Does something short: at once if the console is free, else waits for it without the interpreter.
@@ -203,7 +214,7 @@ fn with_strength(name: &str, code: u32, strength: f32) -> PyResult<env::Action> 
 impl Console {
     #[new]
     #[pyo3(signature = (rom, *, rules, seed, system_seed, frame_skip, repeat_action_probability,
-                        max_num_frames_per_episode, truncate_on_life_loss))]
+                        max_num_frames_per_episode, truncate_on_life_loss, device = None, nvrtc_folders = vec![]))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -215,6 +226,8 @@ impl Console {
         repeat_action_probability: f32,
         max_num_frames_per_episode: u32,
         truncate_on_life_loss: bool,
+        device: Option<u32>,
+        nvrtc_folders: Vec<PathBuf>,
     ) -> PyResult<Self> {
         let rom = &rom.get().rom;
         let options = Options {
@@ -224,23 +237,28 @@ impl Console {
             frame_skip,
             max_num_frames_per_episode,
             truncate_on_loss_of_life: truncate_on_life_loss,
-            drawing: Drawing::Guessed,
+            // A device draws every frame.
+            drawing: if device.is_some() { Drawing::EveryFrame } else { Drawing::Guessed },
         };
-        let console = free(py, || {
+        free(py, || {
             let row = rules.map_or(Ok(rows::UNKNOWN), console::game_row)?;
-            console::Console::new(rom, row, options)
-        })?;
-        Ok(Self { inner: Mutex::new(console) })
+            let console = console::Console::new(rom, row, options)?;
+            let device = device.map(|ordinal| ConsoleDevice::new(ordinal, &nvrtc_folders, &console));
+            Ok(Self { inner: Mutex::new(console), device: device.transpose()? })
+        })
     }
 
     /// A copy; with a seed its generator starts anew.
     #[pyo3(signature = (seed = None))]
-    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> Self {
-        let mut copy = py.detach(|| self.lock().clone());
-        if let Some(seed) = seed {
-            copy.reseed(seed);
-        }
-        Self { inner: Mutex::new(copy) }
+    fn clone(&self, py: Python<'_>, seed: Option<u32>) -> PyResult<Self> {
+        free(py, || {
+            let mut copy = self.lock().clone();
+            if let Some(seed) = seed {
+                copy.reseed(seed);
+            }
+            let device = self.device.as_ref().map(|device| device.another(&copy)).transpose()?;
+            Ok(Self { inner: Mutex::new(copy), device })
+        })
     }
 
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
@@ -259,7 +277,7 @@ impl Console {
         let a = with_strength("strength", action_code(action)?, strength)?;
         let b = action_b.map_or(Ok(u32::from(env::NOOP)), action_code)?;
         let b = with_strength("strength_b", b, strength_b)?;
-        Ok(py.detach(|| self.lock().act_two(a, b)))
+        self.play(py, a, b)
     }
 
     /// ALE's `act`: numbers above 17 are NOOP.
@@ -270,7 +288,7 @@ impl Console {
         })?;
         let code = if code < u32::from(env::ACTIONS) { code } else { u32::from(env::NOOP) };
         let a = with_strength("paddle_strength", code, paddle_strength)?;
-        Ok(py.detach(|| self.lock().act_two(a, env::full(u32::from(env::NOOP)))))
+        self.play(py, a, env::full(u32::from(env::NOOP)))
     }
 
     fn set_mode(&self, py: Python<'_>, mode: u32) -> PyResult<()> {

@@ -7,16 +7,16 @@ use std::time::Instant;
 
 use cule::CuleError;
 use cule::batch::Layout;
-use cule::batch::gpu::{GpuBatch, Targets};
+use cule::batch::gpu::{Actions, GpuBatch, Targets};
 use cule::cuda::nvrtc::Nvrtc;
 use cule::cuda::{self, Cuda};
-use numpy::{PyArray2, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrays::bytes;
 use crate::errors::cule_error;
-use crate::vector::Config;
+use crate::vector::{Config, coloured};
 
 /// Environments on a device. Addresses are those of contiguous device memory, 0 for none, one row per environment:
 /// observations and last observations uint8, RAM uint8 (n, 128), numbers int32 (11, n), flags bool (3, n).
@@ -37,6 +37,8 @@ pub struct CudaAtariBatch {
     /// Every kernel came from the disk.
     #[pyo3(get)]
     from_cache: bool,
+    /// Actions are sticks; where a direction begins.
+    threshold: Option<f32>,
 }
 
 impl CudaAtariBatch {
@@ -95,6 +97,7 @@ impl CudaAtariBatch {
             actions: batch.actions(),
             device_bytes: batch.device_bytes(),
             from_cache: batch.device().from_cache,
+            threshold: config.continuous.then_some(config.continuous_action_threshold),
             batch: Mutex::new(Some(batch)),
         })
     }
@@ -113,7 +116,8 @@ impl CudaAtariBatch {
         self.with(py, |batch| batch.reset(seeds, mask, &out, stream))
     }
 
-    /// One step of every environment; `actions` are int32 or, with `wide`, int64. Does not wait.
+    /// One step of every environment; `actions` are int32 or, with `wide`, int64; of continuous environments float32
+    /// (n, 4): to the right, up, trigger, strength. Does not wait.
     fn step(
         &self,
         py: Python<'_>,
@@ -123,7 +127,12 @@ impl CudaAtariBatch {
         stream: u64,
     ) -> PyResult<()> {
         let out = addresses(targets);
-        self.with(py, |batch| batch.step(actions, wide, &out, stream))
+        let actions = match self.threshold {
+            Some(threshold) => Actions::Sticks(actions, threshold),
+            None if wide => Actions::Wide(actions),
+            None => Actions::Narrow(actions),
+        };
+        self.with(py, |batch| batch.step(actions, &out, stream))
     }
 
     /// Waits for the stream; raises what went wrong on the device since the last look.
@@ -144,7 +153,7 @@ impl CudaAtariBatch {
         numpy::PyArray1::from_vec(py, rows).reshape([count, size])
     }
 
-    /// Puts row i of `states` into environment `envs[i]`.
+    /// Puts row i of `states` into environment `envs[i]`, or a single row into all of `envs`.
     fn set_state(
         &self,
         py: Python<'_>,
@@ -154,14 +163,29 @@ impl CudaAtariBatch {
     ) -> PyResult<()> {
         self.check_envs(&envs)?;
         let rows = bytes(states, "states")?;
-        if states.dtype().itemsize() != 1 || states.shape().first() != Some(&envs.len()) || states.ndim() != 2
-        {
+        let count = states.shape().first().copied().unwrap_or(0);
+        let fits = count == envs.len() || count == 1;
+        if states.dtype().itemsize() != 1 || !fits || states.ndim() != 2 {
             let (dtype, shape, count) = (states.dtype(), states.shape(), envs.len());
             let message =
                 format!("states are {dtype} of shape {shape:?}, expected uint8 of shape [{count}, bytes]");
             return Err(PyValueError::new_err(message));
         }
-        self.with(py, |batch| batch.load(&envs, rows, stream))
+        self.with(py, |batch| {
+            if count == 1 { batch.load_same(&envs, rows, stream) } else { batch.load(&envs, rows, stream) }
+        })
+    }
+
+    /// Native pictures of the environments of `envs` in colour, (rows, columns, 3) each. Waits.
+    fn pictures<'py>(
+        &self,
+        py: Python<'py>,
+        envs: Vec<usize>,
+        stream: u64,
+    ) -> PyResult<Vec<Bound<'py, PyArray3<u8>>>> {
+        self.check_envs(&envs)?;
+        let pictures = self.with(py, move |batch| batch.pictures(&envs, stream))?;
+        pictures.iter().map(|(pixels, rows, pal)| coloured(py, pixels, *rows, *pal)).collect()
     }
 
     /// Name of the game of an environment.
@@ -188,6 +212,25 @@ pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, 
     py.detach(|| cuda::report(&nvrtc_folders))
 }
 
+/// Compiles the kernels of environments and consoles for a device and keeps them on the disk; nothing is loaded.
+///
+/// Returns the target, the seconds, and for each file its name, its bytes and whether it was on the disk.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, clippy::type_complexity, reason = "a plain tuple for Python")]
+pub fn cuda_prepare(
+    py: Python<'_>,
+    device: u32,
+    nvrtc_folders: Vec<PathBuf>,
+) -> PyResult<(String, f64, Vec<(&'static str, usize, bool)>)> {
+    py.detach(|| {
+        let start = Instant::now();
+        let (target, images) = cuda::prepare(device, &nvrtc_folders)?;
+        let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
+        Ok((target, start.elapsed().as_secs_f64(), files.collect()))
+    })
+    .map_err(|error| cule_error(py, error))
+}
+
 /// Compiles kernels (those of `files`, all of the environments' without any) for an architecture such as 90; no device
 /// is needed.
 ///
@@ -206,9 +249,19 @@ pub fn cuda_compile(
         let nvrtc = Nvrtc::find(&nvrtc_folders)?;
         let target = if ptx { format!("compute_{architecture}") } else { nvrtc.target(architecture)? };
         let start = Instant::now();
-        let of_replays = !files.is_empty() && files.iter().all(|file| crate::program::has(file));
-        let sources = if of_replays { &crate::program::SOURCES } else { &cuda::SOURCES };
-        let images = sources.compile(&nvrtc, &target, 0, &files)?;
+        let console = &cuda::console::SOURCES;
+        let all_in = |has: &dyn Fn(&String) -> bool| !files.is_empty() && files.iter().all(has);
+        let mut images = if all_in(&|file| crate::program::has(file)) {
+            crate::program::SOURCES.compile(&nvrtc, &target, 0, &files)?
+        } else if all_in(&|file| file == console.files[0].0) {
+            vec![]
+        } else {
+            cuda::SOURCES.compile(&nvrtc, &target, 0, &files)?
+        };
+        // The console's is left out where files are named and it is not.
+        if files.is_empty() || files.iter().any(|file| file == console.files[0].0) {
+            images.extend(console.compile(&nvrtc, &target, 0, &[])?);
+        }
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })

@@ -18,7 +18,7 @@ mod _native {
     #[pymodule_export]
     use crate::atari::{Console, GameRow, Rom, game_rows};
     #[pymodule_export]
-    use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_report};
+    use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_prepare, cuda_report};
     #[pymodule_export]
     use crate::program::CudaProgram;
     #[pymodule_export]

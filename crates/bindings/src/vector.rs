@@ -64,7 +64,7 @@ pub(crate) struct Config {
     size: Option<(usize, usize)>,
     full_action_space: bool,
     pub(crate) continuous: bool,
-    continuous_action_threshold: f32,
+    pub(crate) continuous_action_threshold: f32,
     mode: Option<u32>,
     difficulty: Option<u32>,
 }
@@ -166,6 +166,25 @@ impl Config {
         let load = |game: &String| Ok((rom::load(game, &self.folders, false)?, console::game_row(game)?));
         self.games.iter().map(load).collect()
     }
+}
+
+/// A native picture in colour, (rows, columns, 3).
+pub(crate) fn coloured<'py>(
+    py: Python<'py>,
+    pixels: &[u8],
+    rows: usize,
+    pal: bool,
+) -> PyResult<Bound<'py, PyArray3<u8>>> {
+    let table = &palette::RGB[if pal { palette::PAL } else { palette::NTSC }];
+    let colors: Vec<u8> = pixels
+        .iter()
+        .flat_map(|&index| {
+            let [_, red, green, blue] = table[index as usize].to_be_bytes();
+            [red, green, blue]
+        })
+        .collect();
+    let columns = pixels.len() / rows;
+    numpy::PyArray1::from_vec(py, colors).reshape([rows, columns, 3])
 }
 
 /// Numbers, flags, and whether an episode ended.
@@ -473,16 +492,7 @@ impl AtariBatch {
     fn picture<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Bound<'py, PyArray3<u8>>> {
         self.check_env(env)?;
         let (pixels, rows, pal) = self.with(py, |batch| batch.picture(env))?;
-        let table = &palette::RGB[if pal { palette::PAL } else { palette::NTSC }];
-        let colors: Vec<u8> = pixels
-            .iter()
-            .flat_map(|&index| {
-                let [_, red, green, blue] = table[index as usize].to_be_bytes();
-                [red, green, blue]
-            })
-            .collect();
-        let columns = pixels.len() / rows;
-        numpy::PyArray1::from_vec(py, colors).reshape([rows, columns, 3])
+        coloured(py, &pixels, rows, pal)
     }
 
     /// Name of the game of an environment.

@@ -12,11 +12,14 @@ PARL_CONST uint32_t NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2;
 // Why `parl_reset` runs, as `Call::mode`: resets that are due, those due within a step, those the caller asks for.
 PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_ASKED = 2;
 // Faults: the largest environment that met one is kept, plus one.
-PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_ROOM = 4;
+PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_ROOM = 4, FAULT_STICK = 5;
 // The environment keeps no pictures.
 PARL_CONST uint32_t NO_ROOM = 0xFFFFFFFFu;
 // Environments that a block plays at once: the lanes of its first warp. Its other warps help to show.
 PARL_CONST uint32_t LANES = 32;
+// What actions are, as `Call::wide_actions`: 0 for int32 indices, these for int64 ones and for sticks, which are floats
+// to the right, up, of the trigger and of the strength.
+PARL_CONST uint32_t WIDE = 1, STICKS = 2;
 
 // All environments. Word w of the head of environment e is at heads[w * count + e]: lanes of a warp read neighbours.
 // Boards and pictures to work in belong to the lanes that are resident at a time, which take one environment after the
@@ -80,7 +83,7 @@ struct Call {
     uint32_t row_count;
     uint32_t row_bytes;
     uint32_t writes;
-    uint32_t unused;
+    float threshold;
 };
 
 // The words of a head that are the RAM of a cartridge, of the console and of its copy: left out where no game has any.

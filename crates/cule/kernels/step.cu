@@ -7,6 +7,31 @@ using cule::lane::Head;
 using cule::lane::LaneGame;
 using cule::lane::LaneRules;
 
+// The action of an environment, as `call.wide_actions` says: an index of 32 or 64 bits, or a stick as four floats. One
+// that there is not does nothing.
+static __device__ cule::env::Action action_of(const Batch& b, const Call& call, uint32_t env, const LaneGame& game) {
+    if (call.wide_actions == STICKS) {
+        const float* stick = static_cast<const float*>(call.actions) + 4 * static_cast<uint64_t>(env);
+        // A difference that is not 0 is not a number.
+        for (uint32_t i = 0; i < 4; ++i) {
+            if (stick[i] - stick[i] != 0.0f) {
+                fault(b, FAULT_STICK, env);
+                return cule::env::full(cule::env::NOOP);
+            }
+        }
+        return cule::step::continuous_action(stick[0], stick[1], stick[2], stick[3], call.threshold);
+    }
+    const int64_t index = call.wide_actions == WIDE ? static_cast<const int64_t*>(call.actions)[env]
+                                                    : static_cast<const int32_t*>(call.actions)[env];
+    uint32_t code = 255;
+    if (index >= 0 && index < 18) code = cule::step::action_code(game.actions, static_cast<uint32_t>(index));
+    if (code == 255) {
+        fault(b, FAULT_ACTION, env);
+        code = cule::env::NOOP;
+    }
+    return cule::env::full(code);
+}
+
 // One step, or the reset after an episode's end.
 static __device__ void play(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
     Extra extra = b.extras[env];
@@ -32,17 +57,9 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
             shows = false;
         }
     } else {
-        const int64_t index = call.wide_actions != 0 ? static_cast<const int64_t*>(call.actions)[env]
-                                                     : static_cast<const int32_t*>(call.actions)[env];
-        uint32_t code = 255;
-        if (index >= 0 && index < 18) code = cule::step::action_code(game.actions, static_cast<uint32_t>(index));
-        if (code == 255) {
-            fault(b, FAULT_ACTION, env);
-            code = cule::env::NOOP;
-        }
         Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(desk.inputs), b.inputs_per_env);
         cule::lane::advance::advance(head, extra, b.randoms[env], *desk.board, work_of(b, desk), kept_of(b, env), inputs,
-                                     rom_of(b, game), rules, game, cule::env::full(code));
+                                     rom_of(b, game), rules, game, action_of(b, call, env, game));
         keep_pictures(b, env, extra, desk);
         give_figures(b, call, env, cule::lane::advance::report(head, env, rules));
         extra.due = head.episode.ended != 0 && call.mode == SAME_STEP;

@@ -139,6 +139,20 @@ impl Console {
         total
     }
 
+    /// The ROM as the machine sees it.
+    pub(crate) fn image(&self) -> &[u8] {
+        self.code.image()
+    }
+
+    /// Goes on from what another interpreter made of this console, whose frames it has all drawn.
+    pub(crate) fn take(&mut self, state: State, random: Random, board: Box<Board>) {
+        self.state = state;
+        self.env_random = random;
+        self.board = board;
+        self.undrawn = [vec![], vec![]];
+        self.blank = false;
+    }
+
     // ------------------------------------------------------------ what there is to see
 
     /// Row of the game.

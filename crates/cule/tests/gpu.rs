@@ -11,7 +11,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use cule::batch::gpu::{CART_AT, Call, Device, GpuBatch, Plan, Shape, Targets};
+use cule::batch::gpu::{Actions, CART_AT, Call, Device, GpuBatch, Plan, Shape, Targets};
 use cule::batch::{
     Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
     Settings,
@@ -263,10 +263,10 @@ impl Pair {
         self.cpu.step(&actions, out).unwrap();
         let targets = self.targets();
         if self.next(2) == 0 {
-            self.gpu.step(indices.as_ptr() as u64, false, &targets, 0).unwrap();
+            self.gpu.step(Actions::Narrow(indices.as_ptr() as u64), &targets, 0).unwrap();
         } else {
             let wide: Vec<i64> = indices.iter().map(|&index| i64::from(index)).collect();
-            self.gpu.step(wide.as_ptr() as u64, true, &targets, 0).unwrap();
+            self.gpu.step(Actions::Wide(wide.as_ptr() as u64), &targets, 0).unwrap();
         }
         self.compare(what);
     }
@@ -608,11 +608,11 @@ fn faults_are_named_at_the_next_look() {
     let Some(mut pair) = Pair::new(&["pong"], 3, &given) else { return };
     let targets = pair.targets();
     let actions = [0i32, 6, 0];
-    pair.gpu.step(actions.as_ptr() as u64, false, &targets, 0).unwrap();
+    pair.gpu.step(Actions::Narrow(actions.as_ptr() as u64), &targets, 0).unwrap();
     let error = pair.gpu.check_faults(0).unwrap_err().to_string();
     assert!(error.contains("environment 2 has not been reset"), "{error}");
     pair.reset(None, None, "reset");
-    pair.gpu.step(actions.as_ptr() as u64, false, &targets, 0).unwrap();
+    pair.gpu.step(Actions::Narrow(actions.as_ptr() as u64), &targets, 0).unwrap();
     let error = pair.gpu.save(&[0], 0).unwrap_err().to_string();
     assert_eq!(error, "an action of environment 1 was outside 0..6; it did nothing");
     pair.gpu.check_faults(0).unwrap();

@@ -260,6 +260,9 @@ impl Context {
         // SAFETY: the memory was given just now.
         let status = unsafe { (f.fill)(address, 0, bytes, std::ptr::null_mut()) };
         self.driver.check("cuMemsetD8Async", status)?;
+        // torch's streams do not wait for the default one: the zeros must be there before anybody writes over them.
+        // SAFETY: the default stream of the current context.
+        self.driver.check("cuStreamSynchronize", unsafe { (f.wait)(std::ptr::null_mut()) })?;
         Ok(address)
     }
 

@@ -6,19 +6,18 @@
 #![allow(unsafe_code, reason = "the addresses of a launch's arguments")]
 
 pub mod cache;
+pub mod console;
 pub mod driver;
 pub mod nvrtc;
 mod program;
 
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crate::CuleError;
 use crate::batch::gpu::{Call, Device, KERNELS, Plan, Shape};
-use driver::Context;
 use nvrtc::Nvrtc;
-pub use program::{Image, Program, Sources};
+pub use program::{Image, Memory, Program, Sources};
 
 /// The kernels of a batch.
 pub const SOURCES: Sources = Sources {
@@ -53,12 +52,6 @@ pub struct Cuda {
     pub from_cache: bool,
 }
 
-/// Memory of a device, freed when dropped.
-pub struct Buffer {
-    context: Arc<Context>,
-    address: u64,
-}
-
 impl Cuda {
     /// Device number `ordinal`. `folders` are looked through for NVRTC first.
     ///
@@ -71,33 +64,27 @@ impl Cuda {
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        self.context.free(self.address);
-    }
-}
-
 impl Device for Cuda {
-    type Memory = Buffer;
+    type Memory = Memory;
 
     fn resident_warps(&self) -> u32 {
         self.program.units * WARPS_PER_UNIT
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Buffer, CuleError> {
-        Ok(Buffer { context: self.program.context.clone(), address: self.program.context.allocate(bytes)? })
+    fn allocate(&self, bytes: usize) -> Result<Memory, CuleError> {
+        self.program.allocate(bytes)
     }
 
-    fn address(&self, memory: &Buffer) -> u64 {
-        memory.address
+    fn address(&self, memory: &Memory) -> u64 {
+        memory.address()
     }
 
-    fn write(&self, memory: &mut Buffer, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
-        self.program.context.write(memory.address, bytes, stream)
+    fn write(&self, memory: &mut Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
+        Memory::write(memory, bytes, stream)
     }
 
-    fn read(&self, memory: &Buffer, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
-        self.program.context.read(memory.address, bytes, stream)
+    fn read(&self, memory: &Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
+        Memory::read(memory, bytes, stream)
     }
 
     fn launch(
@@ -112,6 +99,26 @@ impl Device for Cuda {
         let mut arguments = [(&raw mut plan).cast::<c_void>(), (&raw mut call).cast::<c_void>()];
         self.program.launch(kernel, (shape.blocks, shape.threads), &mut arguments, stream)
     }
+}
+
+/// Compiles the kernels of a batch and of a console for device number `ordinal` and keeps them; nothing is loaded. The
+/// target, and the files in the order of their sources.
+///
+/// # Errors
+/// As [`Program::new`].
+pub fn prepare(ordinal: u32, folders: &[PathBuf]) -> Result<(String, Vec<Image>), CuleError> {
+    let (driver, facts) = program::device(ordinal)?;
+    let nvrtc = Nvrtc::find(folders)?;
+    let target = nvrtc.target(facts.architecture)?;
+    let version = driver.version()?;
+    let compile = |sources: &Sources| sources.compile(&nvrtc, &target, version, &[]);
+    let (batch, console) = std::thread::scope(|scope| {
+        let console = scope.spawn(|| compile(&console::SOURCES));
+        (compile(&SOURCES), console.join())
+    });
+    let mut images = batch?;
+    images.extend(console.unwrap_or_else(|_| Err(program::fell()))?);
+    Ok((target, images))
 }
 
 /// What there is for CUDA, as lines of a name and a finding.

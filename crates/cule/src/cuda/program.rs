@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::driver::{self, Context};
+use super::driver::{self, Context, DeviceFacts, Driver};
 use super::nvrtc::Nvrtc;
 use super::{OLDEST_DEVICE, OLDEST_DRIVER, cache};
 use crate::CuleError;
@@ -67,9 +67,85 @@ impl Sources {
         // All at once: each takes its thread.
         std::thread::scope(|scope| {
             let threads: Vec<_> = chosen.map(|file| scope.spawn(|| make(file))).collect();
-            let fell = || CuleError::Cuda { reason: "the compiler of kernels fell over".into() };
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(fell()))).collect()
         })
+    }
+}
+
+/// A compiler's thread did not come back.
+pub(super) fn fell() -> CuleError {
+    CuleError::Cuda { reason: "the compiler of kernels fell over".into() }
+}
+
+/// The driver and device number `ordinal`, if both are new enough.
+pub(super) fn device(ordinal: u32) -> Result<(&'static Driver, DeviceFacts), CuleError> {
+    let unavailable = |reason: String| Err(CuleError::CudaUnavailable { reason });
+    let driver = driver::driver()?;
+    let version = driver.version()?;
+    let shown = |version: u32| format!("{}.{}", version / 1000, version % 1000 / 10);
+    if version < OLDEST_DRIVER {
+        let (found, oldest) = (shown(version), shown(OLDEST_DRIVER));
+        return unavailable(format!(
+            "the driver is too old: it is of CUDA {found}, expected {oldest} or newer"
+        ));
+    }
+    let devices = driver.devices()?;
+    let count = devices.len();
+    let Some(facts) = devices.into_iter().nth(ordinal as usize) else {
+        return unavailable(format!("there is no CUDA device {ordinal}: the driver shows {count}"));
+    };
+    if facts.architecture < OLDEST_DEVICE {
+        let (major, minor) = (facts.architecture / 10, facts.architecture % 10);
+        let name = &facts.name;
+        return unavailable(format!(
+            "{name} is too old: compute capability {major}.{minor}, expected 7.5 or newer"
+        ));
+    }
+    Ok((driver, facts))
+}
+
+/// Memory of a device, freed when dropped.
+pub struct Memory {
+    context: Arc<Context>,
+    address: u64,
+    bytes: usize,
+}
+
+impl Memory {
+    /// Where it begins, as kernels see it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Copies to it, behind what was given to `stream` before.
+    ///
+    /// # Errors
+    /// [`CuleError::BufferLength`]: it is too small; what the driver says.
+    pub fn write(&self, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
+        self.holds(bytes.len())?;
+        self.context.write(self.address, bytes, stream)
+    }
+
+    /// Copies from it, and waits.
+    ///
+    /// # Errors
+    /// As [`Memory::write`]; and what kernels did wrong before.
+    pub fn read(&self, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
+        self.holds(bytes.len())?;
+        self.context.read(self.address, bytes, stream)
+    }
+
+    fn holds(&self, bytes: usize) -> Result<(), CuleError> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        Err(CuleError::BufferLength { what: "memory on the device", expected: self.bytes, found: bytes })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.context.free(self.address);
     }
 }
 
@@ -91,33 +167,10 @@ impl Program {
     /// [`CuleError::CudaUnavailable`]: no driver, no such device, too old a driver or device, no NVRTC; or what the
     /// driver or the compiler says.
     pub fn new(ordinal: u32, folders: &[PathBuf], sources: &Sources) -> Result<Self, CuleError> {
-        let unavailable = |reason: String| Err(CuleError::CudaUnavailable { reason });
-        let driver = driver::driver()?;
-        let version = driver.version()?;
-        let shown = |version: u32| format!("{}.{}", version / 1000, version % 1000 / 10);
-        if version < OLDEST_DRIVER {
-            let (found, oldest) = (shown(version), shown(OLDEST_DRIVER));
-            return unavailable(format!(
-                "the driver is too old: it is of CUDA {found}, expected {oldest} or newer"
-            ));
-        }
-        let devices = driver.devices()?;
-        let Some(facts) = devices.get(ordinal as usize) else {
-            return unavailable(format!(
-                "there is no CUDA device {ordinal}: the driver shows {}",
-                devices.len()
-            ));
-        };
-        if facts.architecture < OLDEST_DEVICE {
-            let (major, minor) = (facts.architecture / 10, facts.architecture % 10);
-            let name = &facts.name;
-            return unavailable(format!(
-                "{name} is too old: compute capability {major}.{minor}, expected 7.5 or newer"
-            ));
-        }
+        let (driver, facts) = device(ordinal)?;
         let nvrtc = Nvrtc::find(folders)?;
         let target = nvrtc.target(facts.architecture)?;
-        let images = sources.compile(&nvrtc, &target, version, &[])?;
+        let images = sources.compile(&nvrtc, &target, driver.version()?, &[])?;
         let context = Arc::new(Context::new(driver, ordinal)?);
         let units = facts.units;
         let mut program = Self { context, modules: vec![], functions: vec![], units, from_cache: true };
@@ -131,6 +184,14 @@ impl Program {
             program.from_cache &= image.from_cache;
         }
         Ok(program)
+    }
+
+    /// `bytes` bytes of zeros.
+    ///
+    /// # Errors
+    /// As [`Context::allocate`].
+    pub fn allocate(&self, bytes: usize) -> Result<Memory, CuleError> {
+        Ok(Memory { context: self.context.clone(), address: self.context.allocate(bytes)?, bytes })
     }
 
     /// Starts a kernel on a stream; the arguments are copied.

@@ -18,7 +18,7 @@ pub const BYTE_THREADS: u32 = 256;
 /// The thread has no environment.
 pub const NOBODY: u32 = u32::MAX;
 /// Kinds of faults that the device counts.
-pub const FAULTS: usize = 5;
+pub const FAULTS: usize = 6;
 /// The environment keeps no pictures.
 pub const NO_ROOM: u32 = u32::MAX;
 /// Environments of a game without short frames that can keep pictures at a time, at least: 100 KB each.
@@ -96,7 +96,7 @@ pub struct Call {
     pub(super) row_count: u32,
     pub(super) row_bytes: u32,
     pub(super) writes: u32,
-    pub(super) unused: u32,
+    pub(super) threshold: f32,
 }
 
 /// Threads to environments: those of one game side by side, filled up to whole warps.

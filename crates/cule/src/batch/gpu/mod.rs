@@ -15,7 +15,7 @@ use tables::Tables;
 
 use super::game::Game;
 use super::pictures::Pictures;
-use super::slot::Slot;
+use super::slot::{Slot, Work};
 use super::{Autoreset, Layout, Settings, states};
 use crate::CuleError;
 use crate::games::names;
@@ -98,6 +98,20 @@ pub struct Targets {
     /// Three rows of bytes: terminated, truncated, ended.
     pub flags: u64,
 }
+
+/// Where the actions of a step lie on the device, one row per environment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Actions {
+    /// `i32` indices.
+    Narrow(u64),
+    /// `i64` indices.
+    Wide(u64),
+    /// Sticks: four `f32` each, to the right, up, of the trigger and of the strength; and where a direction begins.
+    Sticks(u64, f32),
+}
+
+/// Rows of states that are on their way at once, in bytes: what a transfer takes on the host and on the device.
+const TRANSFER_BYTES: usize = 64 << 20;
 
 /// Environments on a device.
 pub struct GpuBatch<D: Device> {
@@ -289,18 +303,23 @@ impl<D: Device> GpuBatch<D> {
         self.play("parl_reset", &call, stream)
     }
 
-    /// One step; `actions` is the address of one `i32` or, `wide`, one `i64` each.
+    /// One step.
     ///
     /// # Errors
     /// What the device says. Actions that do not exist and environments that cannot step show in
     /// [`GpuBatch::check_faults`].
-    pub fn step(&self, actions: u64, wide: bool, out: &Targets, stream: u64) -> Result<(), CuleError> {
+    pub fn step(&self, actions: Actions, out: &Targets, stream: u64) -> Result<(), CuleError> {
         let mode = match self.settings.autoreset {
             Autoreset::NextStep => NEXT_STEP,
             Autoreset::SameStep => SAME_STEP,
             Autoreset::Disabled => DISABLED,
         };
-        let call = Call { actions, wide_actions: u32::from(wide), mode, ..base(out) };
+        let (actions, wide_actions, threshold) = match actions {
+            Actions::Narrow(address) => (address, 0, 0.0),
+            Actions::Wide(address) => (address, WIDE, 0.0),
+            Actions::Sticks(address, threshold) => (address, STICKS, threshold),
+        };
+        let call = Call { actions, wide_actions, threshold, mode, ..base(out) };
         self.play("parl_step", &call, stream)?;
         let mode = match self.settings.autoreset {
             Autoreset::NextStep => RESET_DUE,
@@ -337,10 +356,11 @@ impl<D: Device> GpuBatch<D> {
         let env = found[kind] as usize - 1;
         let reason = match kind {
             0 => return Err(CuleError::Action { env, count: self.actions.count_ones() }),
-            1 => "has not been reset: call reset first",
+            1 => NOT_RESET,
             2 => "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}",
             3 => "did not reach its mode: does the ROM belong to the game?",
-            _ => "shows older pictures than it could keep: too many others keep theirs",
+            4 => "shows older pictures than it could keep: too many others keep theirs",
+            _ => "had an action that is not finite; it did nothing",
         };
         Err(CuleError::EnvState { env, reason })
     }
@@ -385,11 +405,46 @@ impl<D: Device> GpuBatch<D> {
         }
     }
 
+    /// Rows that are on their way at once.
+    fn rows_at_once(&self) -> usize {
+        (TRANSFER_BYTES / self.row_bytes()).max(1)
+    }
+
     fn slots(&self, envs: &[usize], stream: u64) -> Result<Vec<Slot>, CuleError> {
         let size = self.row_bytes();
-        let mut rows = vec![0; size * envs.len()];
-        self.transfer(envs, &mut rows, false, stream)?;
-        Ok(envs.iter().zip(rows.chunks_exact(size)).map(|(&env, row)| self.slot(env, row)).collect())
+        let mut slots = Vec::with_capacity(envs.len());
+        for some in envs.chunks(self.rows_at_once()) {
+            let mut rows = vec![0; size * some.len()];
+            self.transfer(some, &mut rows, false, stream)?;
+            slots.extend(some.iter().zip(rows.chunks_exact(size)).map(|(&env, row)| self.slot(env, row)));
+        }
+        Ok(slots)
+    }
+
+    /// The native pictures of environments: palette indices, rows, and whether the television is PAL. They are made on
+    /// the host, from the states.
+    ///
+    /// # Errors
+    /// A fault on the device, see [`GpuBatch::check_faults`]; an environment has not been reset; what the device says.
+    pub fn pictures(
+        &mut self,
+        envs: &[usize],
+        stream: u64,
+    ) -> Result<Vec<(Vec<u8>, usize, bool)>, CuleError> {
+        self.check_faults(stream)?;
+        let slots = self.slots(envs, stream)?;
+        let consoles = self.games.iter().map(|game| game.boot_console(0).map(Work::new));
+        let mut works = consoles.collect::<Result<Vec<_>, _>>()?;
+        let mut pictures = Vec::with_capacity(envs.len());
+        for (slot, &env) in slots.iter().zip(envs) {
+            if slot.head.ready == 0 {
+                return Err(CuleError::EnvState { env, reason: NOT_RESET });
+            }
+            let game = &self.games[slot.game];
+            let (pixels, pal) = slot.picture(&mut works[slot.game], game);
+            pictures.push((pixels, game.height, pal));
+        }
+        Ok(pictures)
     }
 
     fn slot(&self, env: usize, row: &[u8]) -> Slot {
@@ -458,28 +513,62 @@ impl<D: Device> GpuBatch<D> {
     /// first is used.
     ///
     /// # Errors
-    /// As [`super::Batch::load`]; or what the device says.
+    /// A fault on the device, see [`GpuBatch::check_faults`]; as [`super::Batch::load`]; or what the device says.
     pub fn load(&mut self, envs: &[usize], rows: &[u8], stream: u64) -> Result<(), CuleError> {
+        self.check_faults(stream)?;
         if envs.is_empty() {
             return Ok(());
         }
         let size = rows.len() / envs.len();
-        let mut there = Vec::with_capacity(envs.len() * self.row_bytes());
-        for (i, &env) in envs.iter().enumerate() {
-            let game = &self.games[self.playing[env]];
-            let like = Slot::new(self.playing[env], game, &self.settings, 0);
-            let slot = states::load(&rows[i * size..(i + 1) * size], &like, game, &self.settings)?;
-            let machines = [&slot.head.state.machine, &slot.head.recent.from];
-            if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
-                return Err(CuleError::State { reason: "RAM of a cartridge that has none".into() });
-            }
-            there.extend(self.row(&slot));
+        let mut slots = Vec::with_capacity(envs.len());
+        for (row, &env) in rows.chunks_exact(size).zip(envs) {
+            slots.push(self.understood(row, env)?);
         }
-        self.transfer(envs, &mut there, true, stream)?;
+        let at_once = self.rows_at_once();
+        for (some, slots) in envs.chunks(at_once).zip(slots.chunks(at_once)) {
+            let mut there = Vec::with_capacity(some.len() * self.row_bytes());
+            slots.iter().for_each(|slot| there.extend(self.row(slot)));
+            self.transfer(some, &mut there, true, stream)?;
+        }
         self.check_faults(stream)
+    }
+
+    /// Puts one row, from a batch of either kind, into each environment of `envs`.
+    ///
+    /// # Errors
+    /// As [`GpuBatch::load`].
+    pub fn load_same(&mut self, envs: &[usize], row: &[u8], stream: u64) -> Result<(), CuleError> {
+        self.check_faults(stream)?;
+        let Some(&first) = envs.first() else { return Ok(()) };
+        // One environment of each game says whether the row fits: it is of one game.
+        for game in 0..self.games.len() {
+            if let Some(&env) = envs.iter().find(|&&env| self.playing[env] == game) {
+                self.understood(row, env)?;
+            }
+        }
+        let there = self.row(&self.understood(row, first)?);
+        for some in envs.chunks(self.rows_at_once()) {
+            self.transfer(some, &mut there.repeat(some.len()), true, stream)?;
+        }
+        self.check_faults(stream)
+    }
+
+    fn understood(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
+        let game = &self.games[self.playing[env]];
+        let like = Slot::new(self.playing[env], game, &self.settings, 0);
+        let slot = states::load(row, &like, game, &self.settings)?;
+        let machines = [&slot.head.state.machine, &slot.head.recent.from];
+        if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
+            return Err(CuleError::State { reason: "RAM of a cartridge that has none".into() });
+        }
+        Ok(slot)
     }
 }
 
+const NOT_RESET: &str = "has not been reset: call reset first";
+/// `Call::wide_actions` of the kernels, as `kernels/layout.cuh` has them.
+const WIDE: u32 = 1;
+const STICKS: u32 = 2;
 /// `Call::mode` of the kernels, as `kernels/layout.cuh` has them.
 const NEXT_STEP: u32 = 0;
 const SAME_STEP: u32 = 1;
