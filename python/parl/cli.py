@@ -28,7 +28,8 @@ usage: parl COMMAND [OPTIONS]
   record RUN -o F    play an episode as a run's best checkpoint does into an .mp4, .gif or .png file
   record GAME -o F   play an Atari game at random or from a script into such a file
   doctor             say what this machine has; with --env [preset], how the Atari presets play;
-                     --sweep removes shared memory that dead processes left
+                     --sweep removes shared memory that dead processes left; --compile [device]
+                     compiles the CUDA kernels and keeps them
 
 parl COMMAND --help lists a command's options.
 """
@@ -251,9 +252,14 @@ def _doctor(arguments: Sequence[str]) -> int:
             lines = doctor.presets()
         case ["--env", preset]:
             lines = doctor.preset(preset)
+        case ["--compile"]:
+            lines = doctor.compiled("cuda")
+        case ["--compile", device]:
+            lines = doctor.compiled(device)
         case _:
             raise ParlError(
-                f"parl doctor takes --env [preset], --sweep or nothing, got {' '.join(arguments)!r}"
+                "parl doctor takes --env [preset], --compile [device], --sweep or nothing, got "
+                f"{' '.join(arguments)!r}"
             )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

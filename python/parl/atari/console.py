@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from parl import _native
+from parl import _native, cuda
 from parl.atari.actions import Action
 from parl.atari.catalogue import SCREEN_WIDTH, find_id, game_id, suggestion, title
 from parl.atari.roms import ale_py_folder
@@ -50,10 +50,14 @@ class Console:
         allow_unknown: accept a ROM that is not what its name says, or that is no known game. It runs without
             rules, unless ``rules`` are given: reward 0, no lives, no end.
         system_seed: of the generator behind power-on RAM and the timer at resets, 0 to 2^32 - 1.
+        device: where :meth:`act` runs its frames: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"``. All else is on
+            the host, and states, pictures and numbers are the same. One console keeps one thread of a
+            device busy: it is there to compare, :class:`parl.AtariVectorEnv` to be fast.
 
     Raises:
         FileNotFoundError: there is no such ROM; says where it was looked for and how to get one.
         ValueError: a setting is out of its bounds, the file is no cartridge, or not the ROM its name says.
+        CudaUnavailableError: ``device="cuda"`` cannot be had.
 
     Examples:
         >>> from parl.atari import Action, Console
@@ -76,6 +80,7 @@ class Console:
         rules: str | None = None,
         allow_unknown: bool = False,
         system_seed: int = SYSTEM_SEED,
+        device: str = "cpu",
     ) -> None:
         rom = _find_rom(os.fspath(game), allow_unknown=allow_unknown or rules is not None)
         if rules is not None:
@@ -99,6 +104,7 @@ class Console:
                     "max_num_frames_per_episode", max_num_frames_per_episode, _MOST_FRAMES
                 ),
                 "truncate_on_life_loss": bool(truncate_on_life_loss),
+                "device": None if device == "cpu" else cuda.ordinal(device),
             },
         )
         if mode is not None:
@@ -111,7 +117,8 @@ class Console:
     def _start(self, rom: _native.Rom, settings: dict[str, Any]) -> None:
         self._rom = rom
         self._settings = settings
-        self._use(_native.Console(rom, **settings))
+        folders = [] if settings.get("device") is None else cuda.nvrtc_folders()
+        self._use(_native.Console(rom, **settings, nvrtc_folders=folders))
 
     def _use(self, native: _native.Console) -> None:
         self._native = native
@@ -150,6 +157,12 @@ class Console:
     def seed(self) -> int:
         """Seed of the generator behind sticky actions."""
         return self._settings["seed"]
+
+    @property
+    def device(self) -> str:
+        """Where frames run: ``"cpu"`` or ``"cuda:0"``."""
+        ordinal = self._settings.get("device")
+        return "cpu" if ordinal is None else f"cuda:{ordinal}"
 
     @property
     def frame_skip(self) -> int:

@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from parl.errors import AtariError
+from parl import cuda
+from parl.errors import AtariError, ConfigError
 
 INT32_MAX = 2**31 - 1
 
@@ -18,15 +19,10 @@ INT32_MAX = 2**31 - 1
 def check_device(device: str) -> None:
     """Raises unless ``device`` names a place where environments can be."""
     if device != "cpu":
-        cuda_ordinal(device)
-
-
-def cuda_ordinal(device: str) -> int:
-    """The number of a CUDA device: 0 of ``"cuda"``, 1 of ``"cuda:1"``."""
-    kind, colon, number = str(device).partition(":")
-    if kind != "cuda" or (colon and not (number.isascii() and number.isdigit() and int(number) <= INT32_MAX)):
-        raise AtariError(f'device is {device!r}, expected "cpu", "cuda" or "cuda:<number>"')
-    return int(number or 0)
+        try:
+            cuda.ordinal(device)
+        except ConfigError as error:
+            raise AtariError(str(error)) from None
 
 
 def clip(value: bool | str) -> str:

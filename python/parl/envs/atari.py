@@ -481,14 +481,15 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._check_open()
         end = self.num_envs if last is None else arguments.whole("last", last, 0, self.num_envs)
         envs = list(range(arguments.whole("first", first, 0, end), end))
-        row = arguments.byte_array("state", state).reshape(1, -1)
-        self._put_states(np.repeat(row, len(envs), axis=0), envs)
+        self._put_state(arguments.byte_array("state", state).reshape(1, -1), envs)
 
     def clone(self, source: int, target: int | Sequence[int]) -> None:
         """Copies environment ``source`` over environment(s) ``target``."""
         self._check_open()
         envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
-        row = self._take_states([arguments.whole("source", source, 0, self.num_envs - 1)])
+        self._put_state(self._take_states([arguments.whole("source", source, 0, self.num_envs - 1)]), envs)
+
+    def _put_state(self, row: NDArray[np.uint8], envs: list[int]) -> None:
         self._put_states(np.repeat(row, len(envs), axis=0), envs)
 
     def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
@@ -554,13 +555,16 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise AtariError(f"render needs a render_mode, one of {_RENDER_MODES}, from the beginning")
         if self.render_mode == "human":
             return self._show()
-        pictures = tuple(self._core.picture(i) for i in range(self.num_envs))
+        pictures = self._pictures()
         return pictures if self.render_mode == "rgb_array" else grid(pictures)
+
+    def _pictures(self) -> tuple[Arrays, ...]:
+        return tuple(self._core.picture(i) for i in range(self.num_envs))
 
     def _show(self) -> None:
         if self._window is None:
             self._window = Window(", ".join(dict.fromkeys(self.games)))
-        self._window.show(grid([self._core.picture(i) for i in range(self.num_envs)]))
+        self._window.show(grid(self._pictures()))
 
     # ------------------------------------------------------------------ end
 

@@ -9,9 +9,8 @@ import stat
 from importlib import metadata
 from pathlib import Path
 
-from parl import _native
+from parl import _native, cuda
 from parl.atari.roms import rom_folder
-from parl.cuda import nvrtc_folders
 
 _PACKAGES = {
     "numpy": "required",
@@ -101,11 +100,23 @@ def report() -> list[tuple[str, str]]:
         except metadata.PackageNotFoundError:
             lines.append((package, f"not installed ({purpose})"))
     lines.append(("ROM files", _roms()))
-    lines += _native.cuda_report(nvrtc_folders())
+    lines += _native.cuda_report(cuda.nvrtc_folders())
     stale = stale_segments()
     found = f"stale: {', '.join(map(str, stale))} (parl doctor --sweep removes them)"
     lines.append(("shared memory", found if stale else "no stale segments"))
     return lines
+
+
+def compiled(device: str) -> list[tuple[str, str]]:
+    """Compiles the CUDA kernels for a device and keeps them, lines of ``parl doctor --compile cuda:1``.
+
+    Raises:
+        CudaUnavailableError: there is no such device, or no compiler.
+        ConfigError: ``device`` names none.
+    """
+    target, seconds, files = cuda.prepare(device)
+    kept = [(name, f"{size >> 10} KiB{', was there' if cached else ''}") for name, size, cached in files]
+    return [*kept, (f"for {target}", f"{seconds:.1f} s")]
 
 
 def presets() -> list[tuple[str, ...]]:
