@@ -9,11 +9,12 @@ import nvrtc
 import pytest
 
 import parl
-from parl import _native
+from parl import _native, cuda
 from parl.cuda import nvrtc_folders
 from parl.errors import AtariError, CudaUnavailableError
+from parl.run import doctor
 
-FILES = {"step.cu", "reset.cu", "states.cu"}
+FILES = {"step.cu", "reset.cu", "states.cu", "console.cu"}
 # Compiles in a second, where the others take several, and a minute for machine code.
 SMALL = "states.cu"
 has_nvrtc = nvrtc.find_library() is not None
@@ -32,18 +33,25 @@ def test_no_driver_is_said_and_the_process_goes_on(device: str) -> None:
     envs.close()
 
 
+@needs_no_driver
+def test_consoles_and_compiling_say_the_same() -> None:
+    for attempt in (
+        lambda: parl.atari.Console("breakout", device="cuda"),
+        cuda.prepare,
+        lambda: doctor.compiled("cuda:1"),
+    ):
+        with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
+            attempt()
+    # Ahead and in the background, it is left to those that need it.
+    thread = cuda.prefetch()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999999999", "cudax"])
 def test_a_device_that_is_none(device: str) -> None:
     with pytest.raises(AtariError, match=r'device is .*, expected "cpu", "cuda" or "cuda:<number>"'):
         parl.AtariVectorEnv("breakout", device=device)
-
-
-@pytest.mark.parametrize(
-    "options", [{"continuous": True}, {"render_mode": "rgb_array"}, {"num_envs": 2, "batch_size": 1}], ids=str
-)
-def test_what_a_device_has_not(options: dict[str, object]) -> None:
-    with pytest.raises(AtariError, match=f"{list(options)[-1]} is .*cuda"):
-        parl.AtariVectorEnv("breakout", device="cuda", **options)
 
 
 def test_the_report_names_driver_compiler_and_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

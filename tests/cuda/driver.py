@@ -1,0 +1,155 @@
+"""The driver's double: a `libcuda` and an NVRTC whose device is the processor (`double/`), as tests use it.
+
+Kernels, host code and driver calls are the real ones; only what is behind the driver is not a GPU. torch's
+tensors lie in the process's memory instead of a device's. On a machine with a CUDA device the same tests
+run on that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import subprocess
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SOURCES = Path(__file__).parent / "double"
+COMPILER = os.environ.get("CXX", "c++")
+FLAGS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+
+
+def build(folder: Path) -> dict[str, str]:
+    """Compiles both libraries into a folder, once; the environment in which a process finds them."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()))).hexdigest()
+    place = folder / digest[:16]
+    if not (place / "done").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        for source, target, options in (
+            ("cuda.cpp", "libcuda.so.1", ["-Wl,-soname,libcuda.so.1"]),
+            ("nvrtc.cpp", "libnvrtc.so.13", [f'-DPARL_DOUBLE_FOLDER="{SOURCES}"']),
+        ):
+            command = [COMPILER, *FLAGS, *options, str(SOURCES / source), "-o", str(place / target), "-ldl"]
+            subprocess.run(command, check=True)
+        (place / "done").touch()
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(place),
+        "PARL_NVRTC": str(place / "libnvrtc.so.13"),
+        "PARL_CACHE_DIR": str(place / "cache"),
+    }
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The driver, if it is the double."""
+    try:
+        found = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    if not hasattr(found, "parl_double_get"):
+        return None
+    found.parl_double_get.restype = ctypes.c_long
+    found.parl_double_set.argtypes = [ctypes.c_char_p, ctypes.c_long]
+    return found
+
+
+def figure(name: str) -> int:
+    """A figure of the double: `launches`, `synchronisations`, `allocations` and so on."""
+    double = library()
+    assert double is not None
+    value = double.parl_double_get(name.encode())
+    assert value >= 0, name
+    return value
+
+
+def put(name: str, value: int) -> None:
+    """Sets a figure of the double: `lazy`, `memory`, `devices` and so on."""
+    double = library()
+    assert double is not None
+    assert double.parl_double_set(name.encode(), value) == 0, name
+
+
+class Stream:
+    """torch's current stream, on the double."""
+
+    handle = 0
+
+
+def stand_in() -> None:
+    """Lets torch's tensors stand in for those of a device, where the driver is the double."""
+    if library() is None:
+        return
+    from parl import cuda
+
+    def place(ordinal: int) -> torch.device:
+        del ordinal
+        return torch.device("cpu")
+
+    def current_stream(device: Any = None) -> Any:
+        del device
+        return types.SimpleNamespace(cuda_stream=Stream.handle)
+
+    class Side:
+        """`parl.cuda.SideStream`: the double's streams do their work at once, in the order of the calls."""
+
+        made = 0
+
+        def __init__(self, device: Any) -> None:
+            del device
+            Side.made += 1
+            self.address = 0x51DE0 + Side.made
+
+        def begin(self, *tensors: Any) -> None:
+            assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+
+        def end(self) -> None: ...
+
+        def join(self) -> None: ...
+
+    def give_back_memory(ordinal: int) -> bool:
+        del ordinal
+        return False
+
+    cuda.torch_device = place
+    cuda.give_back_memory = give_back_memory
+    cuda.SideStream = Side  # pyright: ignore[reportAttributeAccessIssue]
+    torch.cuda.current_stream = current_stream
+
+
+class Graph:
+    """A captured step: torch's own graph on a device, the driver's on the double."""
+
+    HANDLE = 0x600D
+
+    def __init__(self) -> None:
+        self.double = library()
+        self.graph: Any = ctypes.c_void_p() if self.double else torch.cuda.CUDAGraph()
+
+    def capture(self, work: Any) -> Any:
+        """What `work` returns; nothing of it has run."""
+        if self.double is None:
+            with torch.cuda.graph(self.graph):
+                return work()
+        stream = ctypes.c_void_p(self.HANDLE)
+        assert self.double.cuStreamBeginCapture_v2(stream, 0) == 0
+        Stream.handle = self.HANDLE
+        try:
+            result = work()
+        finally:
+            Stream.handle = 0
+            status = self.double.cuStreamEndCapture(stream, ctypes.byref(self.graph))
+        assert status == 0, f"the capture ended with error {status}"
+        return result
+
+    def replay(self) -> None:
+        """Runs it, and waits."""
+        if self.double is None:
+            self.graph.replay()
+            torch.cuda.synchronize()
+            return
+        assert self.double.cuGraphLaunch(self.graph, ctypes.c_void_p(0)) == 0
