@@ -1,9 +1,11 @@
-"""What both scripts of this folder need: their arguments, the machine's names, where records go."""
+"""What the scripts of this folder need: their arguments, the machine's names, where records go."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import time
 from importlib import metadata
@@ -18,58 +20,76 @@ TWENTY = (
 ).split()
 
 
-def arguments(**defaults: Any) -> argparse.Namespace:
-    """The command line; both scripts know all of it."""
+def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Namespace:
+    """The command line; all scripts know all of it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="some games and short runs")
     parser.add_argument("--games", nargs="*", help="ids; all that have ROMs unless named")
+    parser.add_argument("--part", default="1/1", help="2/4: the second of four parts of the games")
     parser.add_argument("--envs", type=int, default=defaults.get("envs", 256))
+    parser.add_argument("--sizes", type=int, nargs="*", default=[256, 1024, 4096, 32_768])
     parser.add_argument("--steps", type=int, default=defaults.get("steps", 2000))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "records")
-    return parser.parse_args()
+    found = parser.parse_args(given)
+    number, count = map(int, found.part.split("/"))
+    if not 1 <= number <= count:
+        parser.error(f"--part is {found.part}, expected 1/n to n/n")
+    return found
 
 
-def here(folder: Path) -> list[str]:
-    """Ids of the games whose ROMs lie in a folder."""
-    return [game.id for game in parl.atari.games() if any(folder.glob(f"{game.id}.*"))]
+def chosen(given: argparse.Namespace, folder: Path) -> list[str]:
+    """Ids of the games of this run: those named, or those whose ROMs lie in a folder; every n-th of them."""
+    ids = given.games or [game.id for game in parl.atari.games() if any(folder.glob(f"{game.id}.*"))]
+    number, count = map(int, given.part.split("/"))
+    ids = ids[number - 1 :: count]
+    return ids[::10] if given.quick else ids
+
+
+def _said(*command: str) -> str:
+    if shutil.which(command[0]) is None:
+        return "unknown"
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.stdout.strip() if run.returncode == 0 and run.stdout.strip() else "unknown"
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Device, driver, versions and commit."""
+    """Device, driver, versions and commit; `PARL_COMMIT` names it where there is no repository."""
     import torch
 
     from parl import _native
-    from parl.cuda import nvrtc_folders
+    from parl.cuda import nvrtc_folders, ordinal
 
     found = torch.cuda.get_device_properties(device)
-    commit = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+    here = str(Path(__file__).parent)
+    query = "--query-gpu=driver_version,clocks.max.sm,power.limit"
+    smi = _said("nvidia-smi", query, "--format=csv,noheader", f"--id={ordinal(device)}")
     return {
         "date": time.strftime("%Y-%m-%d"),
         "device": found.name,
         "multiprocessors": found.multi_processor_count,
         "memory_bytes": found.total_memory,
+        "driver, clock, power": smi,
         "parl": metadata.version("parl-rl"),
         "torch": torch.__version__,
-        "commit": commit or "unknown",
+        "commit": os.environ.get("PARL_COMMIT") or _said("git", "-C", here, "rev-parse", "--short", "HEAD"),
+        "cores": os.cpu_count(),
         **dict(_native.cuda_report(nvrtc_folders())),
     }
 
 
 class Record:
-    """A file of one line of JSON per finding, written as they come."""
+    """A file of one line of JSON per finding, written as they come; never over another run's."""
 
-    def __init__(self, folder: Path, name: str, facts: dict[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        device = str(facts["device"]).lower().replace(" ", "-")
-        self.path = folder / f"{facts['date']}-gpu-{name}-{device}.jsonl"
-        self.path.write_text("")
-        self.add("machine", **facts)
+    def __init__(self, given: argparse.Namespace, name: str, facts: dict[str, Any]) -> None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        device = "-".join(str(facts["device"]).lower().replace(",", "").split())
+        kind = "-quick" if given.quick else ""
+        stem = f"{facts['date']}-gpu-{name}{kind}-{device}"
+        taken = len(list(given.out.glob(f"{stem}*.jsonl")))
+        self.path = given.out / (f"{stem}-{taken + 1}.jsonl" if taken else f"{stem}.jsonl")
+        settings = {key: value for key, value in vars(given).items() if key != "out"}
+        self.add("machine", **facts, arguments=settings)
 
     def add(self, what: str, **values: Any) -> None:
         line = json.dumps({"what": what, **values})

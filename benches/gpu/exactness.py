@@ -8,93 +8,134 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Record, arguments, here, machine
+from common import Record, arguments, chosen, machine
 
 import parl
+from parl import cuda
 from parl.atari.roms import rom_folder
+
+STATES_EVERY = 500
+
+
+def unlike(name: str, expected: Any, found: Any) -> str | None:
+    """Where two results differ, mappings within them too: the CPU's, then the device's."""
+    if isinstance(expected, dict):
+        parts = (unlike(f"{name}[{key!r}]", expected[key], found[key]) for key in expected)
+        return next((part for part in parts if part is not None), None)
+    found = found.cpu().numpy()
+    if np.array_equal(expected, found):
+        return None
+    if expected.shape != found.shape:
+        return f"{name} has shape {found.shape}, expected {expected.shape}"
+    at = tuple(int(i) for i in np.argwhere(expected != found)[0])
+    return f"{name} at {at} is {found[at]}, expected {expected[at]}"
 
 
 def difference(left: tuple[Any, ...], right: tuple[Any, ...]) -> str | None:
-    """Where the results of a call differ: CPU's first, the device's second."""
-    for name, a, b in zip(
-        ("observation", "reward", "terminated", "truncated"), left, right[:-1], strict=False
-    ):
-        found = b.cpu().numpy()
-        if not np.array_equal(a, found):
-            at = tuple(int(i) for i in np.argwhere(a != found)[0])
-            return f"{name} at {at} is {found[at]}, expected {a[at]}"
-    infos = right[-1]
-    for key, expected in left[-1].items():
-        if isinstance(expected, dict):
-            continue
-        found = infos[key].cpu().numpy()
-        if not np.array_equal(expected, found):
-            at = tuple(int(i) for i in np.argwhere(expected != found)[0])
-            return f"info[{key!r}] at {at} is {found[at]}, expected {expected[at]}"
+    """Where the results of a call differ."""
+    names = ("observation", "reward", "terminated", "truncated") if len(left) == 5 else ("observation",)
+    parts = (unlike(name, a, b) for name, a, b in zip((*names, "info"), left, right, strict=True))
+    return next((part for part in parts if part is not None), None)
+
+
+def exchange(cpu: Any, gpu: Any) -> str | None:
+    """Compares states, and lets each go on from the other's."""
+    here, there = cpu.get_state(), gpu.get_state()
+    if not np.array_equal(here, there):
+        envs = np.nonzero((here != there).any(1))[0][:8].tolist()
+        return f"states differ in environments {envs}"
+    cpu.set_state(there)
+    gpu.set_state(here)
     return None
 
 
-def compare(games: list[str], envs: int, steps: int, device: str, **options: Any) -> str | None:
-    """Runs both; the first difference, or None."""
+def compare(games: list[str], envs: int, steps: int, device: str, **options: Any) -> tuple[str | None, int]:
+    """Runs both; the first difference, or None, and how many episodes ended."""
     given: dict[str, Any] = {"boot": "snapshot", "repeat_action_probability": 0.25, **options}
     cpu = parl.AtariVectorEnv(games, envs, **given)
     gpu = parl.AtariVectorEnv(games, envs, device=device, **given)
     draws = np.random.default_rng(1)
+    ended = 0
     try:
         found = difference(cpu.reset(seed=7), gpu.reset(seed=7))
         for step in range(steps):
             if found is not None:
-                return f"before step {step}: {found}"
+                return f"before step {step}: {found}", ended
             actions = draws.integers(0, cpu.single_action_space.n, envs)
-            found = difference(cpu.step(actions), gpu.step(torch.as_tensor(actions, device=device)))
-            if found is None and step % 500 == 499:
-                here, there = cpu.get_state(), gpu.get_state()
-                if not np.array_equal(here, there):
-                    found = (
-                        f"states differ in environments {np.nonzero((here != there).any(1))[0][:8].tolist()}"
-                    )
-                # And on from each other's.
-                cpu.set_state(there)
-                gpu.set_state(here)
+            there = torch.as_tensor(actions, device=gpu.device)
+            # The device works while the processor does.
+            right = gpu.step(there)
+            left = cpu.step(actions)
+            found = difference(left, right)
+            ended += int((left[2] | left[3]).sum())
+            if found is None and (step + 1 == steps or (step + 1) % STATES_EVERY == 0):
+                found = exchange(cpu, gpu)
         gpu.check()
-        return found
+        return found, ended
     finally:
         cpu.close()
         gpu.close()
 
 
-def main() -> int:
-    given = arguments()
+def seeded(game: str, device: str, copies: int) -> str | None:
+    """One state of the CPU in many consoles of the device, which then go on as it does."""
+    cpu = parl.AtariVectorEnv(game, 1, boot="snapshot")
+    gpu = parl.AtariVectorEnv(game, copies, device=device)
+    try:
+        cpu.reset(seed=3)
+        for _ in range(50):
+            cpu.step(np.array([1]))
+        gpu.reset(seed=8)
+        gpu.seed_states(cpu.get_state()[0])
+        for step in range(50):
+            action = step % cpu.single_action_space.n
+            obs = cpu.step(np.array([action]))[0]
+            found = gpu.step(np.full(copies, action))[0].cpu().numpy()
+            if not (found == obs).all():
+                return f"step {step}: {int((found != obs).any((1, 2, 3)).sum())} of {copies} consoles differ"
+        gpu.check()
+        return None
+    finally:
+        cpu.close()
+        gpu.close()
+
+
+def main(command: list[str] | None = None) -> int:
+    given = arguments(command)
     folder, reason = rom_folder()
     if folder is None:
         print(f"no ROMs: {reason}")
         return 1
-    ids = given.games or here(folder)
+    ids = chosen(given, folder)
     if given.quick:
-        ids, given.steps = ids[::10], 100
-    record = Record(given.out, "exactness", machine(given.device))
-    failed = 0
+        given.steps = min(given.steps, 100)
+    record = Record(given, "exactness", machine(given.device))
+    # Prefetched while the first games are loaded.
+    cuda.prefetch(given.device)
     runs: list[tuple[str, list[str], dict[str, Any]]] = [(game, [game], {}) for game in ids]
     runs += [(f"{game}, SameStep", [game], {"autoreset_mode": "SameStep"}) for game in ids[::5]]
     runs += [(f"{game}, exact boot", [game], {"boot": "exact"}) for game in ids[::10]]
-    runs += [("eight games mixed", (ids * 8)[:8], {"autoreset_mode": "SameStep"})]
     runs += [
-        (f"{ids[0]}, {kind}", [ids[0]], {"obs_type": kind, "img_height": None, "img_width": None})
-        for kind in ("rgb", "index", "ram")
+        (f"eight games mixed, {mode}", (ids * 8)[:8], {"autoreset_mode": mode})
+        for mode in ("NextStep", "SameStep")
     ]
+    native = {"img_height": None, "img_width": None}
+    runs += [
+        (f"{ids[0]}, {kind}", [ids[0]], {"obs_type": kind, **native}) for kind in ("rgb", "index", "ram")
+    ]
+    failed = 0
     for name, games, options in runs:
         start = time.perf_counter()
-        found = compare(games, given.envs, given.steps, given.device, **options)
+        found, ended = compare(games, given.envs, given.steps, given.device, **options)
         failed += found is not None
-        record.add(
-            "exactness",
-            run=name,
-            envs=given.envs,
-            steps=given.steps,
-            difference=found,
-            seconds=round(time.perf_counter() - start, 1),
-        )
-    print(f"{len(runs) - failed} of {len(runs)} runs equal; {record.path}")
+        seconds = round(time.perf_counter() - start, 1)
+        facts = {"envs": given.envs, "steps": given.steps, "episodes": ended, "seconds": seconds}
+        record.add("exactness", run=name, difference=found, **facts)
+    found = seeded(ids[0], given.device, 100)
+    failed += found is not None
+    record.add("exactness", run=f"{ids[0]}, one state of the CPU in 100 consoles", difference=found)
+    total = len(runs) + 1
+    record.add("equal", runs=total, equal=total - failed)
     return 1 if failed else 0
 
 

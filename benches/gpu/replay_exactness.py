@@ -122,7 +122,7 @@ def graphs(device: str) -> None:
 
 def main() -> int:
     given = arguments()
-    record = Record(given.out, "replay-exactness", machine(given.device))
+    record = Record(given, "replay-exactness", machine(given.device))
     sizes = (1, 33, 5000, 2**20) if not given.quick else (1, 5000)
     runs: list[tuple[str, Callable[[], None]]] = [
         (f"tree of {size}", lambda size=size: trees(size, given.device)) for size in sizes

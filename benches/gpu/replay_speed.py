@@ -171,7 +171,7 @@ def torchrl(record: Record, device: str, calls: int) -> dict[str, float] | None:
 
 def main() -> int:
     given = arguments()
-    record = Record(given.out, "replay-speed", machine(given.device))
+    record = Record(given, "replay-speed", machine(given.device))
     calls = 100 if given.quick else 1000
     sample, update = small_rows(record, given.device, calls)
     share = stacks(record, given.device, max(calls // 10, 10), 2**16 if given.quick else 2**20)

@@ -1,4 +1,4 @@
-"""Emulated frames per second on the device, plain and as a CUDA graph; start-up, compile time, memory.
+"""Emulated frames per second on the device, plain and as a graph; start-up, compile time, memory, states.
 
 Skip 4, pooled 84 x 84 gray stacks of 4, random actions, decorrelated starts, autoreset on.
 """
@@ -10,118 +10,189 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
-from common import TWENTY, Record, arguments, here, machine
+from common import TWENTY, Record, arguments, chosen, machine
 
 import parl
-from parl import _native
+from parl import cuda
 from parl.atari.roms import rom_folder
-from parl.cuda import nvrtc_folders
 
 REPEATS = 5
 SKIP = 4
+# The generator of sticky actions: 624 words and its position, and the seed's word.
+GENERATOR_BYTES = 2500
 
 
-def started(game: str, envs: int, device: str) -> Any:
+def wait(device: str) -> None:
+    torch.cuda.synchronize(device)
+
+
+def started(games: Any, envs: int, device: str, **options: Any) -> Any:
     """Environments whose episodes have come apart."""
-    env = parl.AtariVectorEnv(game, envs, device=device)
+    env = parl.AtariVectorEnv(games, envs, device=device, **options)
     env.reset(seed=0)
     for _ in range(100):
-        env.step(torch.randint(env.single_action_space.n, (envs,), device=device))
-    torch.cuda.synchronize(device)
+        env.step(torch.randint(env.single_action_space.n, (envs,), device=env.device))
+    env.check()
     return env
+
+
+def room(env: Any) -> torch.Tensor:
+    return torch.empty(
+        (env.num_envs, *env.single_observation_space.shape), dtype=torch.uint8, device=env.device
+    )
 
 
 def frames_per_second(env: Any, device: str, steps: int) -> list[float]:
     """Of `REPEATS` runs, each over random actions that lie there already."""
     envs = env.num_envs
-    actions = torch.randint(env.single_action_space.n, (steps, envs), device=device)
-    out = torch.empty((envs, *env.single_observation_space.shape), dtype=torch.uint8, device=device)
-    rates = []
+    actions = torch.randint(env.single_action_space.n, (steps, envs), device=env.device)
+    out, rates = room(env), []
     for _ in range(REPEATS):
-        torch.cuda.synchronize(device)
+        wait(device)
         start = time.perf_counter()
         for row in actions:
             env.step(row, out=out)
-        torch.cuda.synchronize(device)
+        wait(device)
         rates.append(SKIP * envs * steps / (time.perf_counter() - start))
     env.check()
     return rates
 
 
-def graph_rate(env: Any, device: str, steps: int) -> float:
-    """Frames per second of replays of one captured step."""
-    actions = torch.randint(env.single_action_space.n, (env.num_envs,), device=device)
-    out = torch.empty((env.num_envs, *env.single_observation_space.shape), dtype=torch.uint8, device=device)
+def graph_rate(env: Any, device: str, steps: int) -> list[float]:
+    """Frames per second of replays of one captured step, whose actions are drawn within the graph."""
+    actions = torch.zeros(env.num_envs, dtype=torch.int64, device=env.device)
+    out, rates = room(env), []
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        env.step(actions, out=out)
-    torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    for _ in range(steps):
-        graph.replay()
-    torch.cuda.synchronize(device)
-    return SKIP * env.num_envs * steps / (time.perf_counter() - start)
-
-
-def main() -> int:
-    given = arguments(envs=32_768, steps=20)
-    folder, reason = rom_folder()
-    if folder is None:
-        print(f"no ROMs: {reason}")
-        return 1
-    facts = machine(given.device)
-    record = Record(given.out, "speed", facts)
-    steps = 5 if given.quick else 20
-    major, minor = torch.cuda.get_device_capability(given.device)
-    with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {"PARL_CACHE_DIR": cache}):
-        for name in ("first use", "from the cache"):
-            target, seconds, files = _native.cuda_compile(10 * major + minor, nvrtc_folders(), False)
-            record.add("compile", when=name, target=target, seconds=seconds, files=files)
-    for envs in (256, 1024, 4096, 32_768):
+        actions.random_(0, int(env.single_action_space.n))
+        # Its tensors are written by every replay.
+        kept = env.step(actions, out=out)
+    for _ in range(REPEATS):
+        wait(device)
         start = time.perf_counter()
-        env = parl.AtariVectorEnv("breakout", envs, device=given.device)
-        env.reset(seed=0)
-        torch.cuda.synchronize(given.device)
+        for _ in range(steps):
+            graph.replay()
+        wait(device)
+        rates.append(SKIP * env.num_envs * steps / (time.perf_counter() - start))
+    env.check()
+    del kept
+    return rates
+
+
+def summary(rates: list[float]) -> dict[str, Any]:
+    return {
+        "frames_per_second": round(statistics.median(rates)),
+        "spread": round((max(rates) - min(rates)) / statistics.median(rates), 3),
+        "all": [round(rate) for rate in rates],
+    }
+
+
+def seconds(work: Callable[[], Any], device: str) -> float:
+    wait(device)
+    start = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def compile_times(record: Record, device: str) -> None:
+    """First use and from the disk, each in a process's own words: the same files that environments take."""
+    with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {"PARL_CACHE_DIR": cache}):
+        for when in ("first use", "from the cache"):
+            target, took, files = cuda.prepare(device)
+            record.add("compile", when=when, target=target, seconds=took, files=files)
+
+
+def start_up(record: Record, sizes: list[int], device: str) -> None:
+    for envs in sizes:
+        made: list[Any] = []
+
+        def make(envs: int = envs, made: list[Any] = made) -> None:
+            made.append(parl.AtariVectorEnv("breakout", envs, device=device))
+            made[0].reset(seed=0)
+
+        took = seconds(make, device)
+        per_env = made[0].device_bytes / envs
         record.add(
             "start",
             game="breakout",
             envs=envs,
-            seconds=time.perf_counter() - start,
-            bytes_per_env=env.device_bytes / envs,
+            seconds=round(took, 4),
+            bytes_per_env=round(per_env),
+            bytes_per_env_without_generator=round(per_env - GENERATOR_BYTES),
         )
+        made[0].close()
+
+
+def moves(record: Record, envs: int, device: str) -> None:
+    """States from and to the host, and one into all."""
+    env = started("breakout", envs, device)
+    rows: list[Any] = []
+    figures = {"get_state": seconds(lambda: rows.append(env.get_state()), device)}
+    figures["set_state"] = seconds(lambda: env.set_state(rows[0]), device)
+    figures["seed_states"] = seconds(lambda: env.seed_states(rows[0][0]), device)
+    figures["reset of half"] = seconds(
+        lambda: env.reset(seed=1, options={"reset_mask": np.arange(envs) % 2 == 0}), device
+    )
+    env.check()
+    facts = {name: round(value, 5) for name, value in figures.items()}
+    record.add("states", game="breakout", envs=envs, row_bytes=rows[0].shape[1], seconds=facts)
+    env.close()
+
+
+def main(command: list[str] | None = None) -> int:
+    given = arguments(command, envs=32_768, steps=20)
+    folder, reason = rom_folder()
+    if folder is None:
+        print(f"no ROMs: {reason}")
+        return 1
+    device, games = given.device, chosen(given, folder)
+    record = Record(given, "speed", machine(device))
+    steps = min(given.steps, 5) if given.quick else given.steps
+    compile_times(record, device)
+    # What follows finds the kernels on the disk, and torch at work.
+    cuda.prepare(device)
+    started("breakout", 32, device).close()
+    start_up(record, given.sizes, device)
+    for envs in given.sizes:
+        env = started("breakout", envs, device)
+        facts = {"game": "breakout", "envs": envs}
+        record.add("frames", **facts, **summary(frames_per_second(env, device, steps)))
+        record.add("frames, graph", **facts, **summary(graph_rate(env, device, steps)))
         env.close()
-        env = started("breakout", envs, given.device)
-        rates = frames_per_second(env, given.device, steps)
-        record.add(
-            "frames per second", game="breakout", envs=envs, median=statistics.median(rates), all=rates
-        )
-        record.add(
-            "frames per second, graph", game="breakout", envs=envs, rate=graph_rate(env, given.device, steps)
-        )
+    mixes: list[tuple[str, Any, dict[str, Any]]] = [
+        ("SameStep", "breakout", {"autoreset_mode": "SameStep"}),
+        ("exact boot", "breakout", {"boot": "exact"}),
+        ("sticky actions", "breakout", {"repeat_action_probability": 0.25}),
+        ("eight games mixed", (games * 8)[:8], {}),
+        ("rgb", "breakout", {"obs_type": "rgb"}),
+        ("ram", "breakout", {"obs_type": "ram"}),
+    ]
+    for name, mixed, options in mixes:
+        env = started(mixed, given.envs, device, **options)
+        facts = {"run": name, "envs": given.envs, "games": mixed}
+        record.add("frames, other settings", **facts, **summary(frames_per_second(env, device, steps)))
         env.close()
-    present = here(folder)
-    games = given.games or (present[::10] if given.quick else present)
+    moves(record, given.envs, device)
     medians: dict[str, float] = {}
     for game in games:
-        env = started(game, given.envs, given.device)
-        rates = frames_per_second(env, given.device, steps)
-        medians[game] = statistics.median(rates)
-        record.add("frames per second", game=game, envs=given.envs, median=medians[game], all=rates)
+        env = started(game, given.envs, device)
+        found = summary(frames_per_second(env, device, steps))
+        medians[game] = found["frames_per_second"]
+        record.add("frames", game=game, envs=given.envs, **found)
         env.close()
     twenty = [medians[game] for game in TWENTY if game in medians]
     if twenty:
-        record.add(
-            "median of the twenty games",
-            games=len(twenty),
-            envs=given.envs,
-            frames_per_second=statistics.median(twenty),
-        )
+        middle = statistics.median(twenty)
+        record.add("median of the twenty", games=len(twenty), envs=given.envs, frames_per_second=middle)
     worst = min(medians, key=medians.__getitem__)
-    record.add("worst game", game=worst, envs=given.envs, frames_per_second=medians[worst])
+    record.add("worst game", game=worst, envs=given.envs, frames_per_second=medians[worst], of=len(medians))
     return 0
 
 

@@ -1,0 +1,60 @@
+// What the plan of the GPU kernels rests on, measured alone: the cost of choosing a leader, of a jump through a table, of
+// code that does not fit the instruction cache, and of frames by the interpreter with the jump table.
+#include "brx.cu"
+
+// Cycles of `rounds` dependent minima over a warp, and of as many that do not depend on each other.
+extern "C" __global__ void redux(uint64_t* cycles, uint32_t* sink, uint32_t rounds) {
+    uint32_t value = threadIdx.x + sink[threadIdx.x];
+    const uint64_t start = clock64();
+    for (uint32_t i = 0; i < rounds; ++i) value = __reduce_min_sync(0xFFFFFFFFu, value + threadIdx.x);
+    const uint64_t middle = clock64();
+    uint32_t a = value, b = value + 1, c = value + 2, d = value + 3;
+    for (uint32_t i = 0; i < rounds / 4; ++i) {
+        a += __reduce_min_sync(0xFFFFFFFFu, i + threadIdx.x);
+        b += __reduce_min_sync(0xFFFFFFFFu, i ^ threadIdx.x);
+        c += __reduce_min_sync(0xFFFFFFFFu, i | threadIdx.x);
+        d += __reduce_min_sync(0xFFFFFFFFu, i & threadIdx.x);
+    }
+    const uint64_t end = clock64();
+    sink[threadIdx.x] = a + b + c + d;
+    if (threadIdx.x == 0) {
+        cycles[2 * blockIdx.x] = middle - start;
+        cycles[2 * blockIdx.x + 1] = end - middle;
+    }
+}
+
+#define OP(i) value = value * 1664525u + (value >> (i % 31 + 1)) + i;
+#define OPS_8(i) OP(i) OP(i + 1) OP(i + 2) OP(i + 3) OP(i + 4) OP(i + 5) OP(i + 6) OP(i + 7)
+#define OPS_64(i) OPS_8(i) OPS_8(i + 8) OPS_8(i + 16) OPS_8(i + 24) OPS_8(i + 32) OPS_8(i + 40) OPS_8(i + 48) OPS_8(i + 56)
+#define OPS_512(i) \
+    OPS_64(i) OPS_64(i + 64) OPS_64(i + 128) OPS_64(i + 192) OPS_64(i + 256) OPS_64(i + 320) OPS_64(i + 384) OPS_64(i + 448)
+
+// Straight code of about 2 instructions and 32 bytes per operation, over and over: CODE is 64 operations times a power of 8.
+template <int SIZE> static __device__ uint32_t straight(uint32_t value, uint32_t rounds) {
+    for (uint32_t i = 0; i < rounds; ++i) {
+        OPS_64(0)
+        if constexpr (SIZE >= 1) { OPS_512(64) }
+        if constexpr (SIZE >= 2) { OPS_512(576) OPS_512(1088) OPS_512(1600) OPS_512(2112) }
+        if constexpr (SIZE >= 3) { OPS_512(2624) OPS_512(3136) OPS_512(3648) OPS_512(4160) OPS_512(4672) OPS_512(5184) }
+    }
+    return value;
+}
+
+#define STRAIGHT(size)                                                                                       \
+    extern "C" __global__ void straight_##size(uint64_t* cycles, uint32_t* sink, uint32_t rounds) {          \
+        const uint64_t start = clock64();                                                                    \
+        sink[blockIdx.x * blockDim.x + threadIdx.x] = straight<size>(threadIdx.x + sink[threadIdx.x], rounds); \
+        if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;                                        \
+    }
+STRAIGHT(0)
+STRAIGHT(1)
+STRAIGHT(2)
+STRAIGHT(3)
+
+// What the host must know: sizes of machine and board, where the machine is in a state, and the end of plain ROM in it.
+extern "C" __global__ void sizes(uint32_t* out) {
+    out[0] = sizeof(Machine);
+    out[1] = sizeof(Board);
+    out[2] = PARL_OFFSET(cule::env::State, machine);
+    out[3] = PARL_OFFSET(Machine, cart) + PARL_OFFSET(cule::machine::cart::Cart, plain_high);
+}

@@ -1,0 +1,140 @@
+"""The figures on which the choice of kernels rests, in the order in which they decide something.
+
+1. Frames of a lone warp by the interpreter with the jump table, then with 1 to 32 warps on each
+   multiprocessor: what a jump costs, and how much of the device is used.
+2. The minimum over a warp: latency, and throughput.
+3. Code of 2 to 200 KB, over and over: what the instruction cache costs.
+4. Observations alone: steps of one frame with pictures beside steps of one frame with RAM.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from common import Record, arguments, machine
+from device import KERNELS, ROOT, Kernels, compiled
+from speed import frames_per_second, started
+
+import parl
+from parl.atari import Console
+
+GAMES = ("pong", "ms_pacman", "solaris")
+# What a saved state begins with, before the machine's own bytes (crates/cule/src/console/states.rs).
+HEADER_BYTES = 24
+WARP = 32
+
+
+def machines(game: str, count: int, offset: int, size: int) -> np.ndarray[Any, Any]:
+    """Machines of a game after different numbers of frames, one row of bytes each."""
+    rows = []
+    console = Console(game, seed=0)
+    draws = np.random.default_rng(0)
+    for _ in range(min(count, 64)):
+        for _ in range(7):
+            if console.game_over:
+                console.reset()
+            console.act(int(draws.integers(0, 18)))
+        begin = HEADER_BYTES + offset
+        rows.append(np.frombuffer(console.save()[begin : begin + size], np.uint8))
+    return np.stack([rows[i % len(rows)] for i in range(count)])
+
+
+def frames(kernels: Kernels, record: Record, game: str, sizes: list[int]) -> None:
+    """Frames by the interpreter with the jump table: a lone warp, then more on every multiprocessor."""
+    machine_bytes, board_bytes, offset, plain_high_at = sizes
+    device = kernels.device
+    properties = torch.cuda.get_device_properties(device)
+    rom = np.frombuffer(Console(game)._rom.__getnewargs__()[0], np.uint8).copy()
+    image = torch.from_numpy(rom).to(device)
+    records = torch.zeros(len(rom), dtype=torch.int64, device=device)
+    plain_high = machines(game, 1, offset, machine_bytes)[0, plain_high_at : plain_high_at + 2].view(
+        np.uint16
+    )[0]
+    kernels.launch("decode", -(-len(rom) // 256), 256, image, len(rom), int(plain_high), records)
+    for per_processor in (0, 1, 2, 4, 8, 16, 20, 32):
+        warps = per_processor * properties.multi_processor_count or 1
+        count = warps * WARP
+        state = torch.from_numpy(machines(game, count, offset, machine_bytes)).to(device)
+        boards = torch.zeros((count, board_bytes), dtype=torch.uint8, device=device)
+        took = kernels.milliseconds("frame", warps, WARP, state, boards, image, len(rom), records, count)
+        record.add(
+            "frames, jump table",
+            game=game,
+            warps=warps,
+            warps_per_multiprocessor=per_processor,
+            milliseconds=round(took, 3),
+            frames_per_second=round(count / took * 1000),
+        )
+
+
+def minima(kernels: Kernels, record: Record) -> None:
+    rounds = 4096
+    device = kernels.device
+    for warps in (1, 4, 8, 16):
+        blocks = warps * torch.cuda.get_device_properties(device).multi_processor_count if warps > 1 else 1
+        cycles = torch.zeros(2 * blocks, dtype=torch.int64, device=device)
+        sink = torch.zeros(WARP, dtype=torch.int32, device=device)
+        for _ in range(2):
+            kernels.launch("redux", blocks, WARP, cycles, sink, rounds)
+        found = cycles.cpu().reshape(-1, 2).double().mean(0) / rounds
+        record.add(
+            "minimum over a warp",
+            warps_per_multiprocessor=warps,
+            cycles_when_dependent=round(float(found[0]), 2),
+            cycles_when_not=round(float(found[1]), 2),
+        )
+
+
+def code_sizes(kernels: Kernels, record: Record) -> None:
+    device = kernels.device
+    blocks = torch.cuda.get_device_properties(device).multi_processor_count * 8
+    for size, operations in enumerate((64, 576, 2624, 5696)):
+        rounds = max(1, 200_000 // operations)
+        cycles = torch.zeros(blocks, dtype=torch.int64, device=device)
+        sink = torch.zeros(blocks * WARP, dtype=torch.int32, device=device)
+        for _ in range(2):
+            kernels.launch(f"straight_{size}", blocks, WARP, cycles, sink, rounds)
+        each = float(cycles.cpu().double().mean()) / (rounds * operations)
+        record.add("straight code", operations=operations, warps_per_multiprocessor=8, cycles=round(each, 3))
+
+
+def observations(record: Record, envs: int, device: str) -> None:
+    for game in GAMES:
+        rates = {}
+        for kind in ("gray", "ram"):
+            env = started(game, envs, device, obs_type=kind, frameskip=1, stack_num=1)
+            rates[kind] = statistics.median(frames_per_second(env, device, 5)) / 4
+            env.close()
+        seconds = {kind: 1 / rate for kind, rate in rates.items()}
+        share = 1 - seconds["ram"] / seconds["gray"]
+        record.add(
+            "observations", game=game, envs=envs, steps_per_second=rates, share_of_a_step=round(share, 3)
+        )
+
+
+def main(command: list[str] | None = None) -> int:
+    given = arguments(command, envs=32_768)
+    facts = machine(given.device)
+    record = Record(given, "micro", facts)
+    device = parl.cuda.torch_device(parl.cuda.ordinal(given.device))
+    torch.zeros(1, device=device)
+    major, minor = torch.cuda.get_device_capability(device)
+    folders = [KERNELS, ROOT / "tests" / "kernels"]
+    source = ROOT / "benches" / "gpu" / "micro.cu"
+    kernels = Kernels(compiled(source, folders, 10 * major + minor), device)
+    out = torch.zeros(4, dtype=torch.int32, device=device)
+    kernels.launch("sizes", 1, 1, out)
+    for game in GAMES:
+        frames(kernels, record, game, out.tolist())
+    minima(kernels, record)
+    code_sizes(kernels, record)
+    observations(record, given.envs, given.device)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
