@@ -38,6 +38,8 @@ def cluster():
     import ray
     from ray.cluster_utils import Cluster
 
+    # Else its workers give way to everybody else on this machine.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     # The nodes have parl, but not this file.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     cluster = Cluster(initialize_head=False)
@@ -89,6 +91,7 @@ def run(loop, steps):
     assert loop.env_steps >= steps
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_nodes_feed_the_learner_and_failures_are_survived(cluster, make_setup, tmp_path):
     setup = far(make_setup(env=lambda: Fragile(str(tmp_path)), actors=2, num_envs=4, total_frames=1_500))
@@ -146,6 +149,7 @@ def test_a_run_by_name_loses_a_node_and_gets_another(cluster, tmp_path):
     assert last["actor_failures"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_actor_that_always_fails_ends_the_run(cluster, make_setup):
     def broken():
@@ -160,6 +164,7 @@ def test_an_actor_that_always_fails_ends_the_run(cluster, make_setup):
         loop.close()
 
 
+@pytest.mark.slow
 def test_more_actors_than_processors_are_refused(cluster):
     with pytest.raises(ConfigError, match="actors = 5 is above the 2 processors"):
         connect(Remote(None, 8), 5)
