@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ import torch
 
 from parl.runtime import checkpoint
 from parl.runtime.loop import LoopBase, kept, state_or_reason
-from parl.runtime.rollout import RolloutBuffer
+from parl.runtime.rollout import RolloutActor, RolloutBuffer, side_by_side
 from parl.runtime.setup import Saved
 from parl.runtime.sync import RolloutSetup, alone
 from parl.runtime.weights import Snapshot
 from parl.runtime.workers import Team, Worker, choose_context
-from parl.types import RolloutLearner
+from parl.types import Rollout, RolloutLearner
 
 _SLOTS = 2
 # How long an actor may take to finish its rollouts and to pickle its environment.
@@ -40,18 +41,43 @@ def _run_actor(
     generation: int,
     state: bytes | None,
 ) -> None:
-    """An actor's loop: fills the buffer it is told to, answers ``"state"`` with its state, ends on None."""
-    torch.set_num_threads(1)
+    """An actor's loop, see :func:`serve`."""
     actor = setup.make_actor(index, generation)
+    version = -1
+
+    def newest() -> int:
+        nonlocal version
+        version = snapshot.read(actor.policy.weights, version)
+        return version
+
+    serve(connection, actor, newest, buffers, state)
+
+
+def serve(
+    connection: Connection,
+    actor: RolloutActor,
+    newest: Callable[[], int],
+    buffers: list[RolloutBuffer],
+    state: bytes | None,
+) -> None:
+    """Fills the buffer it is told to, answers ``"state"`` with its state, ends on None.
+
+    Args:
+        connection: to the driver.
+        actor: closed at the end.
+        newest: called before each rollout; returns the version of the weights that act.
+        buffers: shared with the driver.
+        state: of a checkpoint, or None.
+    """
+    torch.set_num_threads(1)
     if state is not None:
         actor.load(state)
-    version = -1
     while (question := connection.recv()) is not None:
         if question == "state":
             connection.send(("part", ("state", state_or_reason(actor))))
             continue
         slot, env_steps = question
-        version = snapshot.read(actor.policy.weights, version)
+        version = newest()
         before = actor.reward_sum
         buffer = buffers[slot]
         transitions, finished = actor.collect(buffer, env_steps)
@@ -87,9 +113,7 @@ class AsyncLoop(LoopBase[RolloutLearner]):
         try:
             for index in range(setup.actors):
                 state = checkpoint.actor_state(saved, index)
-                args = (setup, index, self._snapshot, self._buffers[index], self._resumes, state)
-                worker = self._team.start(f"actor {index}", _run_actor, args, process=setup.processes)
-                self._workers.append(worker)
+                self._workers.append(self._start(index, context, state))
             for worker in self._workers:
                 for slot in range(_SLOTS):
                     worker.send((slot, self._env_steps))
@@ -97,6 +121,12 @@ class AsyncLoop(LoopBase[RolloutLearner]):
             self.close()
             raise
         self._mark = self._figures()
+
+    def _start(self, index: int, context: Any, state: bytes | None) -> Worker:
+        """Starts actor ``index``, a process of ``context`` or a thread."""
+        assert self._team is not None
+        args = (self._setup, index, self._snapshot, self._buffers[index], self._resumes, state)
+        return self._team.start(f"actor {index}", _run_actor, args, process=self._setup.processes)
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Learns until ``until_env_steps`` came, ``seconds`` passed or an interrupt came.
@@ -107,10 +137,11 @@ class AsyncLoop(LoopBase[RolloutLearner]):
         until_env_steps = min(until_env_steps, self._setup.total_frames)
         end = time.monotonic() + seconds
         while self._env_steps < until_env_steps and not self._interrupted and time.monotonic() < end:
-            if not self._pending:
+            wanted = self.wanted()
+            if len(self._pending) < wanted:
                 self._receive(end - time.monotonic())
-            if self._pending:
-                self._learn(*self._pending.popleft())
+            if len(self._pending) >= wanted:
+                self._learn([self._pending.popleft() for _ in range(wanted)])
 
     def _receive(self, seconds: float) -> None:
         """Waits for rollouts and queues those that came, the actors in order."""
@@ -122,24 +153,37 @@ class AsyncLoop(LoopBase[RolloutLearner]):
             if id(worker.connection) in ready:
                 self._pending.append((index, worker.answer(_ANSWER_S)[1]))
 
-    def _learn(self, index: int, message: Any) -> None:
-        slot, version, transitions, finished, reward, (final_obs, final_at) = message
+    def _learn(self, messages: list[tuple[int, Any]]) -> None:
+        """One update from rollouts of equal length, side by side, without those that are too old."""
         started = time.perf_counter()
-        buffer = self._buffers[index][slot]
-        buffer.final_obs, buffer.final_at = final_obs, final_at
         progress = self._env_steps / self._setup.total_frames
-        lag = self._snapshot.version - version
-        self._rollouts += 1
-        self._lag_sum += lag
-        self._lag_max = max(self._lag_max, lag)
-        if lag > self._setup.max_lag:
-            self._dropped += 1
-        else:
-            self._updates += self._learner.learn(buffer.tensors(), progress, alone)
+        chosen: list[Rollout] = []
+        for index, (slot, version, *_, final) in messages:
+            buffer = self._buffers[index][slot]
+            buffer.final_obs, buffer.final_at = final
+            lag = self._snapshot.version - version
+            self._rollouts += 1
+            self._lag_sum += lag
+            self._lag_max = max(self._lag_max, lag)
+            if lag > self._setup.max_lag:
+                self._dropped += 1
+            else:
+                chosen.append(buffer.tensors())
+        if chosen:
+            self._updates += self._learner.learn(side_by_side(chosen), progress, alone)
             self._snapshot.publish(self._learner.weights)
-        self.count(transitions, finished, reward)
-        self._workers[index].send((slot, self._env_steps))
+        for index, (slot, _, transitions, finished, reward, _) in messages:
+            self.count(transitions, finished, reward)
+            self.give_back(index, slot)
         self._learn_s += time.perf_counter() - started
+
+    def wanted(self) -> int:
+        """Rollouts of the next update."""
+        return 1
+
+    def give_back(self, index: int, slot: int) -> None:
+        """Lets actor ``index`` fill a slot again."""
+        self._workers[index].send((slot, self._env_steps))
 
     def _figures(self) -> tuple[float, ...]:
         return self._wait_s, self._learn_s, self._rollouts, self._dropped, self._lag_sum

@@ -38,6 +38,9 @@ class RolloutSetup:
         actors: vector environments that the N environments are split into.
         processes: actors are processes, where they run at the same time; else threads.
         max_lag: updates by which a rollout's weights may be behind, where they can be.
+        predictors: threads that answer actors, where those have no network.
+        rollouts: rollouts that make an update there.
+        tune_every_s: seconds between changes of these sizes there; 0 keeps them.
     """
 
     algorithm: RolloutAlgorithm
@@ -51,6 +54,9 @@ class RolloutSetup:
     actors: int = 1
     processes: bool = False
     max_lag: int = 0
+    predictors: int = 1
+    rollouts: int = 1
+    tune_every_s: float = 0.0
 
     def make_learner(self) -> RolloutLearner:
         """A learner with the run's first weights."""
@@ -64,16 +70,22 @@ class RolloutSetup:
         """Environments of actor ``index``."""
         return (index + 1) * self.num_envs // self.actors - index * self.num_envs // self.actors
 
-    def make_actor(self, index: int, generation: int) -> RolloutActor:
-        """Actor ``index``; ``generation`` counts resumes, so that they draw fresh seeds."""
+    def make_actor(self, index: int, generation: int, policy: RolloutPolicy | None = None) -> RolloutActor:
+        """Actor ``index``; ``generation`` counts resumes, so that they draw fresh seeds.
+
+        ``policy`` takes the place of the algorithm's.
+        """
         policy_seed, env_seed = actor_seeds(self.seed + 1_000_003 * generation, index)
         envs = self.envs_of(index)
-        policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
+        if policy is None:
+            policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
         return RolloutActor(self.maker(envs), self.spec, policy, env_seed)
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
         """A rollout of actor ``index``, in memory shared by processes of ``context`` if one is given."""
-        return RolloutBuffer(self.spec, self.algorithm.rollout_steps, self.envs_of(index), context)
+        algorithm = self.algorithm
+        envs = self.envs_of(index)
+        return RolloutBuffer(self.spec, algorithm.rollout_steps, envs, context, algorithm.memory)
 
 
 class SyncLoop(LoopBase[RolloutLearner]):

@@ -356,6 +356,7 @@ def record(
     """
     from parl.atari.pictures import write_frames
     from parl.envs import AtariVectorEnv, EnvMaker
+    from parl.runtime.evaluate import begin
 
     evaluator, maker = _evaluator_of(path, checkpoint)
     if isinstance(maker.env, str):
@@ -366,6 +367,7 @@ def record(
     def frames() -> Iterator[np.ndarray[Any, Any]]:
         nonlocal total
         obs, _ = env.reset(seed=seed)
+        begin(evaluator.policy, 1)
         over = False
         while not over:
             yield _picture(env, maker.name)

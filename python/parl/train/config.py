@@ -175,6 +175,16 @@ class RolloutConfig(RunConfig):
 
 
 @dataclass(frozen=True)
+class DataConfig(RolloutConfig):
+    """Settings of a run that learns from files. total_frames are rows learned from, each time counted."""
+
+    data: tuple[str, ...] = ()
+    """Files of recorded play: of parl play --record, or .npz with observations and actions."""
+    num_envs: int = 64
+    """Rows that are drawn at a time are this times rollout_steps."""
+
+
+@dataclass(frozen=True)
 class HogwildConfig(RunConfig):
     """Settings of a run whose actors, each with environments of its own, overlap."""
 
@@ -202,6 +212,24 @@ class AsyncConfig(HogwildConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("max_lag", 0, 2**53))
+
+
+@dataclass(frozen=True)
+class PredictorConfig(AsyncConfig):
+    """Settings of a run whose actors ask predictors for actions."""
+
+    predictors: int = 1
+    """Threads that answer actors at the start, at most one per actor."""
+    rollouts_per_update: int = 2
+    """Rollouts of an update at the start, at most one per actor."""
+    tune_every_s: float = 5.0
+    """Seconds between changes of the numbers of actors, predictors and rollouts; 0 keeps them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bounds(
+            self, ("predictors", 1, 4096), ("rollouts_per_update", 1, 4096), ("tune_every_s", 0, math.inf)
+        )
 
 
 @dataclass(frozen=True)

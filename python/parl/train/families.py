@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from parl.errors import ConfigError
 from parl.train.config import (
     AsyncConfig,
+    DataConfig,
     HogwildConfig,
     PopulationConfig,
+    PredictorConfig,
     RolloutConfig,
     RunConfig,
     TrainConfig,
@@ -245,7 +247,7 @@ def _rollout_setup(
 class RolloutFamily:
     """The learner steps the environments and learns from what it saw; nothing is kept."""
 
-    config = RolloutConfig
+    config: type[Any] = RolloutConfig
 
     def settle(
         self,
@@ -274,10 +276,24 @@ class RolloutFamily:
         return SyncLoop(setup, saved)
 
 
+class DataFamily(RolloutFamily):
+    """The learner learns from files of recorded play."""
+
+    config = DataConfig
+
+    def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Family`."""
+        from parl.runtime.recorded import RecordedSetup
+
+        assert isinstance(config, DataConfig)
+        return RecordedSetup(**vars(super().setup(algorithm, config, maker, spec)) | {"data": config.data})
+
+
 class HogwildFamily:
     """Workers collect and learn at once, on weights that they share."""
 
     config: type[Any] = HogwildConfig
+    actors_per_core = 1
 
     def settle(
         self,
@@ -290,7 +306,8 @@ class HogwildFamily:
         """See :class:`Family`: the number of actors."""
         if config.actors != "auto":
             return config
-        actors = 1 if config.schedule == "lockstep" else min(usable_cores(), config.num_envs)
+        many = min(usable_cores() * self.actors_per_core, config.num_envs)
+        actors = 1 if config.schedule == "lockstep" else many
         say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments")
         return dataclasses.replace(config, actors=actors)
 
@@ -330,6 +347,30 @@ class AsyncFamily(HogwildFamily):
         from parl.runtime.asynchronous import AsyncLoop
 
         return AsyncLoop(setup, saved)
+
+
+class PredictorFamily(AsyncFamily):
+    """Actors without networks ask predictors; a trainer learns from a queue."""
+
+    config = PredictorConfig
+    actors_per_core = 2  # an actor waits for its actions most of the time
+
+    def setup(self, algorithm: Any, config: HogwildConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Family`."""
+        setup = super().setup(algorithm, config, maker, spec)
+        assert isinstance(config, PredictorConfig)
+        return dataclasses.replace(
+            setup,
+            predictors=config.predictors,
+            rollouts=config.rollouts_per_update,
+            tune_every_s=config.tune_every_s,
+        )
+
+    def free(self, setup: RolloutSetup, saved: Saved | None) -> Loop:
+        """See :class:`HogwildFamily`."""
+        from parl.runtime.predictor import PredictorLoop
+
+        return PredictorLoop(setup, saved)
 
 
 class PopulationFamily:
@@ -381,7 +422,9 @@ FAMILIES: Mapping[str, Family] = {
     "replay": ReplayFamily(),
     "rollout": RolloutFamily(),
     "async": AsyncFamily(),
+    "data": DataFamily(),
     "hogwild": HogwildFamily(),
+    "predictor": PredictorFamily(),
     "population": PopulationFamily(),
 }
 """Every family by its name."""

@@ -1,0 +1,65 @@
+"""GA3C: actors without networks, one batch for all that need an action, updates from a queue of rollouts.
+
+The loss is that of A2C (``a2c.py``) with n-step advantages. The weights that act change while a rollout is
+collected (topology ``predictor``); ``advantage = "vtrace"`` corrects for it, the source does not. In
+``lockstep`` the actors take turns.
+
+Source: Babaeizadeh et al. (2017), "Reinforcement Learning through Asynchronous Advantage Actor-Critic on a
+GPU".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parl.algos.a2c import A2C, refuse_windows
+from parl.algos.a2c import Config as A2CConfig
+from parl.errors import ConfigError
+from parl.types import EnvSpec, Preset
+
+
+@dataclass(frozen=True)
+class Config(A2CConfig):
+    """Settings of GA3C. Steps are vector steps of one actor; updates are optimizer steps."""
+
+    rollout_steps: int = 8
+    """T, steps in a rollout."""
+    entropy_coefficient: float = 0.01
+    """Weight of the policy's entropy in the loss."""
+    normalize_advantages: bool = False
+    """Bring advantages to mean 0 and deviation 1 in each update."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_windows(self, "ga3c")
+        if self.lstm:
+            raise ConfigError(
+                f"ga3c: lstm = {self.lstm} needs actors with networks of their own: take a2c, a3c or impala"
+            )
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations; images as in the source, section 5 (RMSprop)."""
+    if len(spec.observation_shape) == 3:
+        return Config(
+            rollout_steps=5,
+            gae_lambda=1.0,
+            learning_rate=3e-4,
+            optimizer="rmsprop",
+            optimizer_epsilon=0.1,
+            max_gradient_norm=40.0,
+            hidden=(256,),
+        )
+    return Config(learning_rate=2e-3)
+
+
+def default_run(spec: EnvSpec) -> dict[str, object]:
+    """Settings of the run that suit the observations."""
+    return {"total_frames": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class GA3C(A2C):
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""

@@ -1,0 +1,111 @@
+"""The predictor topology: actors without networks, batched answers, joint updates, tuned sizes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from parl.algos.ga3c import GA3C, Config
+from parl.envs import EnvMaker, spec_of
+from parl.run import RunDirectory, read_metrics
+from parl.runtime import checkpoint
+from parl.runtime.predictor import PredictorLoop
+from parl.runtime.rollout import side_by_side
+from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.runtime.tuner import Tuner
+from parl.train import resume, train
+
+
+def setup(processes=True, predictors=1, rollouts=2, total_frames=10**6):
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    algorithm = GA3C(Config(rollout_steps=5, hidden=(16,)), spec)
+    sizes = {"predictors": predictors, "rollouts": rollouts, "tune_every_s": 0.0}
+    return RolloutSetup(
+        algorithm, maker, spec, 0, 5, total_frames, 1, "cpu", 2, processes, max_lag=100, **sizes
+    )
+
+
+def run(loop, steps):
+    while loop.env_steps < steps:
+        loop.advance(steps, 60.0)
+    return loop
+
+
+@pytest.mark.parametrize(("processes", "predictors"), [(True, 1), (False, 2)])
+def test_actors_are_answered_and_learned_from(processes, predictors):
+    loop = PredictorLoop(setup(processes, predictors))
+    try:
+        before = loop.learner.weights.clone()
+        run(loop, 1_000)
+        assert not torch.equal(loop.learner.weights, before)
+        report = loop.report()
+        assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
+        assert 2 <= report["predicted_together"] <= 5  # 2 and 3 environments
+        assert report["rollouts_now"] == 2 and report["predictors_now"] == predictors
+        # Two rollouts of 12.5 transitions on average make an update.
+        assert loop.updates == pytest.approx(loop.env_steps / 25, rel=0.25)
+        # What the predictor answered is what the rollout holds: no action is less likely than 1e-3 so early.
+        buffer = loop._buffers[0][0]
+        assert (buffer.log_prob < 0).all() and (np.exp(buffer.log_prob) > 1e-3).all()
+    finally:
+        loop.close()
+
+
+def test_actors_can_rest_and_be_called_again():
+    loop = PredictorLoop(setup(processes=False))
+    try:
+        loop._tuner.sizes["actors"] = 1
+        run(loop, 300)
+        assert {index for index, _ in loop._resting} == {1}
+        loop._tuner.sizes["actors"] = 2
+        resting, loop._resting = loop._resting, []
+        for pair in resting:
+            loop.give_back(*pair)
+        run(loop, 600)
+        assert not loop._resting
+    finally:
+        loop.close()
+
+
+def test_a_saved_run_goes_on_and_tells_its_sizes(tmp_path):
+    options = {"actors": 2, "hidden": (16,), "evaluation_episodes": 1, "quiet": True, "tune_every_s": 0.2}
+    first = train("ga3c", env="CartPole-v1", total_frames=800, runs=str(tmp_path), **options)
+    again = resume(first.path, total_frames=1_600)
+    assert again.env_steps >= 1_600 and again.updates > first.updates
+    assert any("predicted_together" in record for record in read_metrics(again.path))
+    saved = checkpoint.read(RunDirectory.open(again.path).checkpoints.last())
+    assert saved.counters["actors_saved"] == [True, True]
+
+
+def test_lockstep_takes_actors_in_turn():
+    one, two = (run(SyncLoop(setup()), 400) for _ in range(2))
+    assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 10
+
+
+def test_rollouts_side_by_side_are_each_itself():
+    loop = run(SyncLoop(setup()), 60)
+    parts = [buffer.tensors() for buffer in loop._buffers]
+    parts[1] = dataclasses.replace(parts[1], final_at=torch.tensor([[3, 1]]), final_obs=parts[1].obs[0, :1])
+    both = side_by_side(parts)
+    widths = [part.reward.shape[1] for part in parts]
+    assert both.reward.shape == (5, sum(widths)) and both.obs.shape[:2] == (6, sum(widths))
+    assert torch.equal(both.obs[:, : widths[0]], parts[0].obs)
+    assert torch.equal(both.action[:, widths[0] :], parts[1].action)
+    assert both.final_at.tolist() == [[3, 1 + widths[0]]]
+
+
+def test_the_tuner_climbs_and_stays():
+    """The rate is highest at 4 actors and 1 rollout; what is kept never gets worse."""
+    tuner = Tuner({"actors": 1, "rollouts": 3}, {"actors": 6, "rollouts": 4}, seed=0)
+
+    def rate(sizes):
+        return 100.0 - 10 * abs(sizes["actors"] - 4) - 5 * (sizes["rollouts"] - 1)
+
+    kept = []
+    for _ in range(120):
+        kept.append(rate(tuner._kept))
+        tuner.measured(rate(tuner.sizes))
+        assert 1 <= tuner.sizes["actors"] <= 6 and 1 <= tuner.sizes["rollouts"] <= 4
+    assert kept == sorted(kept) and tuner._kept == {"actors": 4, "rollouts": 1}
