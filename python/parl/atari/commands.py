@@ -16,6 +16,7 @@ from parl.atari.catalogue import Game, find_id, games
 from parl.atari.console import Console
 from parl.atari.pictures import SUFFIXES, write_frames
 from parl.atari.play import play
+from parl.atari.recording import Recorder
 from parl.errors import AtariError, ConfigError
 
 _SECONDS = 30
@@ -137,11 +138,18 @@ def _play_command(arguments: Sequence[str]) -> int:
     where.add_argument("--terminal", action="store_true", help="stay in the terminal")
     parser.add_argument("--fps", type=float, help="frames a second (default: 60, or 50 for PAL games)")
     parser.add_argument("--frames", type=int, default=0, help="stop after so many frames (default: never)")
+    parser.add_argument(
+        "--record", type=Path, help="keep the play in this .npz file, for parl train bc --data"
+    )
     options = parser.parse_args(arguments)
     console = _console(options)
+    recorder = None if options.record is None else Recorder(console)
     place = "window" if options.window else "terminal" if options.terminal else "auto"
-    score = play(console, where=place, fps=options.fps, max_frames=options.frames)
+    score = play(console, where=place, fps=options.fps, max_frames=options.frames, recorder=recorder)
     print(f"{console.name}: score {score} after {console.episode_frame_number} frames")
+    if recorder is not None:
+        recorder.write(options.record)
+        print(f"{options.record}: {len(recorder)} steps")
     return 0
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from parl.atari.actions import Action
 from parl.atari.console import Console
+from parl.atari.recording import Recorder
 from parl.atari.terminal import Keys, TerminalScreen, raw_terminal
 from parl.errors import ConfigError
 
@@ -129,10 +130,11 @@ def loop(
     *,
     fps: float,
     max_frames: int = 0,
+    recorder: Recorder | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Plays until a quit key, or for ``max_frames`` frames if that is not 0.
+    """Plays until a quit key, or for ``max_frames`` frames if that is not 0; ``recorder`` sees the actions.
 
     Returns:
         The score of the last episode.
@@ -147,10 +149,13 @@ def loop(
         if "r" in pressed:
             console.reset()
             score = 0
+            if recorder is not None:
+                recorder.restart()
         paused ^= "p" in pressed
         if not paused and not console.game_over:
             other = action_of(held, _PLAYER_TWO) if two else Action.NOOP
-            score += console.act(action_of(held, _PLAYER_ONE), other)
+            action = action_of(held, _PLAYER_ONE)
+            score += console.act(action if recorder is None else recorder.action(action), other)
         state = "paused" if paused else "game over, r starts again" if console.game_over else ""
         parts = [console.name, f"score {score}", f"lives {console.lives}", state, HELP_TWO if two else HELP]
         display.show(console.screen_rgb, "  ".join(part for part in parts if part))
@@ -166,7 +171,14 @@ def loop(
             due = now
 
 
-def play(console: Console, *, where: str = "auto", fps: float | None = None, max_frames: int = 0) -> int:
+def play(
+    console: Console,
+    *,
+    where: str = "auto",
+    fps: float | None = None,
+    max_frames: int = 0,
+    recorder: Recorder | None = None,
+) -> int:
     """Opens a window or takes the terminal and plays.
 
     Args:
@@ -174,6 +186,7 @@ def play(console: Console, *, where: str = "auto", fps: float | None = None, max
         where: ``window``, ``terminal``, or ``auto`` for a window if one is possible.
         fps: frames a second; None for the 60 or 50 of the game's television.
         max_frames: 0, or after how many frames to stop.
+        recorder: keeps the actions.
 
     Returns:
         The score of the last episode.
@@ -189,7 +202,7 @@ def play(console: Console, *, where: str = "auto", fps: float | None = None, max
             raise ConfigError("a window needs pygame: pip install pygame-ce, or play with --terminal")
         window = _WindowDisplay(f"parl: {console.name}")
         try:
-            return loop(console, window, fps=fps, max_frames=max_frames)
+            return loop(console, window, fps=fps, max_frames=max_frames, recorder=recorder)
         finally:
             window.close()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -198,4 +211,5 @@ def play(console: Console, *, where: str = "auto", fps: float | None = None, max
             "`parl record` writes a file"
         )
     with raw_terminal(sys.stdin.fileno(), sys.stdout) as read:
-        return loop(console, _TerminalDisplay(read), fps=fps, max_frames=max_frames)
+        display = _TerminalDisplay(read)
+        return loop(console, display, fps=fps, max_frames=max_frames, recorder=recorder)

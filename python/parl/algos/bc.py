@@ -1,0 +1,82 @@
+"""Behavioural cloning: learn to do what recorded play did, by supervised learning.
+
+::
+
+    loss = -mean_b log pi(a_b | s_b)                 Pomerleau (1991), "Efficient Training of Neural Networks
+                                                     for Autonomous Navigation"
+
+Play comes from ``parl play --record`` or from any file of observations and actions
+(:mod:`parl.envs.recorded`). A run "collects" rows of the files instead of stepping environments; evaluations
+play the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from parl.algos.actor_critic import (
+    ActorCriticAlgorithm,
+    ActorCriticConfig,
+    ActorCriticLearner,
+    evaluate_actions,
+)
+from parl.algos.rollouts import Average
+from parl.errors import ConfigError
+from parl.ops.bounds import check_bounds
+from parl.types import EnvSpec, Preset, Rollout
+
+
+@dataclass(frozen=True)
+class Config(ActorCriticConfig):
+    """Settings of behavioural cloning. Those of advantages, values and rewards play no part."""
+
+    rollout_steps: int = 16
+    """Rows per environment that are drawn at a time."""
+    minibatch_size: int = 256
+    """Rows per update."""
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bounds(self, ("minibatch_size", 1, 2**40))
+        if self.lstm:
+            raise ConfigError(f"bc: lstm = {self.lstm} needs steps in a row, and bc learns from single ones")
+
+
+def default_config(spec: EnvSpec) -> Config:
+    """Settings that suit the observations."""
+    return Config(hidden=(512,), learning_rate=3e-4) if len(spec.observation_shape) == 3 else Config()
+
+
+PRESETS: dict[str, Preset] = {}
+
+
+class BCLearner(ActorCriticLearner):
+    """The loss of the module."""
+
+    def loss(self, obs: Tensor, action: Tensor) -> Tensor:
+        """The scalar loss of observations (B, ...) and actions (B, ...)."""
+        log_prob, entropy, _ = evaluate_actions(self.network, obs, action)
+        loss = -log_prob.mean()
+        self.figures = {"loss": loss.detach(), "entropy": entropy.detach().mean()}
+        return loss
+
+    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+        """One pass over the rows; returns the updates made."""
+        obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
+        updates = 0
+        for chosen in self.minibatches(torch.arange(len(obs)), self.config.minibatch_size):
+            self.step(self.loss(obs[chosen], action[chosen]), progress, average)
+            updates += 1
+        return updates
+
+
+class BC(ActorCriticAlgorithm):
+    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+
+    learner = BCLearner

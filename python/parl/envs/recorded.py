@@ -1,0 +1,87 @@
+"""What somebody did in an environment, read from files: observations and the actions taken on them.
+
+A file is an ``.npz`` of numpy: either with ``observations`` (M, *shape) and ``actions`` (M, ...), or play
+that ``parl play --record`` wrote, whose steps the environment takes again to see what it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parl.envs.make import EnvMaker
+from parl.errors import ConfigError
+from parl.types import Array, EnvSpec
+
+
+def read_play(files: Sequence[str | Path], maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
+    """Observations (M, *observation_shape) and actions (M, *action_shape) of all files.
+
+    Args:
+        files: their paths.
+        maker: makes the environments of the run.
+        spec: describes them.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ConfigError: a file is of another kind, for another environment, or empty.
+    """
+    parts = [_read(Path(path), maker, spec) for path in files]
+    if not parts:
+        raise ConfigError("data names no file: --data play.npz")
+    return np.concatenate([obs for obs, _ in parts]), np.concatenate([action for _, action in parts])
+
+
+def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            columns = {name: file[name] for name in file.files}
+    except ValueError as error:
+        raise ConfigError(f"{path} is no .npz file of recorded play: {error}") from error
+    if "game" in columns:
+        obs, action = _played(path, columns, maker)
+    elif {"observations", "actions"} <= columns.keys():
+        obs, action = columns["observations"], columns["actions"]
+    else:
+        raise ConfigError(
+            f"{path} holds {sorted(columns)}, neither recorded play nor observations and actions"
+        )
+    if len(obs) != len(action) or len(obs) == 0:
+        raise ConfigError(f"{path} holds {len(obs)} observations and {len(action)} actions")
+    if obs.shape[1:] != spec.observation_shape or action.shape[1:] != spec.action_shape:
+        raise ConfigError(
+            f"{path} holds observations {obs.shape[1:]} and actions {action.shape[1:]}; {maker.name} has "
+            f"{spec.observation_shape} and {spec.action_shape}"
+        )
+    if spec.num_actions and not 0 <= int(action.min()) <= int(action.max()) < spec.num_actions:
+        raise ConfigError(f"{path} holds action {int(action.max())}, outside 0..{spec.num_actions - 1}")
+    return obs.astype(spec.observation_dtype), action.astype(spec.action_dtype)
+
+
+def _played(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[Array, Array]:
+    """What the environment shows before each recorded action, without chance in it."""
+    chance = {"noop_max": 0, "use_fire_reset": False, "repeat_action_probability": 0.0}
+    names = ("mode", "difficulty", "frameskip")
+    same = {name: int(columns[name]) for name in names}
+    if not isinstance(maker.env, str) or not maker.env.startswith("parl/"):
+        raise ConfigError(f"{path} is play of {columns['game']}; {maker.name} is no Atari game of parl")
+    env: Any = EnvMaker(maker.env, maker.options | chance | same)(1)
+    try:
+        game = env.unwrapped.settings["game"]
+        if game != str(columns["game"]):
+            raise ConfigError(f"{path} is play of {columns['game']}; {maker.name} is {game}")
+        actions = columns["actions"].astype(np.int64)
+        starts = set(columns["starts"].tolist())
+        seen: list[Array] = []
+        obs = np.zeros(0)
+        for step, action in enumerate(actions):
+            if step in starts:
+                obs, _ = env.reset(seed=0)
+            seen.append(np.array(obs[0]))
+            obs = env.step(np.array([action]))[0]
+        return np.stack(seen) if seen else np.zeros((0,)), actions
+    finally:
+        env.close()

@@ -1,0 +1,121 @@
+"""Behavioural cloning: play is kept, seen again as it was, and learned from."""
+
+import numpy as np
+import pytest
+import torch
+
+from parl.atari import Console
+from parl.atari.actions import Action
+from parl.atari.play import loop
+from parl.atari.recording import Recorder
+from parl.envs import EnvMaker, spec_of
+from parl.envs.recorded import read_play
+from parl.errors import ConfigError
+from parl.run import RunDirectory
+from parl.train import evaluate, resume, train
+
+OPTIONS = ("obs_type=ram", "stack_num=1", "reward_clipping=False")
+
+
+class Keys:
+    """Presses keys at random, and r for a new episode in the middle."""
+
+    def __init__(self, seed, restart):
+        self._rng = np.random.default_rng(seed)
+        self._restart = restart
+        self.frame = 0
+        self.held = frozenset()
+
+    def poll(self):
+        if self.frame % 7 == 0:
+            self.held = frozenset(key for key in ("up", "left", "right", " ") if self._rng.random() < 0.4)
+        self.frame += 1
+        return self.held, ["r"] if self.frame == self._restart else []
+
+    def show(self, rgb, status):
+        pass
+
+
+def record(path, game="pong", frames=201):
+    """The console's memory before each step, as the player left it."""
+    console = Console(game)
+    recorder = Recorder(console)
+    memories = []
+    action = recorder.action
+
+    def watched(wanted):
+        if recorder._left == 0:
+            memories.append(np.array(console.ram))
+        return action(wanted)
+
+    recorder.action = watched
+    loop(console, Keys(3, 110), fps=1e6, max_frames=frames, recorder=recorder, sleep=lambda _: None)
+    recorder.write(path)
+    return np.stack(memories)
+
+
+def test_the_environment_sees_what_the_player_saw(tmp_path):
+    memories = record(tmp_path / "play.npz")
+    maker = EnvMaker("parl/Pong-v0", {"obs_type": "ram", "stack_num": 1})
+    obs, action = read_play([tmp_path / "play.npz"], maker, spec_of(maker(1)))
+    assert len(action) == len(memories) == 28 + 23 and len(set(action.tolist())) > 2
+    np.testing.assert_array_equal(obs.reshape(len(obs), -1), memories)
+    with pytest.raises(ConfigError, match="is play of pong; parl/Breakout-v0 is breakout"):
+        other = EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "stack_num": 1})
+        read_play([tmp_path / "play.npz"], other, spec_of(other(1)))
+
+
+def test_actions_that_do_nothing_are_not_kept():
+    recorder = Recorder(Console("breakout"))  # NOOP FIRE RIGHT LEFT
+    assert recorder._nearest(Action.UPFIRE) == Action.FIRE
+    assert recorder._nearest(Action.LEFTFIRE) == Action.LEFT
+    assert recorder._nearest(Action.DOWN) == Action.NOOP
+    assert [recorder.action(a) for a in (Action.LEFT, Action.RIGHT, Action.RIGHT, Action.NOOP)] == [
+        Action.LEFT
+    ] * 4
+    assert recorder.action(Action.RIGHT) == Action.RIGHT and len(recorder) == 2
+
+
+def test_a_teacher_is_cloned(tmp_path):
+    """A teacher that balances the pole for long by two numbers of the state."""
+    rng = np.random.default_rng(0)
+    obs = rng.uniform(-1, 1, (4_000, 4)).astype(np.float32) * np.array([2.4, 2, 0.2, 2], np.float32)
+    action = (obs[:, 2] + 0.3 * obs[:, 3] > 0).astype(np.int64)
+    np.savez(tmp_path / "teacher.npz", observations=obs, actions=action)
+    options = {
+        "env": "CartPole-v1",
+        "data": (str(tmp_path / "teacher.npz"),),
+        "schedule": "lockstep",
+        "hidden": (32,),
+        "learning_rate": 5e-3,
+        "anneal": False,
+        "evaluation_episodes": 10,
+        "quiet": True,
+        "runs": str(tmp_path),
+    }
+    run = train("bc", total_frames=40_000, name="whole", **options)
+    assert evaluate(run.path, episodes=10).mean() > 150
+    half = train("bc", total_frames=20_000, name="half", **options)
+    resume(half.path, total_frames=40_000)
+    weights = [
+        torch.load(RunDirectory.open(path).checkpoints.last() / "learner.pt", weights_only=True)["weights"]
+        for path in (run.path, half.path)
+    ]
+    assert torch.equal(*weights)
+
+
+def test_wrong_files_are_refused(tmp_path):
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    path = tmp_path / "wrong.npz"
+    np.savez(path, states=np.zeros(3))
+    with pytest.raises(ConfigError, match=r"wrong.npz holds \['states'\]"):
+        read_play([path], maker, spec)
+    np.savez(path, observations=np.zeros((3, 4)), actions=np.array([0, 1, 2]))
+    with pytest.raises(ConfigError, match=r"action 2, outside 0..1"):
+        read_play([path], maker, spec)
+    np.savez(path, observations=np.zeros((3, 5)), actions=np.array([0, 1, 1]))
+    with pytest.raises(ConfigError, match=r"observations \(5,\)"):
+        read_play([path], maker, spec)
+    with pytest.raises(ConfigError, match="data names no file"):
+        read_play([], maker, spec)
