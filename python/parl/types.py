@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -269,6 +269,8 @@ class Rollout:
         valid: (T, N) bool.
         final_obs: (K, *observation_shape), successors that ``obs`` does not hold; K is often 0.
         final_at: (K, 2) int64, their t and n.
+        starts: (T + 1, N) bool, an episode begins at ``obs[t]``; None where the policy has no memory.
+        memory: (2, N, H) float32, of the policy before ``obs[0]``; None likewise.
     """
 
     obs: Tensor
@@ -280,6 +282,8 @@ class Rollout:
     valid: Tensor
     final_obs: Tensor
     final_at: Tensor
+    starts: Tensor | None = None
+    memory: Tensor | None = None
 
 
 class RolloutPolicy(Policy, Protocol):
@@ -287,6 +291,24 @@ class RolloutPolicy(Policy, Protocol):
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
         """Exploring actions (N, ...) and their log-probabilities (N,) float32."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A policy that remembers what it saw.
+
+    Attributes:
+        memory: (2, N, H) float32.
+    """
+
+    @property
+    def memory(self) -> Tensor:
+        """See the class."""
+        ...
+
+    def restart(self, starts: Array) -> None:
+        """Forgets in the environments that ``starts`` (N,) bool names; in all, if they are another number."""
         ...
 
 
@@ -339,6 +361,11 @@ class RolloutAlgorithm(Protocol):
     @property
     def rollout_steps(self) -> int:
         """T, vector steps in a rollout."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """H, the width of what policies remember; 0 without. Such policies are a :class:`Remembering`."""
         ...
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> RolloutPolicy:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from toys import Chain, Identity, Target
+from toys import Chain, Identity, Recall, Target
 
 from parl.algos.ppo import PPO
 from parl.envs import EnvMaker, spec_of
@@ -28,6 +28,7 @@ DISCRETE = [
     pytest.param("a2c", A2C_OPTIONS, 8_000, id="a2c"),
     pytest.param("a2c", BATCHED, 8_000, id="a2c-vtrace"),
     pytest.param("a3c", A3C_OPTIONS | {"actors": 2}, 8_000, id="a3c"),
+    pytest.param("ga3c", A3C_OPTIONS | {"actors": 2}, 8_000, id="ga3c"),
     pytest.param("impala", A2C_OPTIONS | {"actors": 2}, 8_000, id="impala"),
     pytest.param("pqn", PQN_OPTIONS, 8_000, id="pqn"),
 ]
@@ -44,6 +45,21 @@ def test_chain_is_solved(tmp_path, name, options, steps):
     """The cheapest step is the wrong one: only returns over several steps tell."""
     run = train(name, env=Chain, **COMMON, **options, gamma=0.95, total_frames=2 * steps, runs=str(tmp_path))
     np.testing.assert_allclose(evaluate(run.path, episodes=5), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ppo", PPO_OPTIONS | {"entropy_coefficient": 0.01}),
+        ("a2c", A2C_OPTIONS | {"entropy_coefficient": 0.01}),
+        ("impala", A2C_OPTIONS | {"actors": 2}),
+    ],
+    ids=["ppo", "a2c", "impala"],
+)
+def test_what_was_seen_once_is_remembered(tmp_path, name, options):
+    options = options | {"lstm": 16, "learning_rate": 1e-2, "total_frames": 12_000, "runs": str(tmp_path)}
+    run = train(name, env=Recall, **COMMON, **options, gamma=0.9)
+    np.testing.assert_array_equal(evaluate(run.path, episodes=30), 1.0)
 
 
 EVOLUTION = {"schedule": "lockstep", "quiet": True, "num_envs": 32, "hidden": (8,), "evaluation_episodes": 10}

@@ -87,6 +87,28 @@ class Target(gymnasium.Env):
         return self._show(), reward, False, self._step == 20, {}
 
 
+class Recall(gymnasium.Env):
+    """One of two symbols is shown once; naming it three steps later gives 1, the other one 0.
+
+    The best return is 1, that of who does not remember 0.5.
+    """
+
+    observation_space = Box(0.0, 1.0, (3,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        self._symbol = int(self.np_random.integers(2))
+        return np.eye(3, dtype=np.float32)[self._symbol], {}
+
+    def step(self, action):
+        self._step += 1
+        over = self._step == 3
+        reward = float(over and action == self._symbol)
+        return np.eye(3, dtype=np.float32)[2] * over, reward, over, False, {}
+
+
 class Follow(gymnasium.Env):
     """Reward minus the squared distance to a number that the observation gives; truncated after 20 steps.
 

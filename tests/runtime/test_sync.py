@@ -125,8 +125,9 @@ def test_same_seed_same_bits(algorithm, env):
         {"normalize_observations": True},
         {"algorithm": "a2c", "window": 48, "env_groups": 2, "advantage": "vtrace"},
         {"algorithm": "pqn"},
+        {"lstm": 8},
     ],
-    ids=["ppo", "ppo-normalised", "a2c-window", "pqn"],
+    ids=["ppo", "ppo-normalised", "a2c-window", "pqn", "ppo-lstm"],
 )
 def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, options):
     parts = setup(**options)

@@ -64,6 +64,11 @@ class Config(ActorCriticConfig):
             raise ConfigError(
                 f"window = {self.window} is no multiple of rollout_steps = {self.rollout_steps}"
             )
+        if self.lstm and (self.window or self.env_groups > 1):
+            raise ConfigError(
+                f"lstm = {self.lstm} goes with window = 0 and env_groups = 1 alone, not {self.window} and "
+                f"{self.env_groups}: the memory is that of the newest rollout"
+            )
 
 
 def refuse_windows(config: Config, of: str) -> None:
@@ -116,9 +121,8 @@ class A2CLearner(ActorCriticLearner):
         """The scalar loss of T steps of N environments; rows that are not valid play no part."""
         config: Config = self.config
         steps, envs = rollout.reward.shape
-        parameters, flat_value = self.network(rollout.obs.flatten(0, 1))
-        log_prob, entropy = judge(self.network, parameters[: steps * envs], rollout.action.flatten(0, 1))
-        value = flat_value.view(steps + 1, envs)
+        parameters, value = self.look(rollout)
+        log_prob, entropy = judge(self.network, parameters[:-1].flatten(0, 1), rollout.action.flatten(0, 1))
         seen = value.detach()
         following = self.next_values(rollout, seen)
         columns = (rollout.reward, seen[:-1], following, rollout.terminated, rollout.ended)
@@ -182,13 +186,15 @@ class A2CLearner(ActorCriticLearner):
 
 def _copied(rollout: Rollout) -> Rollout:
     """``rollout`` on memory of its own: the actor writes its arrays again."""
-    return Rollout(**{name: value.clone() for name, value in vars(rollout).items()})
+    return Rollout(**{name: value.clone() for name, value in vars(rollout).items() if value is not None})
 
 
 def joined(parts: list[Rollout]) -> Rollout:
     """Rollouts that follow on each other as one."""
     columns: dict[str, Tensor] = {
-        field.name: torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Rollout)
+        field.name: torch.cat([getattr(part, field.name) for part in parts])
+        for field in fields(Rollout)
+        if getattr(parts[0], field.name) is not None
     }
     columns["obs"] = torch.cat([*(part.obs[:-1] for part in parts), parts[-1].obs[-1:]])
     steps = 0

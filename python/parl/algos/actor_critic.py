@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,9 +14,12 @@ from parl.algos.rollouts import OptimizedLearner, RolloutConfig
 from parl.algos.seeded import SeededPolicy
 from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic
+from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import categorical, gaussian
-from parl.types import Array, EnvSpec
+from parl.types import Array, EnvSpec, Rollout
+
+Network = ActorCritic | RecurrentActorCritic
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class ActorCriticConfig(RolloutConfig):
     """Of the dense layers."""
     initial_log_std: float = 0.0
     """Logarithm of the standard deviation of continuous actions at the start."""
+    images: Literal["nature", "impala"] = "nature"
+    """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
+    lstm: int = 0
+    """Width of an LSTM behind the layers, which policy and value then share; 0: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,16 +53,30 @@ class ActorCriticConfig(RolloutConfig):
             ("value_coefficient", 0, float("inf")),
             ("entropy_coefficient", 0, float("inf")),
             ("initial_log_std", -20, 20),
+            ("lstm", 0, 2**20),
         )
-        check_choices(self, ("activation", ("tanh", "relu")))
+        check_choices(self, ("activation", ("tanh", "relu")), ("images", ("nature", "impala")))
 
 
-def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic:
+def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | RecurrentActorCritic:
     """The network of ``config`` for ``spec``."""
     if spec.num_actions:
         outputs, log_std = spec.num_actions, None
     else:
         outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
+    if config.lstm:
+        return RecurrentActorCritic(
+            spec.observation_shape,
+            spec.observation_dtype,
+            outputs,
+            config.hidden,
+            config.lstm,
+            config.activation,
+            config.normalize_observations,
+            log_std,
+            config.changes,
+            config.images,
+        )
     return ActorCritic(
         spec.observation_shape,
         spec.observation_dtype,
@@ -65,16 +87,17 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic:
         config.normalize_observations,
         log_std,
         config.changes,
+        config.images,
     )
 
 
-def evaluate_actions(network: ActorCritic, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities of actions, entropies and values, each (B,) float32."""
     parameters, value = network(obs)
     return *judge(network, parameters, action), value
 
 
-def judge(network: ActorCritic, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+def judge(network: Network, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities of actions and entropies, (B,) each, from the network's policy parameters."""
     if network.log_std is None:
         return categorical(parameters, action)
@@ -123,18 +146,70 @@ class StochasticPolicy(SeededPolicy):
         return parameters.reshape(-1, *self._shape)
 
 
+class RecurrentPolicy(StochasticPolicy):
+    """The same with an LSTM; see :class:`parl.types.Remembering`."""
+
+    _network: RecurrentActorCritic
+
+    @property
+    def memory(self) -> Tensor:
+        """(2, N, H) float32."""
+        return self._network.memory
+
+    def restart(self, starts: Array) -> None:
+        """See :class:`parl.types.Remembering`."""
+        self._network.restart(torch.from_numpy(starts))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return super().state_dict() | {"memory": self.memory.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        super().load_state_dict(state)
+        self._network.memory = state["memory"].clone()
+
+
 class ActorCriticLearner(OptimizedLearner):
-    """A learner whose network is an :class:`ActorCritic`."""
+    """A learner whose network has a policy and a value."""
 
-    network: ActorCritic
+    network: Network
+    _memories: Tensor
 
-    def make_network(self) -> ActorCritic:
+    def make_network(self) -> Network:
         """See :class:`OptimizedLearner`."""
         return make_network(self.config, self.spec)
 
     def values_of(self, obs: Tensor) -> Tensor:
         """See :class:`OptimizedLearner`."""
         return self.network.value_of(obs)
+
+    def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Policy parameters (T + 1, N, outputs) and values (T + 1, N) of ``rollout.obs``."""
+        if isinstance(self.network, RecurrentActorCritic):
+            assert rollout.starts is not None and rollout.memory is not None
+            parameters, value, memories = self.network.unroll(rollout.obs, rollout.starts, rollout.memory)
+            self._memories = memories.detach()  # (T + 1, 2, N, H)
+            return parameters, value
+        parameters, value = self.network(rollout.obs.flatten(0, 1))
+        shape = rollout.obs.shape[:2]
+        return parameters.view(*shape, -1), value.view(shape)
+
+    def values(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """See :class:`OptimizedLearner`."""
+        if not isinstance(self.network, RecurrentActorCritic):
+            return super().values(rollout)
+        with torch.no_grad():
+            value = self.look(rollout)[1]
+            return value[:-1], self.next_values(rollout, value)
+
+    def final_values(self, rollout: Rollout) -> Tensor:
+        """See :class:`OptimizedLearner`; with the memory of the steps that led there."""
+        if not isinstance(self.network, RecurrentActorCritic):
+            return super().final_values(rollout)
+        t, n = rollout.final_at[:, 0], rollout.final_at[:, 1]
+        memory = self._memories[t, :, n].transpose(0, 1)
+        return self.network.step(rollout.final_obs, memory)[1]
 
 
 class ActorCriticAlgorithm:
@@ -152,9 +227,15 @@ class ActorCriticAlgorithm:
         """T."""
         return self.config.rollout_steps
 
+    @property
+    def memory(self) -> int:
+        """H."""
+        return self.config.lstm
+
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> StochasticPolicy:
         """The policy of one actor."""
-        return StochasticPolicy(self.config, self.spec, seed)
+        kind = RecurrentPolicy if self.config.lstm else StochasticPolicy
+        return kind(self.config, self.spec, seed)
 
     def make_learner(self, seed: int, device: str) -> ActorCriticLearner:
         """A learner with weights drawn from ``seed``."""

@@ -25,8 +25,10 @@ from parl.algos.actor_critic import (
     ActorCriticConfig,
     ActorCriticLearner,
     evaluate_actions,
+    judge,
 )
 from parl.algos.rollouts import Average
+from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae
 from parl.ops.bounds import check_bounds
 from parl.ops.losses import clipped_loss
@@ -148,6 +150,7 @@ class PPOLearner(ActorCriticLearner):
         advantage: Tensor,
         old_value: Tensor,
         clip: float,
+        judged: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The scalar loss of a minibatch, and KL.
 
@@ -158,9 +161,10 @@ class PPOLearner(ActorCriticLearner):
             advantage: (B,) float32, not normalised.
             old_value: (B,) float32, before learning from this rollout.
             clip: range of the ratio.
+            judged: log-probabilities, entropies and values (B,), where they are known already.
         """
         config: Config = self.config
-        log_prob, entropy, value = evaluate_actions(self.network, obs, action)
+        log_prob, entropy, value = judged or evaluate_actions(self.network, obs, action)
         target = advantage + old_value
         if config.normalize_advantages:
             advantage = normalized(advantage)
@@ -205,6 +209,8 @@ class PPOLearner(ActorCriticLearner):
             *(column.flatten() for column in (rollout.log_prob, advantage, value)),
         ]
         clip = config.clip * (1.0 - progress if config.anneal_clip else 1.0)
+        if rollout.memory is not None:
+            return self._optimise_sequences(rollout, advantage, value, clip, progress, average)
         updates = 0
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
             obs, action, old_log_prob, part_advantage, old_value = part
@@ -213,6 +219,39 @@ class PPOLearner(ActorCriticLearner):
                 return updates
             self.step(loss, progress, average)
             updates += 1
+        return updates
+
+    def _optimise_sequences(
+        self,
+        rollout: Rollout,
+        advantage: Tensor,
+        value: Tensor,
+        clip: float,
+        progress: float,
+        average: Average,
+    ) -> int:
+        """The same where steps hang together: minibatches are whole rollouts of some environments."""
+        config: Config = self.config
+        network = self.network
+        assert isinstance(network, RecurrentActorCritic)
+        assert rollout.starts is not None and rollout.memory is not None
+        steps, envs = rollout.reward.shape
+        parts = max(1, round(steps * envs / config.minibatch_size))
+        updates = 0
+        for _ in range(config.epochs):
+            order = torch.randperm(envs, generator=self.generator)
+            for chosen in order.tensor_split(min(parts, envs)):
+                obs, valid = rollout.obs[:-1, chosen], rollout.valid[:, chosen]
+                starts, memory = rollout.starts[:-1, chosen], rollout.memory[:, chosen]
+                parameters, seen, _ = network.unroll(obs, starts, memory)
+                action = rollout.action[:, chosen][valid]
+                judged = (*judge(network, parameters[valid], action), seen[valid])
+                old = [column[:, chosen][valid] for column in (rollout.log_prob, advantage, value)]
+                loss, kl = self.loss(obs, action, old[0], old[1], old[2], clip, judged)
+                if config.target_kl and float(kl) > config.target_kl:
+                    return updates
+                self.step(loss, progress, average)
+                updates += 1
         return updates
 
 

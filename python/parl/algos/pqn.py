@@ -198,6 +198,11 @@ class PQN:
         """T."""
         return self.config.rollout_steps
 
+    @property
+    def memory(self) -> int:
+        """None."""
+        return 0
+
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> PQNPolicy:
         """The policy of one actor."""
         return PQNPolicy(self.config, self.spec, seed)

@@ -109,7 +109,10 @@ class OptimizedLearner(ABC):
         """See :class:`parl.types.RolloutLearner`."""
         if self.device.type != "cpu":
             rollout = Rollout(
-                **{name: value.to(self.device, non_blocking=True) for name, value in vars(rollout).items()}
+                **{
+                    name: None if value is None else value.to(self.device, non_blocking=True)
+                    for name, value in vars(rollout).items()
+                }
             )
         if self.config.reward_scale != 1.0:
             rollout.reward.mul_(self.config.reward_scale)
@@ -137,9 +140,13 @@ class OptimizedLearner(ABC):
         if len(rollout.final_obs):
             following = following.clone()
             with torch.no_grad():
-                final = self.values_of(rollout.final_obs)
+                final = self.final_values(rollout)
             following[rollout.final_at[:, 0], rollout.final_at[:, 1]] = final
         return following
+
+    def final_values(self, rollout: Rollout) -> Tensor:
+        """Values (K,) of ``rollout.final_obs``."""
+        return self.values_of(rollout.final_obs)
 
     @abstractmethod
     def values_of(self, obs: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from parl.nets.dense import Activation, Headed, Layer, Stack, head, slot
 from parl.nets.normaliser import Flattener
-from parl.nets.torsos import NatureCNN
+from parl.nets.torsos import IMAGE_TORSOS
 from parl.types import Array
 
 
@@ -75,7 +75,7 @@ def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
 class ActorCritic(nn.Module):
     """Observations to policy parameters and values.
 
-    Images (C, H, W) uint8 go through one Nature CNN, everything else flattened through towers of dense
+    Images (C, H, W) uint8 go through one CNN, everything else flattened through towers of dense
     layers; uint8 vectors such as a console's memory are taken as numbers 0..1.
 
     Args:
@@ -88,6 +88,7 @@ class ActorCritic(nn.Module):
         normalize: subtract running means and divide by running deviations (vectors only).
         log_std: initial logarithm of a state-independent standard deviation; None without one.
         changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
+        images: convolutions, ``nature`` or ``impala``.
 
     Raises:
         ValueError: ``hidden`` is empty or a width is below 1.
@@ -104,13 +105,14 @@ class ActorCritic(nn.Module):
         normalize: bool,
         log_std: float | None = None,
         changes: bool = False,
+        images: str = "nature",
     ) -> None:
         super().__init__()
         if not hidden or min(hidden) < 1:
             raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
         self.image = len(shape) == 3 and dtype == "uint8"
         if self.image:
-            self.cnn = NatureCNN(shape, hidden[-1], False)
+            self.cnn = IMAGE_TORSOS[images](shape, hidden[-1], False)
             for layer in self.cnn.modules():
                 if isinstance(layer, nn.Conv2d | nn.Linear):
                     nn.init.orthogonal_(layer.weight, math.sqrt(2))

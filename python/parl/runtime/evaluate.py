@@ -7,10 +7,16 @@ from typing import Any
 import numpy as np
 
 from parl.envs import EnvMaker, Observer
-from parl.types import EnvSpec, Policy
+from parl.types import EnvSpec, Policy, Remembering
 
 # Environments stepped at a time; more episodes are played in rounds.
 _ENVS_MAX = 128
+
+
+def begin(policy: Policy, num_envs: int) -> None:
+    """New episodes begin in ``num_envs`` environments: what the policy remembers is of others."""
+    if isinstance(policy, Remembering):
+        policy.restart(np.ones(num_envs, bool))
 
 
 class Evaluator:
@@ -43,6 +49,7 @@ class Evaluator:
             self._envs[count] = self._maker(count)
         env = self._envs[count]
         obs, _ = env.reset(seed=seed)
+        begin(self.policy, count)
         returns = np.zeros(count)
         playing = np.ones(count, bool)
         while playing.any():

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from parl.envs import EpisodeTracker
-from parl.types import Array, EnvSpec, Rollout, RolloutPolicy
+from parl.types import Array, EnvSpec, Remembering, Rollout, RolloutPolicy
 
 
 def _size(shape: tuple[int, ...], dtype: str) -> int:
@@ -28,9 +28,12 @@ class RolloutBuffer:
         num_envs: N.
         context: a ``multiprocessing`` context whose processes share the arrays when the buffer is given to
             them; the memory has no name that could be left behind. None: memory of this process alone.
+        memory: H, the width of what the policy remembers; 0 without.
     """
 
-    def __init__(self, spec: EnvSpec, steps: int, num_envs: int, context: Any = None) -> None:
+    def __init__(
+        self, spec: EnvSpec, steps: int, num_envs: int, context: Any = None, memory: int = 0
+    ) -> None:
         rows = (steps, num_envs)
         self._arrays: dict[str, tuple[tuple[int, ...], str]] = {
             "obs": ((steps + 1, num_envs, *spec.observation_shape), spec.observation_dtype),
@@ -40,6 +43,8 @@ class RolloutBuffer:
             "terminated": (rows, "bool"),
             "ended": (rows, "bool"),
             "valid": (rows, "bool"),
+            "starts": ((steps + 1, num_envs), "bool"),
+            "memory": ((2, num_envs, memory), "float32"),
         }
         size = sum(_size(*array) for array in self._arrays.values())
         self._memory: Any = np.zeros(size, np.uint8) if context is None else context.RawArray("B", size)
@@ -55,6 +60,7 @@ class RolloutBuffer:
         self.obs, self.action, self.log_prob = found["obs"], found["action"], found["log_prob"]
         self.reward, self.terminated = found["reward"], found["terminated"]
         self.ended, self.valid = found["ended"], found["valid"]
+        self.starts, self.memory = found["starts"], found["memory"]
         self.final_obs: list[Array] = []
         self.final_at: list[tuple[int, int]] = []
 
@@ -65,13 +71,33 @@ class RolloutBuffer:
         self._arrays, self._memory = state["arrays"], state["memory"]
         self._map()
 
+    def names(self) -> tuple[str, ...]:
+        """The columns; what a policy remembers only where it does."""
+        own = ("starts", "memory") if self.memory.size else ()
+        return ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid", *own)
+
     def tensors(self) -> Rollout:
         """The rollout on the same memory; valid until the arrays are written again."""
         final = np.stack(self.final_obs) if self.final_obs else self.obs[0, :0]
         at = np.array(self.final_at, np.int64).reshape(-1, 2)
-        names = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
-        columns = {name: torch.from_numpy(getattr(self, name)) for name in names}
+        columns = {name: torch.from_numpy(getattr(self, name)) for name in self.names()}
         return Rollout(**columns, final_obs=torch.from_numpy(final), final_at=torch.from_numpy(at))
+
+
+def side_by_side(rollouts: list[Rollout]) -> Rollout:
+    """Rollouts of the same T as one, their environments next to each other."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    columns = {
+        name: torch.cat([getattr(part, name) for part in rollouts], dim=1)
+        for name, value in vars(rollouts[0]).items()
+        if value is not None and not name.startswith("final")
+    }
+    before = np.cumsum([0, *(part.reward.shape[1] for part in rollouts)])
+    at = [part.final_at + torch.tensor([0, int(n)]) for part, n in zip(rollouts, before, strict=False)]
+    return Rollout(
+        **columns, final_obs=torch.cat([part.final_obs for part in rollouts]), final_at=torch.cat(at)
+    )
 
 
 class RolloutActor:
@@ -94,6 +120,7 @@ class RolloutActor:
         self._same_step = spec.autoreset == "same_step"
         self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
         self._resetting = np.zeros(self.num_envs, bool)
+        self._starting = np.ones(self.num_envs, bool)
         self.reward_sum = 0.0
         """Of all rewards received since the actor was made."""
         self._obs = np.asarray(env.reset(seed=seed)[0], self._dtype)
@@ -122,6 +149,8 @@ class RolloutActor:
         finished: list[tuple[float, int]] = []
         for t in range(len(buffer.reward)):
             obs = buffer.obs[t]
+            if buffer.memory.size:
+                self._remember(buffer, t)
             action, log_prob = self.policy.sample(obs, env_steps + collected)
             buffer.action[t] = action
             buffer.log_prob[t] = log_prob
@@ -134,12 +163,23 @@ class RolloutActor:
                 finished += over
                 if self._same_step:
                     self._keep_final(buffer, t, info)
+            self._starting = ended if self._same_step else ~buffer.valid[t]
             if not self._same_step:
                 self._resetting = ended
+        buffer.starts[-1] = self._starting
+        self._starting = self._starting.copy()
         self._obs = buffer.obs[-1].copy()
         self._resetting = self._resetting.copy()
         self.reward_sum += float(buffer.reward.sum())
         return collected, finished
+
+    def _remember(self, buffer: RolloutBuffer, t: int) -> None:
+        """Lets the policy forget where episodes begin at row t, and keeps what it knew before row 0."""
+        assert isinstance(self.policy, Remembering)
+        buffer.starts[t] = self._starting
+        self.policy.restart(self._starting)
+        if t == 0:
+            buffer.memory[:] = self.policy.memory.numpy()
 
     def _step(self, buffer: RolloutBuffer, t: int) -> Mapping[str, Any]:
         """Row t of ``buffer`` and the observations after it, from one step of the environment."""
@@ -175,6 +215,7 @@ class RolloutActor:
                 "env": self._env,
                 "obs": self._obs,
                 "resetting": self._resetting,
+                "starting": self._starting,
                 "episodes": self._episodes.state_dict(),
                 "policy": self.policy.state_dict(),
             }
@@ -190,6 +231,7 @@ class RolloutActor:
         self._look_up()
         self._obs = saved["obs"]
         self._resetting = saved["resetting"]
+        self._starting = saved["starting"]
         self._episodes.load_state_dict(saved["episodes"])
         self.policy.load_state_dict(saved["policy"])
 

@@ -1,0 +1,117 @@
+"""Policy and value behind an LSTM, which forgets where an episode begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from parl.nets.actor_critic import Towers
+from parl.nets.normaliser import Flattener
+from parl.nets.torsos import IMAGE_TORSOS
+
+
+class RecurrentActorCritic(nn.Module):
+    """Observations and what was seen before to policy parameters and values.
+
+    Dense layers, or convolutions for images (C, H, W) uint8, then one LSTM cell with two heads on its output.
+    The memory of B environments is (2, B, H) float32: output and cell state, zeros at the start.
+
+    Args:
+        shape: of one observation.
+        dtype: its numpy name.
+        outputs: policy parameters per observation.
+        hidden: widths of the dense layers; images use the last alone.
+        width: H, of the LSTM.
+        activation: of the dense layers.
+        normalize: subtract running means and divide by running deviations (vectors only).
+        log_std: initial logarithm of a state-independent standard deviation; None without one.
+        changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
+        images: ``nature`` or ``impala``.
+
+    Source: Hochreiter and Schmidhuber (1997); used so by Mnih et al. (2016), section 5.2.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        outputs: int,
+        hidden: Sequence[int],
+        width: int,
+        activation: Literal["tanh", "relu"],
+        normalize: bool,
+        log_std: float | None = None,
+        changes: bool = False,
+        images: str = "nature",
+    ) -> None:
+        super().__init__()
+        if len(shape) == 3 and dtype == "uint8":
+            self.torso: nn.Module = IMAGE_TORSOS[images](shape, hidden[-1], False)
+        else:
+            self.flattener = Flattener(shape, dtype, normalize, changes)
+            self.torso = Towers(self.flattener.inputs, hidden, 1, activation)
+        self.cell = nn.LSTMCell(hidden[-1], width)
+        self.policy, self.value = nn.Linear(width, outputs), nn.Linear(width, 1)
+        for weight, gain in (
+            (self.cell.weight_ih, 1.0),
+            (self.cell.weight_hh, 1.0),
+            (self.policy.weight, 0.01),
+            (self.value.weight, 1.0),
+        ):
+            nn.init.orthogonal_(weight, gain)
+        for bias in (self.cell.bias_ih, self.cell.bias_hh, self.policy.bias, self.value.bias):
+            nn.init.zeros_(bias)
+        self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
+        self.width = width
+        self.memory = torch.zeros(2, 0, width)
+        """(2, B, H) of the environments that :meth:`forward` acts for."""
+
+    def restart(self, starts: Tensor) -> None:
+        """Forgets in the environments that ``starts`` (B,) bool names; in all, if they are another number."""
+        if self.memory.shape[1] != len(starts):
+            self.memory = torch.zeros(2, len(starts), self.width)
+        self.memory = self.memory * ~starts.view(1, -1, 1)
+
+    def features(self, observations: Tensor) -> Tensor:
+        """(B, hidden[-1]) float32, without memory."""
+        if hasattr(self, "flattener"):
+            return self.torso(self.flattener(observations))[0]
+        return self.torso(observations)
+
+    def step(self, observations: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Policy parameters (B, outputs), values (B,) and the new memory (2, B, H)."""
+        output, cell = self.cell(self.features(observations), (memory[0], memory[1]))
+        return self.policy(output), self.value(output).squeeze(1), torch.stack((output, cell))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of :attr:`memory`: policy parameters (B, outputs) and values (B,)."""
+        parameters, value, self.memory = self.step(observations, self.memory)
+        return parameters, value
+
+    def unroll(self, obs: Tensor, starts: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Goes through T observations of N environments, all at once but for the LSTM.
+
+        Args:
+            obs: (T, N, *shape).
+            starts: (T, N) bool, an episode begins here.
+            memory: (2, N, H), before the first.
+
+        Returns:
+            policy parameters (T, N, outputs), values (T, N), and the memory after each step (T, 2, N, H).
+        """
+        steps, envs = starts.shape
+        seen = self.features(obs.flatten(0, 1)).view(steps, envs, -1)
+        keep = (~starts).to(seen.dtype).unsqueeze(2)
+        output, cell = memory[0], memory[1]
+        outputs: list[Tensor] = []
+        cells: list[Tensor] = []
+        for t in range(steps):
+            output, cell = self.cell(seen[t], (output * keep[t], cell * keep[t]))
+            outputs.append(output)
+            cells.append(cell)
+        h = torch.stack(outputs)
+        memories = torch.stack((h, torch.stack(cells)), dim=1)
+        return self.policy(h), self.value(h).squeeze(2), memories
