@@ -72,12 +72,12 @@ class Config(ActorCriticConfig):
 
 
 def refuse_windows(config: Config, of: str) -> None:
-    """Refuses a window or groups of environments, which need rollouts of the same environments in a row.
+    """Refuses what needs rollouts of the same environments in a row: windows, groups, sums of rewards.
 
     Raises:
         ConfigError: names algorithm ``of``, the setting and its value.
     """
-    for name, off in (("window", 0), ("env_groups", 1)):
+    for name, off in (("window", 0), ("env_groups", 1), ("normalize_rewards", False)):
         if getattr(config, name) != off:
             raise ConfigError(
                 f"{of}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: take a2c"

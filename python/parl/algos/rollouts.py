@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets import flatten
-from parl.nets.normaliser import Flattener, RunningMoments
+from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import adam_step, limit_norm
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.rmsprop import rmsprop_step
@@ -44,6 +44,8 @@ class RolloutConfig:
     """Gradients longer than this are scaled down to it; 0 never scales."""
     normalize_observations: bool = False
     """Subtract running means and divide by running deviations (vectors only)."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running deviation of the discounted return."""
     changes: bool = False
     """Of stacked vectors, the newest last, take the newest and the changes between neighbours."""
     hidden: tuple[int, ...] = (64, 64)
@@ -92,6 +94,7 @@ class OptimizedLearner(ABC):
         self._flattener: Flattener | None = flattener
         normalizes = flattener is not None and flattener.normaliser is not None
         self._moments = RunningMoments(flattener.inputs) if flattener is not None and normalizes else None
+        self._scaler = RewardScaler(config.gamma) if config.normalize_rewards else None
         self.generator = torch.Generator().manual_seed(seed)
         """Draws minibatches."""
         self.figures: dict[str, Tensor | float] = {}
@@ -116,6 +119,8 @@ class OptimizedLearner(ABC):
             )
         if self.config.reward_scale != 1.0:
             rollout.reward.mul_(self.config.reward_scale)
+        if self._scaler is not None:
+            self._scaler.scale(rollout.reward, rollout.ended, rollout.valid)
         # The policy acted with the statistics that the network has now; new ones are for the next rollout.
         # The first rollout serves for statistics alone: inputs change too much when they first arrive.
         first = self._moments is not None and self._moments.count == 0
@@ -241,8 +246,9 @@ class OptimizedLearner(ABC):
             "generator": self.generator.get_state(),
         }
         if self._moments is not None:
-            moments = self._moments
-            state["moments"] = (moments.count, moments.mean.clone(), moments.square.clone())
+            state["moments"] = self._moments.state_dict()
+        if self._scaler is not None:
+            state["rewards"] = self._scaler.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -254,7 +260,6 @@ class OptimizedLearner(ABC):
         self._count.fill_(self._updates)
         self.generator.set_state(state["generator"])
         if self._moments is not None:
-            count, mean, square = state["moments"]
-            self._moments.count = count
-            self._moments.mean.copy_(mean)
-            self._moments.square.copy_(square)
+            self._moments.load_state_dict(state["moments"])
+        if self._scaler is not None:
+            self._scaler.load_state_dict(state["rewards"])

@@ -52,6 +52,13 @@ class EpisodeTracker:
             self._any_resetting = True
         return transitions, finished
 
+    def restart(self, mask: Array) -> None:
+        """The environments that ``mask`` (N,) bool names were reset by hand."""
+        self._returns[mask] = 0.0
+        self._lengths[mask] = 0
+        self._resetting = self._resetting & ~mask
+        self._any_resetting = bool(self._any_resetting and self._resetting.any())
+
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
         return {

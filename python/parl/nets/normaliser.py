@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,10 +59,69 @@ class RunningMoments:
         self.mean += shift * (count / total)
         self.count = total
 
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"count": self.count, "mean": self.mean.clone(), "square": self.square.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.count = state["count"]
+        self.mean.copy_(state["mean"])
+        self.square.copy_(state["square"])
+
     def inverse_std(self, lowest: float) -> Tensor:
         """(features,) float32: one over the deviation or ``lowest``; features that never changed give 1."""
         deviation = (self.square / max(self.count, 1)).sqrt()
         return torch.where(deviation > 1e-4, 1 / deviation.clamp(min=lowest), 1.0).to(torch.float32)
+
+
+class RewardScaler:
+    """Divides rewards by the running deviation of the discounted return.
+
+    The return of each environment is summed up as rewards come, ``R <- gamma R + r``, and begins anew with
+    each episode. Results are cut to -10..10.
+
+    Args:
+        gamma: discount a step.
+
+    Source: Engstrom et al. (2020), "Implementation Matters in Deep Policy Gradients", section 3.
+    """
+
+    _LIMIT = 10.0
+
+    def __init__(self, gamma: float) -> None:
+        self._gamma = gamma
+        self._moments = RunningMoments(1)
+        self._returns = torch.zeros(0)
+
+    def scale(self, reward: Tensor, ended: Tensor, valid: Tensor) -> None:
+        """Scales ``reward`` (T, N) float32 in place; the steps follow on those of the last call.
+
+        Args:
+            reward: received on leaving step t.
+            ended: (T, N) bool, the episode ended with it.
+            valid: (T, N) bool, the row belongs to an episode.
+        """
+        if len(self._returns) != reward.shape[1]:
+            self._returns = torch.zeros(reward.shape[1])
+        seen = torch.empty(reward.shape)
+        for t, (r, over) in enumerate(zip(reward.cpu(), ended.cpu(), strict=True)):
+            torch.add(r, self._returns, alpha=self._gamma, out=seen[t])
+            self._returns = torch.where(over, 0.0, seen[t])
+        rows = seen[valid.cpu()]
+        if len(rows):
+            self._moments.add(rows.unsqueeze(1))
+        factor = float(self._moments.inverse_std(1e-4))
+        reward.mul_(factor).clamp_(-self._LIMIT, self._LIMIT)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return self._moments.state_dict() | {"returns": self._returns.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._moments.load_state_dict(state)
+        self._returns = state["returns"].clone()
 
 
 class Flattener(nn.Module):

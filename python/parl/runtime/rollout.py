@@ -100,6 +100,15 @@ def side_by_side(rollouts: list[Rollout]) -> Rollout:
     )
 
 
+def _starts_alone(env: Any) -> bool:
+    """Whether ``reset`` of a vector environment knows gymnasium's ``reset_mask``."""
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    from parl.envs import AtariVectorEnv
+
+    return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv | AtariVectorEnv)
+
+
 class RolloutActor:
     """One vector environment, its policy and where it stands.
 
@@ -108,9 +117,13 @@ class RolloutActor:
         spec: its description.
         policy: chooses the actions.
         seed: of the first reset.
+        random_steps: vector steps of random actions before the first rollout, in which the environments start
+            anew one by one, so that their episodes do not go side by side.
     """
 
-    def __init__(self, env: Any, spec: EnvSpec, policy: RolloutPolicy, seed: int) -> None:
+    def __init__(
+        self, env: Any, spec: EnvSpec, policy: RolloutPolicy, seed: int, random_steps: int = 0
+    ) -> None:
         self.policy = policy
         self.num_envs = int(env.num_envs)
         self._env = env
@@ -123,6 +136,7 @@ class RolloutActor:
         self._starting = np.ones(self.num_envs, bool)
         self.reward_sum = 0.0
         """Of all rewards received since the actor was made."""
+        self._random_steps, self._seed = random_steps, seed
         self._obs = np.asarray(env.reset(seed=seed)[0], self._dtype)
         self._look_up()
 
@@ -142,10 +156,10 @@ class RolloutActor:
         Returns:
             the transitions collected, and return and length of each episode that ended.
         """
+        collected = self._scatter() if self._random_steps else 0
         buffer.final_obs.clear()
         buffer.final_at.clear()
         buffer.obs[0] = self._obs
-        collected = 0
         finished: list[tuple[float, int]] = []
         for t in range(len(buffer.reward)):
             obs = buffer.obs[t]
@@ -172,6 +186,32 @@ class RolloutActor:
         self._resetting = self._resetting.copy()
         self.reward_sum += float(buffer.reward.sum())
         return collected, finished
+
+    def _scatter(self) -> int:
+        """Takes the random steps; returns the transitions, which nobody learns from.
+
+        Environment i starts anew after a number of steps of its own, drawn from 0..random_steps; where the
+        vector environment cannot start one alone, the random actions have to do.
+
+        Source: Stooke and Abbeel (2018), "Accelerated Methods for Deep Reinforcement Learning", section 3.
+        """
+        steps, self._random_steps = self._random_steps, 0
+        rng = np.random.default_rng([self._seed, steps])
+        due = rng.integers(steps + 1, size=self.num_envs)
+        self._env.action_space.seed(self._seed)
+        alone = _starts_alone(self._env)
+        collected = 0
+        for step in range(steps):
+            obs, reward, terminated, truncated, _ = self._env.step(self._env.action_space.sample())
+            collected += self._episodes.step(reward, terminated, truncated)[0]
+            self._resetting = np.logical_or(terminated, truncated) & (not self._same_step)
+            mask = due == step + 1
+            if alone and mask.any():
+                obs, _ = self._env.reset(options={"reset_mask": mask})
+                self._resetting &= ~mask
+                self._episodes.restart(mask)
+            self._obs = np.array(obs, self._dtype)
+        return collected
 
     def _remember(self, buffer: RolloutBuffer, t: int) -> None:
         """Lets the policy forget where episodes begin at row t, and keeps what it knew before row 0."""
@@ -226,6 +266,7 @@ class RolloutActor:
         import cloudpickle
 
         saved = cloudpickle.loads(state)
+        self._random_steps = 0
         self._env.close()
         self._env = saved["env"]
         self._look_up()

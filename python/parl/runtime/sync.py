@@ -40,6 +40,7 @@ class RolloutSetup:
         max_lag: updates by which a rollout's weights may be behind, where they can be.
         predictors: threads that answer actors, where those have no network.
         rollouts: rollouts that make an update there.
+        random_steps: vector steps of random actions before the first rollout, see :class:`RolloutActor`.
         tune_every_s: seconds between changes of these sizes there; 0 keeps them.
     """
 
@@ -56,6 +57,7 @@ class RolloutSetup:
     max_lag: int = 0
     predictors: int = 1
     rollouts: int = 1
+    random_steps: int = 0
     tune_every_s: float = 0.0
 
     def make_learner(self) -> RolloutLearner:
@@ -79,7 +81,7 @@ class RolloutSetup:
         envs = self.envs_of(index)
         if policy is None:
             policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
-        return RolloutActor(self.maker(envs), self.spec, policy, env_seed)
+        return RolloutActor(self.maker(envs), self.spec, policy, env_seed, self.random_steps)
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
         """A rollout of actor ``index``, in memory shared by processes of ``context`` if one is given."""

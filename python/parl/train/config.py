@@ -12,6 +12,16 @@ from parl.errors import ConfigError
 from parl.ops.bounds import check_bounds, check_choices
 
 
+def check_starts(config: Any) -> None:
+    """Refuses random_starts out of bounds.
+
+    Raises:
+        ConfigError: names the value and the bounds.
+    """
+    if config.random_starts != "auto":
+        check_bounds(config, ("random_starts", 0, 2**20))
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Settings of a run that are the same for every algorithm. A frame is one transition collected."""
@@ -165,11 +175,15 @@ class RolloutConfig(RunConfig):
 
     num_envs: int = 8
     """Environments, all stepped together."""
+    random_starts: int | Literal["auto"] = "auto"
+    """Steps of random actions before learning, in which environments start anew one by one, so that their
+    episodes do not go side by side; auto: 500 above 64 environments, else none."""
     threads: int | Literal["auto"] = "auto"
     """Of torch while it learns; auto: one for small networks on vectors, else one per core."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_starts(self)
         if self.threads != "auto" and not 1 <= self.threads <= 4096:
             raise ConfigError(f"threads = {self.threads} is neither auto nor in 1..4096")
 
@@ -190,6 +204,9 @@ class HogwildConfig(RunConfig):
 
     num_envs: int = 16
     """Environments of all actors together."""
+    random_starts: int | Literal["auto"] = "auto"
+    """Steps of random actions before learning, in which environments start anew one by one, so that their
+    episodes do not go side by side; auto: 500 above 64 environments, else none."""
     actors: int | Literal["auto"] = "auto"
     """Actors that step environments at the same time; auto: one per core."""
     actor_kind: Literal["process", "thread"] = "process"
@@ -197,6 +214,7 @@ class HogwildConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_starts(self)
         check_choices(self, ("actor_kind", ("process", "thread")))
         if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
             raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")

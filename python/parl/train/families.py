@@ -226,12 +226,19 @@ def _prefetch(config: TrainConfig) -> int:
     return int(several and config.schedule == "free")
 
 
+# More environments than this start at random places, after so many steps.
+_IN_STEP, _RANDOM_STARTS = 64, 500
+
+
 def _rollout_setup(
     algorithm: Any, config: RunConfig, maker: EnvMaker, spec: EnvSpec, **own: Any
 ) -> RolloutSetup:
     """The parts of a run that learns from rollouts; ``own`` is what differs between its families."""
     from parl.runtime.sync import RolloutSetup
 
+    starts = getattr(config, "random_starts", 0)
+    if starts == "auto":
+        starts = _RANDOM_STARTS if config.num_envs > _IN_STEP else 0
     return RolloutSetup(
         algorithm=algorithm,
         maker=maker,
@@ -240,6 +247,7 @@ def _rollout_setup(
         num_envs=config.num_envs,
         total_frames=config.total_frames,
         device=config.device,
+        random_steps=starts,
         **own,
     )
 

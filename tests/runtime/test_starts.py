@@ -1,0 +1,99 @@
+"""Decorrelated starts: episodes of equal length do not end together. Rewards scaled to a known size."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import SyncVectorEnv
+
+from parl.algos.a2c import Config
+from parl.algos.impala import Config as ImpalaConfig
+from parl.envs import EnvMaker, spec_of
+from parl.errors import ConfigError
+from parl.nets.normaliser import RewardScaler
+from parl.runtime.rollout import RolloutActor, RolloutBuffer
+from parl.train.config import RolloutConfig
+from parl.train.families import FAMILIES
+from parl.train.registry import make_algorithm
+
+
+class Clock(gymnasium.Env):
+    """Shows how many of its twenty steps are over."""
+
+    observation_space = Box(0.0, 20.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._step += 1
+        return np.full(1, self._step, np.float32), 1.0, False, self._step == 20, {}
+
+
+def collected(random_steps, seed=0, envs=40):
+    env = SyncVectorEnv([Clock] * envs)
+    spec = spec_of(env)
+    policy = make_algorithm("a2c", Config(hidden=(4,)), spec).make_policy(0, 1, envs, seed)
+    actor = RolloutActor(env, spec, policy, seed, random_steps)
+    buffer = RolloutBuffer(spec, 42, envs)
+    transitions, finished = actor.collect(buffer, 0)
+    actor.close()
+    return buffer, transitions, finished
+
+
+def test_episodes_are_scattered_and_whole():
+    together, transitions, _ = collected(0)
+    assert np.unique(together.obs[0]).tolist() == [0.0] and transitions == 41 * 40
+    apart, transitions, finished = collected(30)
+    assert {length for _, length in finished} == {20}
+    assert len(np.unique(apart.obs[0])) > 10
+    assert 67 * 40 < transitions < 72 * 40  # the random steps are counted, resets are not
+    for n in range(40):
+        t = int(np.nonzero(apart.ended[:, n])[0][0])
+        assert apart.obs[t + 1, n, 0] == 20.0  # the end is at the twentieth step
+        assert not apart.valid[t + 1, n] and apart.valid[: t + 1, n].all()
+    again, *_ = collected(30)
+    np.testing.assert_array_equal(apart.obs, again.obs)
+
+
+@pytest.mark.parametrize(("num_envs", "given", "expected"), [(64, "auto", 0), (65, "auto", 500), (8, 7, 7)])
+def test_many_environments_start_apart(num_envs, given, expected):
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    config = RolloutConfig(num_envs=num_envs, random_starts=given)
+    setup = FAMILIES["rollout"].setup(make_algorithm("a2c", Config(), spec), config, maker, spec)
+    assert setup.random_steps == expected
+    with pytest.raises(ConfigError, match="random_starts = -1 is outside"):
+        RolloutConfig(random_starts=-1)
+
+
+def test_rewards_are_scaled_as_a_reference_does():
+    rng = np.random.default_rng(0)
+    scaler, returns, seen = RewardScaler(0.9), np.zeros(3), []
+    for _ in range(4):
+        reward = rng.normal(5, 30, (6, 3)).astype(np.float32)
+        ended, valid = rng.random((6, 3)) < 0.2, rng.random((6, 3)) < 0.9
+        for t in range(6):
+            returns = 0.9 * returns + reward[t]
+            seen += returns[valid[t]].tolist()
+            returns = np.where(ended[t], 0.0, returns)
+        scaled = torch.from_numpy(reward.copy())
+        scaler.scale(scaled, torch.from_numpy(ended), torch.from_numpy(valid))
+        expected = np.clip(reward / np.std(seen), -10, 10)
+        np.testing.assert_allclose(scaled.numpy(), expected, rtol=1e-4)
+    other = RewardScaler(0.9)
+    other.load_state_dict(scaler.state_dict())
+    one, two = torch.ones(2, 3), torch.ones(2, 3)
+    never = torch.zeros(2, 3, dtype=torch.bool)
+    scaler.scale(one, never, ~never)
+    other.scale(two, never, ~never)
+    assert torch.equal(one, two)
+
+
+def test_several_actors_cannot_sum_up_rewards():
+    with pytest.raises(ConfigError, match="impala: normalize_rewards = True needs one actor"):
+        ImpalaConfig(normalize_rewards=True)
