@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from parl.algos.actor_critic import (
@@ -70,8 +69,8 @@ class BCLearner(ActorCriticLearner):
         """One pass over the rows; returns the updates made."""
         obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
         updates = 0
-        for chosen in self.minibatches(torch.arange(len(obs)), self.config.minibatch_size):
-            self.step(self.loss(obs[chosen], action[chosen]), progress, average)
+        for part in self.minibatches((obs, action), rollout.valid, 1, self.config.minibatch_size):
+            self.step(self.loss(*part), progress, average)
             updates += 1
         return updates
 

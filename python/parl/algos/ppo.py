@@ -215,7 +215,7 @@ class PPOLearner(ActorCriticLearner):
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
             obs, action, old_log_prob, part_advantage, old_value = part
             loss, kl = self.loss(obs, action, old_log_prob, part_advantage, old_value, clip)
-            if config.target_kl and float(kl) > config.target_kl:
+            if self._too_far(kl, average):
                 return updates
             self.step(loss, progress, average)
             updates += 1
@@ -248,11 +248,18 @@ class PPOLearner(ActorCriticLearner):
                 judged = (*judge(network, parameters[valid], action), seen[valid])
                 old = [column[:, chosen][valid] for column in (rollout.log_prob, advantage, value)]
                 loss, kl = self.loss(obs, action, old[0], old[1], old[2], clip, judged)
-                if config.target_kl and float(kl) > config.target_kl:
+                if self._too_far(kl, average):
                     return updates
                 self.step(loss, progress, average)
                 updates += 1
         return updates
+
+    def _too_far(self, kl: Tensor, average: Average) -> bool:
+        """Whether learning from this rollout shall end; the same for all learners."""
+        if not self.config.target_kl:
+            return False
+        average(kl)
+        return float(kl) > self.config.target_kl
 
 
 class PPO(ActorCriticAlgorithm):

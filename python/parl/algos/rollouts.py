@@ -125,15 +125,16 @@ class OptimizedLearner(ABC):
         # The first rollout serves for statistics alone: inputs change too much when they first arrive.
         first = self._moments is not None and self._moments.count == 0
         steps = 0 if first else self.optimise(rollout, progress, average)
-        self._update_statistics(rollout)
+        self._update_statistics(rollout, average)
         return steps
 
-    def _update_statistics(self, rollout: Rollout) -> None:
+    def _update_statistics(self, rollout: Rollout, average: Average) -> None:
         if self._moments is None:
             return
         assert self._flattener is not None and self._flattener.normaliser is not None
         rows = self._flattener.raw(rollout.obs[:-1].flatten(0, 1))
         self._moments.add(rows.cpu())
+        self._moments.join(average)
         self._flattener.normaliser.mean.copy_(self._moments.mean)
         self._flattener.normaliser.inverse_std.copy_(
             self._moments.inverse_std(self._flattener.lowest_deviation)
@@ -170,8 +171,9 @@ class OptimizedLearner(ABC):
     ) -> Iterator[tuple[Tensor, ...]]:
         """The valid rows of ``columns`` (R, ...), ``epochs`` times, each time in parts of about ``size``.
 
-        Parts are equal but for one row. Rows are shuffled for every epoch anew, all at once, unless one part
-        holds them all.
+        Parts are equal but for one row, and as many as if all rows were valid: learners on rollouts of the same
+        size then take the same number of steps. Rows are shuffled for every epoch anew, all at once, unless
+        one part holds them all.
 
         Args:
             columns: (R, ...) each.
@@ -184,7 +186,7 @@ class OptimizedLearner(ABC):
             rows = flat.nonzero().squeeze(1)
             columns = [column.index_select(0, rows) for column in columns]
         count = len(columns[0])
-        parts = max(1, round(count / size))
+        parts = max(1, round(flat.numel() / size))
         for _ in range(epochs):
             if parts == 1:
                 yield tuple(columns)

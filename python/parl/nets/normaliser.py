@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,22 @@ class RunningMoments:
         self.square += square + shift.square() * (self.count * count / total)
         self.mean += shift * (count / total)
         self.count = total
+
+    def join(self, average: Callable[[Tensor], object]) -> None:
+        """Takes the mean over several learners of what each saw, as if all had seen everything.
+
+        ``average`` replaces a tensor by that mean; counts are then those of one learner.
+        """
+        first, second = self.mean * self.count, self.square + self.mean.square() * self.count
+        sums = torch.cat([torch.tensor([float(self.count)], dtype=torch.float64), first, second])
+        before = sums.clone()
+        average(sums)
+        if torch.equal(sums, before):
+            return
+        features = len(self.mean)
+        self.count = round(float(sums[0]))
+        self.mean = sums[1 : 1 + features] / sums[0]
+        self.square = (sums[1 + features :] - self.mean.square() * sums[0]).clamp_(min=0)
 
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
