@@ -21,7 +21,8 @@ usage: parl COMMAND [OPTIONS]
 
   train ALGORITHM    train an agent (parl train dqn --env CartPole-v1); algorithms: {algorithms}
   resume RUN         go on with a run from its last checkpoint
-  eval RUN           play episodes greedily on fresh seeds and print the scores
+  eval RUN           play episodes greedily on fresh seeds and print the scores; --suite atari5 RUN... scores
+                     several games as shares of what a person reaches
   plot RUN...        draw learning curves against steps and wall time
   games [GAME...]    list the Atari games and whether their ROMs are here
   play GAME          play an Atari game in a window or the terminal
@@ -179,11 +180,58 @@ class _EvalOptions:
     """Also play one episode of an Atari game into this .mp4, .gif or .png file."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _SuiteOptions:
+    """Score runs of several Atari games together, as shares of what a person reaches."""
+
+    runs: tuple[Path, ...]
+    """Run directories, one or more for each game."""
+    suite: str = "atari5"
+    """Games that count: atari5 or atari57."""
+    episodes: int = 100
+    """How many episodes of each run."""
+    seed: int = 1_000_000
+    """Seed of the first environment; far from those of training."""
+    checkpoint: str = "best"
+    """Which checkpoint: best or last."""
+
+
+def _suite(arguments: Sequence[str]) -> int:
+    import tyro
+
+    from parl.atari.catalogue import find_id
+    from parl.run import RunDirectory
+    from parl.run.suites import SuiteScores
+
+    options = _parse(tyro.conf.PositionalRequiredArgs[_SuiteOptions], "parl eval", arguments)
+    train = importlib.import_module("parl.train")
+    scores: dict[str, list[float]] = {}
+    for run in options.runs:
+        name = RunDirectory.open(run).config["run"]["env"]
+        game = find_id(name) or name
+        returns = train.evaluate(run, options.episodes, options.seed, options.checkpoint)
+        scores.setdefault(game, []).append(float(returns.mean()))
+        print(f"{run}: mean {returns.mean():.2f} of {len(returns)} episodes, {train.protocol(run)}")
+    found = SuiteScores.of(options.suite, scores)
+    for game, value in sorted(found.games.items()):
+        print(f"{game:<20} {value:8.3f} of human, {len(scores[game])} runs")
+    print(
+        f"{options.suite}: interquartile mean {found.iqm:.3f} (95 % {found.low:.3f} to {found.high:.3f}), "
+        f"median game {found.median:.3f}, {len(found.games)} games"
+    )
+    if found.missing:
+        print(f"without a run: {', '.join(found.missing)}")
+    return 0
+
+
 def _eval(arguments: Sequence[str]) -> int:
     import numpy as np
     import tyro
 
     from parl.run.scores import Scores
+
+    if any(word == "--suite" or word.startswith("--suite=") for word in arguments):
+        return _suite(arguments)
 
     options = _parse(tyro.conf.PositionalRequiredArgs[_EvalOptions], "parl eval", arguments)
     train = importlib.import_module("parl.train")

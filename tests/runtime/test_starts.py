@@ -47,7 +47,7 @@ def collected(random_steps, seed=0, envs=40):
 
 def test_episodes_are_scattered_and_whole():
     together, transitions, _ = collected(0)
-    assert np.unique(together.obs[0]).tolist() == [0.0] and transitions == 41 * 40
+    assert np.unique(together.obs[0]).tolist() == [0.0] and transitions == 40 * 40
     apart, transitions, finished = collected(30)
     assert {length for _, length in finished} == {20}
     assert len(np.unique(apart.obs[0])) > 10
