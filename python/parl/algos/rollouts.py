@@ -113,8 +113,9 @@ class OptimizedLearner(ABC):
         if self.device.type != "cpu":
             rollout = Rollout(
                 **{
-                    name: None if value is None else value.to(self.device, non_blocking=True)
+                    name: value.to(self.device, non_blocking=True)
                     for name, value in vars(rollout).items()
+                    if value is not None
                 }
             )
         if self.config.reward_scale != 1.0:

@@ -143,13 +143,14 @@ def _play_command(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     console = _console(options)
-    recorder = None if options.record is None else Recorder(console)
+    kept: Path | None = options.record
+    recorder = None if kept is None else Recorder(console)
     place = "window" if options.window else "terminal" if options.terminal else "auto"
     score = play(console, where=place, fps=options.fps, max_frames=options.frames, recorder=recorder)
     print(f"{console.name}: score {score} after {console.episode_frame_number} frames")
-    if recorder is not None:
-        recorder.write(options.record)
-        print(f"{options.record}: {len(recorder)} steps")
+    if recorder is not None and kept is not None:
+        recorder.write(kept)
+        print(f"{kept}: {len(recorder)} steps")
     return 0
 
 

@@ -294,7 +294,8 @@ class DataFamily(RolloutFamily):
         from parl.runtime.recorded import RecordedSetup
 
         assert isinstance(config, DataConfig)
-        return RecordedSetup(**vars(super().setup(algorithm, config, maker, spec)) | {"data": config.data})
+        fields: dict[str, Any] = vars(super().setup(algorithm, config, maker, spec)) | {"data": config.data}
+        return RecordedSetup(**fields)
 
 
 class HogwildFamily:
