@@ -55,7 +55,9 @@ def test_episodes_are_scattered_and_whole():
     for n in range(40):
         t = int(np.nonzero(apart.ended[:, n])[0][0])
         assert apart.obs[t + 1, n, 0] == 20.0  # the end is at the twentieth step
-        assert not apart.valid[t + 1, n] and apart.valid[: t + 1, n].all()
+        ended_before = int(apart.obs[0, n, 0] == 20.0)  # with the last random step: row 0 only resets
+        assert not apart.valid[t + 1, n] and apart.valid[ended_before : t + 1, n].all()
+        assert apart.valid[0, n] != ended_before
     again, *_ = collected(30)
     np.testing.assert_array_equal(apart.obs, again.obs)
 
