@@ -1,0 +1,210 @@
+"""What the topologies deliver: rates and policy lag beside `sync`, scaling of populations, a loop's time.
+
+Each row is a process of its own; its loop runs a warm-up that does not count, then `--seconds`. All rows of a
+table have the same environments, network and rollout length.
+
+    python benches/learning/topologies.py rates     # a2c (sync), impala, a3c, ga3c: steps/s, updates/s, lag
+    python benches/learning/topologies.py scaling   # es and ga with 1 and 2 processes
+    python benches/learning/topologies.py profile   # share of wall time in environments, policy and learner
+    python benches/learning/topologies.py starts    # learning with and without decorrelated starts, figure
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ENVS = {"CartPole-v1": (), "parl/Pong-v0": ("obs_type=ram", "stack_num=2", "padding=reset")}
+WARM_UP_S = 3.0
+
+
+def make_loop(name, env, **options):
+    from parl.envs import EnvMaker, spec_of
+    from parl.train.config import keywords
+    from parl.train.registry import default_settings, family_of, make_algorithm, replace
+
+    maker = EnvMaker(env, keywords(ENVS[env]))
+    probe = maker(1)
+    spec = spec_of(probe)
+    probe.close()
+    run, own = default_settings(name, spec)
+    fields = set(vars(run))
+    run = replace(
+        run, {"env": env, "total_frames": 10**9} | {k: v for k, v in options.items() if k in fields}, name
+    )
+    own = replace(own, {k: v for k, v in options.items() if k not in fields}, name)
+    family = family_of(name)
+    made = make_algorithm(name, own, spec)
+    run = family.settle(made, run, maker, spec, lambda line: None)
+    return family.loop(family.setup(made, run, maker, spec), run, None)
+
+
+def rate(name, env, seconds, options):
+    loop = make_loop(name, env, **options)
+    try:
+        for limit in (WARM_UP_S, seconds):
+            loop.report()
+            end = time.monotonic() + limit
+            while time.monotonic() < end:
+                loop.advance(loop.env_steps + 2_000, 0.25)
+        report = loop.report()
+        names = ("env_steps_per_s", "updates_per_s", "policy_lag", "policy_lag_max")
+        return {name: report.get(name, 0.0) for name in names}
+    finally:
+        loop.close()
+
+
+def profile(name, env, seconds, options):
+    """Wall time of a `sync` loop inside the environment's step, the policy and the learner."""
+    loop = make_loop(name, env, **options)
+    spent = {"environment": 0.0, "policy": 0.0, "learner": 0.0}
+
+    def timed(part, function):
+        def call(*args, **kwargs):
+            started = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent[part] += time.perf_counter() - started
+
+        return call
+
+    try:
+        loop.advance(2_000, 0.0)
+        actor = loop._actors[0]
+        actor._env.step = timed("environment", actor._env.step)
+        actor.policy.sample = timed("policy", actor.policy.sample)
+        loop.learner.learn = timed("learner", loop.learner.learn)
+        started = time.perf_counter()
+        while time.perf_counter() < started + seconds:
+            loop.advance(loop.env_steps + 1_000, 0.0)
+        wall = time.perf_counter() - started
+        return {part: value / wall for part, value in spent.items()} | {"all": sum(spent.values()) / wall}
+    finally:
+        loop.close()
+
+
+def curve(name, env, seconds, options):
+    """(steps, mean return of the episodes ended since the last entry)."""
+    loop = make_loop(name, env, **options)
+    found = []
+    try:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            loop.advance(loop.env_steps + 20_000, 0.0)
+            episodes = [value for value, _ in loop.take_episodes()]
+            if episodes:
+                found.append((loop.env_steps, sum(episodes) / len(episodes)))
+        return found
+    finally:
+        loop.close()
+
+
+def measure(kind, name, env, seconds, **options):
+    """In a process of its own."""
+    words = [sys.executable, __file__, "one", "--of", json.dumps([kind, name, env, seconds, options])]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def rates(seconds):
+    same = {"num_envs": 16, "rollout_steps": 16, "hidden": (64, 64)}
+    print(
+        "| environment | algorithm (topology) | steps/s | beside sync | updates/s | lag, updates | longest |"
+    )
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for env in ENVS:
+        sync = None
+        for name, topology, own in (
+            ("a2c", "sync", {}),
+            ("impala", "async", {"actors": 2}),
+            ("a3c", "hogwild", {"actors": 2}),
+            ("ga3c", "predictor", {"actors": 2, "tune_every_s": 0.0}),
+        ):
+            found = measure("rate", name, env, seconds, **same, **own)
+            steps = found["env_steps_per_s"]
+            sync = sync or steps
+            cells = (f"{steps:,.0f}", f"{steps / sync:.2f}", f"{found['updates_per_s']:,.0f}")
+            lags = (f"{found['policy_lag']:.2f}", f"{found['policy_lag_max']:.0f}")
+            print("|", " | ".join((env, f"{name} ({topology})", *cells, *lags)), "|", flush=True)
+
+
+def scaling(seconds):
+    print("| environment | algorithm | steps/s, 1 process | 2 processes | ratio (bar 1.8) |")
+    print("|---|---|---:|---:|---:|")
+    for env in ENVS:
+        limit = {} if env == "CartPole-v1" else {"num_envs": 32}
+        for name in ("es", "ga"):
+            one, two = (
+                measure("rate", name, env, seconds, actors=actors, **limit)["env_steps_per_s"]
+                for actors in (1, 2)
+            )
+            print(f"| {env} | {name} | {one:,.0f} | {two:,.0f} | {two / one:.2f} |", flush=True)
+
+
+def profiles(seconds):
+    print("| environment | algorithm | environment | policy | learner | all (bar 90 %) |")
+    print("|---|---|---:|---:|---:|---:|")
+    for env, name in (("CartPole-v1", "ppo"), ("CartPole-v1", "a2c"), ("parl/Pong-v0", "ppo")):
+        found = measure("profile", name, env, seconds, num_envs=8 if env == "CartPole-v1" else 64)
+        parts = (f"{100 * found[part]:.1f} %" for part in ("environment", "policy", "learner", "all"))
+        print(f"| {env} | {name} |", " | ".join(parts), "|", flush=True)
+
+
+def starts(seconds, out):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    options = {"num_envs": 256, "rollout_steps": 8, "hidden": (64, 64), "normalize_observations": True}
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    for steps, label in ((0, "all at once"), (500, "500 random steps, each from its own")):
+        for seed in range(2):
+            found = measure(
+                "curve", "a2c", "parl/Pong-v0", seconds, random_starts=steps, seed=seed, **options
+            )
+            axes.plot(
+                *zip(*found, strict=True), color=f"C{int(steps > 0)}", label=label if seed == 0 else None
+            )
+            last = found[-max(1, len(found) // 5) :]
+            mean = sum(value for _, value in last) / len(last)
+            print(
+                f"{label}, seed {seed}: {found[-1][0]:,} steps, mean return of the last fifth {mean:.2f}",
+                flush=True,
+            )
+    axes.set_xlabel("transitions")
+    axes.set_ylabel("episode return")
+    axes.legend()
+    figure.savefig(out, bbox_inches="tight")
+    print(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("rates", "scaling", "profile", "starts", "one"))
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "starts.png")
+    parser.add_argument("--of", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.what == "one":
+        kind, name, env, seconds, own = json.loads(options.of)
+        if "hidden" in own:
+            own["hidden"] = tuple(own["hidden"])
+        work = {"rate": rate, "profile": profile, "curve": curve}[kind]
+        print(json.dumps(work(name, env, seconds, own)))
+    elif options.what == "starts":
+        starts(options.seconds, options.out)
+    else:
+        {"rates": rates, "scaling": scaling, "profile": profiles}[options.what](options.seconds)
+
+
+if __name__ == "__main__":
+    main()
