@@ -172,9 +172,9 @@ class OptimizedLearner(ABC):
     ) -> Iterator[tuple[Tensor, ...]]:
         """The valid rows of ``columns`` (R, ...), ``epochs`` times, each time in parts of about ``size``.
 
-        Parts are equal but for one row, and as many as if all rows were valid: learners on rollouts of the same
-        size then take the same number of steps. Rows are shuffled for every epoch anew, all at once, unless
-        one part holds them all.
+        Parts are equal but for one row, and as many as if all rows were valid: learners on rollouts of the
+        same size then take the same number of steps. Rows are shuffled for every epoch anew, all at once,
+        unless one part holds them all.
 
         Args:
             columns: (R, ...) each.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from parl.nets.actor_critic import Towers
 from parl.nets.normaliser import Flattener
 from parl.nets.torsos import IMAGE_TORSOS
+from parl.types import Array
 
 
 class RecurrentActorCritic(nn.Module):
@@ -90,6 +91,18 @@ class RecurrentActorCritic(nn.Module):
         """One step of :attr:`memory`: policy parameters (B, outputs) and values (B,)."""
         parameters, value, self.memory = self.step(observations, self.memory)
         return parameters, value
+
+    def act(self, observations: Array) -> Array:
+        """Policy parameters (B, outputs) of one step of :attr:`memory`, both numpy."""
+        with torch.no_grad():
+            return self(torch.from_numpy(observations))[0].numpy()
+
+    def value_of(self, observations: Tensor) -> Tensor:
+        """Values (B,) where nothing was seen before; no gradient."""
+        with torch.no_grad():
+            return self.step(
+                observations, observations.new_zeros((2, len(observations), self.width)).float()
+            )[1]
 
     def unroll(self, obs: Tensor, starts: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Goes through T observations of N environments, all at once but for the LSTM.
