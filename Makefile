@@ -116,6 +116,11 @@ bench-learning: build  ## CartPole-v1 over ten seeds, Pong from memory over five
 	$(BIN)/python benches/learning/cartpole.py --seeds 10
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/pong.py --seeds 5
 
+bench-topologies: build  ## sync, async, hogwild and predictor beside each other, scaling of populations, a loop's profile
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py rates
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py scaling
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py profile
+
 bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG to their goals, beside Stable-Baselines3, share of the replay
 	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done

@@ -99,10 +99,9 @@ class RecurrentActorCritic(nn.Module):
 
     def value_of(self, observations: Tensor) -> Tensor:
         """Values (B,) where nothing was seen before; no gradient."""
+        nothing = torch.zeros(2, len(observations), self.width, device=observations.device)
         with torch.no_grad():
-            return self.step(
-                observations, observations.new_zeros((2, len(observations), self.width)).float()
-            )[1]
+            return self.step(observations, nothing)[1]
 
     def unroll(self, obs: Tensor, starts: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Goes through T observations of N environments, all at once but for the LSTM.
