@@ -107,6 +107,20 @@ def test_an_environment_may_be_silent_for_more_than_a_lap():
         assert assert_same(cpu, mine, 64, "stratified", True) is not None
 
 
+def test_the_priority_of_a_row_that_is_gone_counts_for_new_rows_as_on_the_cpu():
+    fields = {"x": ((), "int64")}
+    cpu = parl.PrioritizedReplay(9, fields, fan_out=32)
+    mine = HostReplay(9, fields, device="cuda")
+    tickets = cpu.add(x=np.arange(4))
+    mine.add(x=torch.arange(4))
+    for _ in range(4):
+        cpu.add(x=np.arange(4))
+        mine.add(x=torch.arange(4))
+    dropped = cpu.update_priorities(tickets, np.full(4, 50.0))
+    assert (int(mine.update_priorities(tickets.view(np.int64), torch.full((4,), 50.0))), dropped) == (4, 4)
+    assert mine.max_priority == cpu.max_priority > 1
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_extreme_priorities_are_weights_of_the_cpu(alpha: float):
     """Tiny ones never become 0, 0 does, large ones are the largest weight and counted."""
