@@ -7,7 +7,7 @@ import driver
 import numpy as np
 import pytest
 import torch
-from test_envs import pair, plain, same
+from test_envs_on_a_device import pair, plain, same
 
 import parl
 
