@@ -19,17 +19,18 @@ def test_the_stub_matches_the_module(tmp_path):
 def test_importing_is_cheap_and_loads_numpy_alone():
     code = """
 import sys, time
+start = time.process_time()
 import numpy
-start = time.perf_counter()
+loaded = time.process_time()
 import parl
-took = time.perf_counter() - start
+took = time.process_time() - loaded
 heavy = {"torch", "gymnasium", "ale_py", "tensorboard", "matplotlib"} & set(sys.modules)
 assert not heavy, heavy
-print(took)
+print(took / (loaded - start))
 """
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(5)]
     assert all(run.returncode == 0 for run in runs), runs[0].stderr
-    assert min(float(run.stdout) for run in runs) < 0.1
+    assert min(float(run.stdout) for run in runs) < 1  # beside numpy's own import
 
 
 def test_replays_need_no_torch():
