@@ -82,7 +82,7 @@ def test_help_shows_units_and_defaults():
     [
         ([], 2, ""),
         (["trian"], 2, "no command 'trian'"),
-        (["train", "dqm"], 1, "no algorithm 'dqm'; there are: a2c, ddpg, dqn"),
+        (["train", "dqm"], 1, "no algorithm 'dqm'; there are: a2c, a3c, "),
         (["train", "dqn", "--gama", "0.9"], 2, "--gamma"),
         (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0..1"),
         (["train", "dqn", "--total-frames", "ten"], 2, "ten"),
