@@ -28,7 +28,7 @@ def test_dqn_sees_both_parts(tmp_path):
     np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
 
 
-@pytest.mark.parametrize("name", ["sac", "td3"])
+@pytest.mark.parametrize("name", ["sac", pytest.param("td3", marks=pytest.mark.slow)])
 def test_continuous_actions_see_both_parts(tmp_path, name):
     options = {"replay_ratio": 16.0, "hidden": (32,), "image_features": 32, "random_steps": 200}
     options |= {"learning_rate": 2e-3, "target_tau": 0.05}
