@@ -317,9 +317,12 @@ class RolloutLearner(Learned, Protocol):
 
     Attributes:
         gradients: (P,) float32, of the latest optimizer step.
+        learners: that share each optimizer step, every one on a rollout of its own; minibatches are shared
+            evenly.
     """
 
     gradients: Tensor
+    learners: int
 
     def learn(self, rollout: Rollout, progress: float, average: Callable[[Tensor], object]) -> int:
         """All optimizer steps that one rollout is good for.

@@ -28,10 +28,12 @@ for name, module, options in (
     ("a2c", a2c, {}),
     ("ppo", ppo, {"epochs": 2, "minibatch_size": 1000, "target_kl": 5.0}),
     ("normalised", ppo, {"epochs": 2, "minibatch_size": 1000, "normalize_observations": True}),
+    ("rewards", ppo, {"epochs": 2, "minibatch_size": 1000, "normalize_rewards": True}),
 ):
     config = module.Config(normalize_advantages=False, hidden=(8,), **options)
     algorithm = module.A2C if module is a2c else module.PPO
     learner = algorithm(config, SPEC).make_learner(0, "cpu")
+    learner.learners = learners
     for seed in range(3):
         whole = rollout(8, 4, seed)
         whole.valid.fill_(True)  # equal parts: the mean of two means is the mean of all
@@ -57,6 +59,6 @@ def test_two_on_halves_step_like_one_on_the_whole(tmp_path):
     one = torch.load(tmp_path / "0-of-1.pt", weights_only=True)
     for rank in range(2):
         parts = torch.load(tmp_path / f"{rank}-of-2.pt", weights_only=True)
-        assert parts.keys() == one.keys() == {"a2c", "ppo", "normalised"}
+        assert parts.keys() == one.keys() == {"a2c", "ppo", "normalised", "rewards"}
         for name, weights in parts.items():
             torch.testing.assert_close(weights, one[name], rtol=1e-4, atol=1e-5)

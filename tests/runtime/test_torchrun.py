@@ -63,6 +63,85 @@ def test_two_processes_learn_as_one_and_resume(tmp_path):
     assert now["updates"] > counters[0]["updates"]
 
 
+def saved_at(folder):
+    return folder / json.loads((folder / "index.json").read_text())["last"]
+
+
+@pytest.mark.timeout(600)
+def test_two_processes_step_together(tmp_path):
+    """Rollouts of each process's own environments, one set of weights."""
+    options = {"num-envs": 6, "rollout-steps": 16, "minibatch-size": 48, "epochs": 2, "hidden": 16}
+    options |= {"evaluation-episodes": 3, "checkpoint-every": 800, "total-frames": 2_400}
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    words = ["train", "ppo", "--env", "CartPole-v1", "--normalize-rewards", *words]
+    torchrun(*words, "--name", "whole", cwd=tmp_path)
+    whole = tmp_path / "runs" / "whole"
+    run = RunDirectory.open(whole)
+    folders = [run.checkpoints.last(), saved_at(whole / "rank-1")]
+    learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
+    assert torch.equal(learners[0]["weights"], learners[1]["weights"])
+    assert (folders[0] / "actor-0.pkl").read_bytes() != (folders[1] / "actor-0.pkl").read_bytes()
+    counters = [json.loads((folder / "counters.json").read_text()) for folder in folders]
+    assert counters[0]["updates"] == counters[1]["updates"]
+    # Both count the steps of the whole run, up to 96 a round, which minibatches of 48 make 2 x 2 updates.
+    assert 2_400 <= counters[0]["env_steps"] <= 2_496 and 2_400 <= counters[1]["env_steps"] <= 2_496
+    assert 100 <= counters[0]["updates"] <= 116 and counters[0]["updates"] % 4 == 0
+    torchrun("resume", str(whole), cwd=tmp_path)
+
+
+RESUMED = """
+import sys, warnings, torch
+import torch.distributed as dist
+from pathlib import Path
+from parl.algos.ppo import PPO, Config
+from parl.envs import EnvMaker, spec_of
+from parl.runtime import checkpoint
+from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.runtime.torchrun import Group
+
+folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+maker = EnvMaker("CartPole-v1")
+spec = spec_of(maker(1))
+config = Config(rollout_steps=16, hidden=(16,), minibatch_size=32, epochs=2, normalize_observations=True)
+setup = RolloutSetup(PPO(config, spec), maker, spec, 0, 2, 10_000, 1, "cpu", group=Group(rank, 2, rank))
+
+def run(saved, save):
+    loop = SyncLoop(setup, saved)
+    if rank:
+        loop.follow(save)
+    else:
+        loop.advance(700, 0.0)
+        if saved is None:
+            loop.save(folder / "0")
+            loop.take_episodes()
+        loop.advance(2_000, 0.0)
+    found = (loop.updates, loop.learner.weights.clone(), loop.take_episodes())
+    loop.close()
+    return found
+
+first = run(None, lambda write: write(folder / "1"))
+again = run(checkpoint.read(folder / str(rank)), None)
+assert first[0] == again[0] > 60, (first[0], again[0])
+assert torch.equal(first[1], again[1])
+assert rank or first[2] == again[2]
+torch.save(first[1], folder / f"{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+def test_a_resumed_group_repeats_the_uninterrupted_one(tmp_path):
+    script = tmp_path / "resumed.py"
+    script.write_text(RESUMED)
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+    words = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
+    running = [subprocess.Popen([*words, rank]) for rank in "01"]
+    assert [one.wait(200) for one in running] == [0, 0]
+    weights = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in "01"]
+    assert torch.equal(*weights)
+
+
 def test_what_torchrun_cannot_share_is_named(monkeypatch):
     group = Group(0, 2, 0)
     assert group.share("batch_size", 64) == 32 and group.device("cuda") == "cuda:0"
@@ -72,5 +151,5 @@ def test_what_torchrun_cannot_share_is_named(monkeypatch):
         monkeypatch.setenv(name, "0")
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match="ppo keeps no replay"):
-        train("ppo", "CartPole-v1", quiet=True)
+    with pytest.raises(ConfigError, match=r"es is not one of those that torchrun runs: a2c, .*, ppo, pqn"):
+        train("es", "CartPole-v1", quiet=True)

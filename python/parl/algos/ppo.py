@@ -237,7 +237,7 @@ class PPOLearner(ActorCriticLearner):
         assert isinstance(network, RecurrentActorCritic)
         assert rollout.starts is not None and rollout.memory is not None
         steps, envs = rollout.reward.shape
-        parts = max(1, round(steps * envs / config.minibatch_size))
+        parts = max(1, round(steps * envs * self.learners / config.minibatch_size))
         updates = 0
         for _ in range(config.epochs):
             order = torch.randperm(envs, generator=self.generator)

@@ -73,7 +73,10 @@ class OptimizedLearner(ABC):
         network: has a ``flattener`` where observations are vectors.
         weights: (P,) float32.
         gradients: (P,) float32.
+        learners: that share each optimizer step.
     """
+
+    learners: int = 1
 
     def __init__(self, config: RolloutConfig, spec: EnvSpec, seed: int, device: str) -> None:
         self.config: Any = config
@@ -121,7 +124,7 @@ class OptimizedLearner(ABC):
         if self.config.reward_scale != 1.0:
             rollout.reward.mul_(self.config.reward_scale)
         if self._scaler is not None:
-            self._scaler.scale(rollout.reward, rollout.ended, rollout.valid)
+            self._scaler.scale(rollout.reward, rollout.ended, rollout.valid, average)
         # The policy acted with the statistics that the network has now; new ones are for the next rollout.
         # The first rollout serves for statistics alone: inputs change too much when they first arrive.
         first = self._moments is not None and self._moments.count == 0
@@ -173,21 +176,21 @@ class OptimizedLearner(ABC):
         """The valid rows of ``columns`` (R, ...), ``epochs`` times, each time in parts of about ``size``.
 
         Parts are equal but for one row, and as many as if all rows were valid: learners on rollouts of the
-        same size then take the same number of steps. Rows are shuffled for every epoch anew, all at once,
-        unless one part holds them all.
+        same size, which have a share of ``size`` each, then take the same number of steps. Rows are shuffled
+        for every epoch anew, all at once, unless one part holds them all.
 
         Args:
             columns: (R, ...) each.
             valid: R of bool, of any shape.
             epochs: times that each row is given.
-            size: of a part.
+            size: of a part, those of all learners together.
         """
         flat = valid.flatten()
         if not flat.all():
             rows = flat.nonzero().squeeze(1)
             columns = [column.index_select(0, rows) for column in columns]
         count = len(columns[0])
-        parts = max(1, round(flat.numel() / size))
+        parts = max(1, round(flat.numel() * self.learners / size))
         for _ in range(epochs):
             if parts == 1:
                 yield tuple(columns)

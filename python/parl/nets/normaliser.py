@@ -110,13 +110,20 @@ class RewardScaler:
         self._moments = RunningMoments(1)
         self._returns = torch.zeros(0)
 
-    def scale(self, reward: Tensor, ended: Tensor, valid: Tensor) -> None:
+    def scale(
+        self,
+        reward: Tensor,
+        ended: Tensor,
+        valid: Tensor,
+        average: Callable[[Tensor], object] | None = None,
+    ) -> None:
         """Scales ``reward`` (T, N) float32 in place; the steps follow on those of the last call.
 
         Args:
             reward: received on leaving step t.
             ended: (T, N) bool, the episode ended with it.
             valid: (T, N) bool, the row belongs to an episode.
+            average: replaces a tensor by its mean over several learners, which then divide alike.
         """
         if len(self._returns) != reward.shape[1]:
             self._returns = torch.zeros(reward.shape[1])
@@ -127,6 +134,8 @@ class RewardScaler:
         rows = seen[valid.cpu()]
         if len(rows):
             self._moments.add(rows.unsqueeze(1))
+        if average is not None:
+            self._moments.join(average)
         factor = float(self._moments.inverse_std(1e-4))
         reward.mul_(factor).clamp_(-self._LIMIT, self._LIMIT)
 

@@ -1,12 +1,14 @@
-"""Learners started by ``torchrun``: each with actors and a replay of its own, gradients averaged over all.
+"""Learners started by ``torchrun``: each with environments of its own, gradients averaged over all.
 
 ::
 
     torchrun --nproc-per-node 2 -m parl train dqn --env CartPole-v1
 
 Every process is a learner with its share of environments, batch, replay and steps. Rank 0 also evaluates,
-logs and saves; the others follow it from update to update, and wait while it is busy. What rank 0 wants
-besides updates it says in the number that travels behind the gradients: that all save, or that all end.
+logs and saves; the others follow it, and wait while it is busy. Where a replay couples actors and learners
+(:class:`GroupPeers`), what rank 0 wants besides updates it says in the number that travels behind the
+gradients: that all save, or that all end. Where every process collects and learns in turn (:class:`InStep`),
+it says so before each rollout.
 
 Processes find each other by the variables that ``torchrun`` sets; ``torch.distributed`` does the rest: gloo
 where learners compute on processors, NCCL on GPUs.
@@ -26,7 +28,7 @@ from torch import Tensor
 from parl.errors import ConfigError
 from parl.runtime.peers import packed
 
-SAVE, END = 1.0, 2.0
+SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
 """What rank 0 may ask for."""
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # Rank 0 may evaluate and save for so long before the others give up.
@@ -41,18 +43,22 @@ class Group:
         rank: its number.
         size: how many there are.
         local: its number on this machine.
+        local_size: how many there are on this machine.
     """
 
     rank: int
     size: int
     local: int
+    local_size: int = 1
 
     @classmethod
     def found(cls) -> Group | None:
         """The group, None where ``torchrun`` started nobody or this process alone."""
         if any(name not in os.environ for name in _VARIABLES) or int(os.environ["WORLD_SIZE"]) < 2:
             return None
-        return cls(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]))
+        size = int(os.environ["WORLD_SIZE"])
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+        return cls(int(os.environ["RANK"]), size, int(os.environ["LOCAL_RANK"]), here)
 
     def share(self, name: str, value: int) -> int:
         """This process's share of ``value``, a setting for all of them.
@@ -131,3 +137,42 @@ class GroupPeers:
 
     def close(self) -> None:
         """Ends nothing: the group is the process's."""
+
+
+class InStep:
+    """A group whose processes collect rollouts and learn from them in turn, all at the same time.
+
+    Args:
+        group: its processes are connected.
+        device: where learners compute.
+    """
+
+    def __init__(self, group: Group, device: str) -> None:
+        self._size = group.size
+        self._device = device
+
+    def say(self, what: float, env_steps: int) -> None:
+        """Rank 0: what all do next, and how many transitions the run has."""
+        self._next(torch.tensor([what, float(env_steps)], dtype=torch.float64))
+
+    def hear(self) -> tuple[float, int]:
+        """The others: what rank 0 said."""
+        what, env_steps = self._next(torch.zeros(2, dtype=torch.float64)).tolist()
+        return what, int(env_steps)
+
+    def _next(self, word: Tensor) -> Tensor:
+        import torch.distributed as dist
+
+        word = word.to(self._device)
+        dist.broadcast(word, src=0)
+        return word
+
+    def average(self, values: Tensor) -> None:
+        """Replaces ``values``, on any device, by their mean over the group."""
+        import torch.distributed as dist
+
+        sent = values.to(self._device)
+        dist.all_reduce(sent)
+        sent.div_(self._size)
+        if sent is not values:
+            values.copy_(sent)

@@ -139,8 +139,9 @@ def _joined(name: str, device: str) -> Group | None:
     group = Group.found()
     if group is None:
         return None
-    if family_of(name).config is not TrainConfig:
-        raise ConfigError(f"{name} keeps no replay: torchrun runs the algorithms that do")
+    if not family_of(name).grouped:
+        able = sorted(other for other in ALGORITHMS if family_of(other).grouped)
+        raise ConfigError(f"{name} is not one of those that torchrun runs: {', '.join(able)}")
     group.connect(group.device(device))
     return group
 

@@ -64,6 +64,8 @@ class Family(Protocol):
 
     config: type[Any]
     """Settings of a run, a kind of :class:`RunConfig`."""
+    grouped: bool
+    """Whether the processes that torchrun starts can share a run."""
 
     def settle(
         self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
@@ -93,6 +95,7 @@ class ReplayFamily:
     """Actors write into a replay, learners sample from it."""
 
     config = TrainConfig
+    grouped = True
 
     def settle(
         self, algorithm: Any, config: TrainConfig, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
@@ -256,6 +259,7 @@ class RolloutFamily:
     """The learner steps the environments and learns from what it saw; nothing is kept."""
 
     config: type[Any] = RolloutConfig
+    grouped = True
 
     def settle(
         self,
@@ -266,16 +270,29 @@ class RolloutFamily:
         say: Callable[[str], None],
     ) -> RolloutConfig:
         """See :class:`Family`: threads of torch."""
+        from parl.runtime.torchrun import Group
+
+        group = Group.found()
+        if group is not None:
+            say(f"{group.size} processes of torchrun share environments, minibatches and steps")
         if config.threads != "auto":
             return config
-        threads = 1 if config.schedule == "lockstep" or len(spec.observation_shape) < 3 else usable_cores()
+        cores = max(1, usable_cores() // (group.local_size if group is not None else 1))
+        threads = 1 if config.schedule == "lockstep" or not spec.has_images else cores
         say(f"{config.num_envs} environments, {threads} thread{'s' * (threads > 1)} of torch")
         return dataclasses.replace(config, threads=threads)
 
     def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Family`."""
+        from parl.runtime.torchrun import Group
+
         threads = 1 if config.threads == "auto" else config.threads
-        return _rollout_setup(algorithm, config, maker, spec, threads=threads)
+        setup = _rollout_setup(algorithm, config, maker, spec, threads=threads)
+        group = Group.found() if self.grouped else None
+        if group is None:
+            return setup
+        share = group.share("num_envs", config.num_envs)
+        return dataclasses.replace(setup, group=group, num_envs=share, device=group.device(config.device))
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Saved | None) -> Loop:
         """See :class:`Family`."""
@@ -288,6 +305,7 @@ class DataFamily(RolloutFamily):
     """The learner learns from files of recorded play."""
 
     config = DataConfig
+    grouped = False
 
     def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Family`."""
@@ -302,6 +320,7 @@ class HogwildFamily:
     """Workers collect and learn at once, on weights that they share."""
 
     config: type[Any] = HogwildConfig
+    grouped = False
     actors_per_core = 1
 
     def settle(
@@ -386,6 +405,7 @@ class PopulationFamily:
     """Processes evaluate members of a population; the learner sees their returns."""
 
     config = PopulationConfig
+    grouped = False
 
     def settle(
         self,
