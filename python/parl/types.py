@@ -371,6 +371,11 @@ class RolloutAlgorithm(Protocol):
         """H, the width of what policies remember; 0 without. Such policies are a :class:`Remembering`."""
         ...
 
+    @property
+    def shareable(self) -> bool:
+        """Whether learners can be :class:`CommonLearner`: they keep nothing but weights and optimizer."""
+        ...
+
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> RolloutPolicy:
         """The policy of actor ``actor`` of ``actors``, which steps ``num_envs`` environments."""
         ...

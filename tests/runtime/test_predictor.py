@@ -8,6 +8,7 @@ import torch
 
 from parl.algos.ga3c import GA3C, Config
 from parl.envs import EnvMaker, spec_of
+from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
 from parl.runtime.predictor import PredictorLoop
@@ -17,11 +18,11 @@ from parl.runtime.tuner import Tuner
 from parl.train import resume, train
 
 
-def setup(processes=True, predictors=1, rollouts=2, total_frames=10**6):
+def setup(processes=True, predictors=1, rollouts=2, total_frames=10**6, trainers=1, **options):
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
-    algorithm = GA3C(Config(rollout_steps=5, hidden=(16,)), spec)
-    sizes = {"predictors": predictors, "rollouts": rollouts, "tune_every_s": 0.0}
+    algorithm = GA3C(Config(rollout_steps=5, hidden=(16,), **options), spec)
+    sizes = {"trainers": trainers, "predictors": predictors, "rollouts": rollouts, "tune_every_s": 0.0}
     return RolloutSetup(
         algorithm, maker, spec, 0, 5, total_frames, 1, "cpu", 2, processes, max_lag=100, **sizes
     )
@@ -49,6 +50,63 @@ def test_actors_are_answered_and_learned_from(processes, predictors):
         # What the predictor answered is what the rollout holds: no action is less likely than 1e-3 so early.
         buffer = loop._buffers[0][0]
         assert (buffer.log_prob < 0).all() and (np.exp(buffer.log_prob) > 1e-3).all()
+    finally:
+        loop.close()
+
+
+def test_several_trainers_step_on_the_same_weights():
+    loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
+    try:
+        at_once, running = [], 0
+        for learner in (loop._learners[0], loop._learners[1]):
+            learn = learner.learn
+
+            def counted(*args, learn=learn):
+                nonlocal running
+                running += 1
+                at_once.append(running)
+                try:
+                    return learn(*args)
+                finally:
+                    running -= 1
+
+            learner.learn = counted
+        run(loop, 2_000)
+        report = loop.report()
+        assert max(at_once) == 2 and report["trainers_now"] == 2
+        # No step was lost: the optimizer counted each, and all stand where the common weights do.
+        assert int(loop._common.count) == loop.updates == len(at_once)
+        for learner in loop._learners:
+            learner.refresh()
+            assert torch.equal(learner.weights, loop._common.weights)
+        assert torch.equal(loop.learner.state_dict()["weights"], loop._common.weights)
+        assert report["policy_lag_max"] >= 1
+    finally:
+        loop.close()
+
+
+def test_what_a_trainer_raises_ends_the_run():
+    loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
+    try:
+
+        def broken(*_):
+            raise ZeroDivisionError("of a trainer")
+
+        loop._learners[1].learn = broken
+        with pytest.raises(ZeroDivisionError, match="of a trainer"):
+            run(loop, 2_000)
+    finally:
+        loop.close()
+
+
+def test_statistics_of_observations_allow_one_trainer():
+    with pytest.raises(ConfigError, match="trainers = 2: running statistics"):
+        PredictorLoop(setup(False, trainers=2, normalize_observations=True))
+    loop = PredictorLoop(setup(False, normalize_observations=True))
+    try:
+        run(loop, 200)
+        assert loop._tuner._highest["trainers"] == 1 and loop.updates > 2
+        assert (loop.learner.network.flattener.normaliser.mean != 0).all()
     finally:
         loop.close()
 

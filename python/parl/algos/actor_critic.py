@@ -232,6 +232,11 @@ class ActorCriticAlgorithm:
         """H."""
         return self.config.lstm
 
+    @property
+    def shareable(self) -> bool:
+        """See :class:`parl.types.RolloutAlgorithm`."""
+        return not (self.config.normalize_observations or self.config.normalize_rewards)
+
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> StochasticPolicy:
         """The policy of one actor."""
         kind = RecurrentPolicy if self.config.lstm else StochasticPolicy

@@ -203,6 +203,11 @@ class PQN:
         """None."""
         return 0
 
+    @property
+    def shareable(self) -> bool:
+        """See :class:`parl.types.RolloutAlgorithm`."""
+        return not (self.config.normalize_observations or self.config.normalize_rewards)
+
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> PQNPolicy:
         """The policy of one actor."""
         return PQNPolicy(self.config, self.spec, seed)

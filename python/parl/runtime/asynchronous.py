@@ -157,6 +157,15 @@ class AsyncLoop(LoopBase[RolloutLearner]):
         """One update from rollouts of equal length, side by side, without those that are too old."""
         started = time.perf_counter()
         progress = self._env_steps / self._setup.total_frames
+        chosen = self._choose(messages)
+        if chosen:
+            self._updates += self._learner.learn(side_by_side(chosen), progress, alone)
+            self._snapshot.publish(self._learner.weights)
+        self._return(messages)
+        self._learn_s += time.perf_counter() - started
+
+    def _choose(self, messages: list[tuple[int, Any]]) -> list[Rollout]:
+        """The rollouts that are not too old."""
         chosen: list[Rollout] = []
         for index, (slot, version, *_, final) in messages:
             buffer = self._buffers[index][slot]
@@ -169,13 +178,13 @@ class AsyncLoop(LoopBase[RolloutLearner]):
                 self._dropped += 1
             else:
                 chosen.append(buffer.tensors())
-        if chosen:
-            self._updates += self._learner.learn(side_by_side(chosen), progress, alone)
-            self._snapshot.publish(self._learner.weights)
+        return chosen
+
+    def _return(self, messages: list[tuple[int, Any]]) -> None:
+        """Counts what came with the rollouts and lets the actors fill them again."""
         for index, (slot, _, transitions, finished, reward, _) in messages:
             self.count(transitions, finished, reward)
             self.give_back(index, slot)
-        self._learn_s += time.perf_counter() - started
 
     def wanted(self) -> int:
         """Rollouts of the next update."""

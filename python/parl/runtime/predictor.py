@@ -4,36 +4,45 @@
 
     actor       writes its observations, asks, waits for the actions | step the environments, T times
     predictor   a thread: all that ask now -> one batch -> actions by the newest weights
-    trainer     the driver: rollouts_per_update rollouts side by side -> one update, publishes the weights
+    trainer     rollouts_per_update rollouts side by side -> one update of the common weights, publishes them
 
-A rollout may begin with older weights than it ends with; its lag is that of its first step. How many actors
-work, how many predictors answer and how many rollouts make an update is tuned while the run goes on.
+A rollout may begin with older weights than it ends with; its lag is that of its first step. One trainer is
+the driver itself; several are threads, which compute gradients at the same time, each at the weights that
+were the newest when it began, and step one after the other. How many actors work, how many predictors
+answer, how many trainers learn and how many rollouts make an update is tuned while the run goes on.
 
 Source: Babaeizadeh et al. (2017), "Reinforcement Learning through Asynchronous Advantage Actor-Critic on a
-GPU"; one trainer here, since updates on a processor gain nothing from a second.
+GPU".
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import math
 import multiprocessing
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 
+from parl.errors import ConfigError
 from parl.runtime.asynchronous import AsyncLoop, serve
-from parl.runtime.rollout import RolloutBuffer
+from parl.runtime.common import Common
+from parl.runtime.rollout import RolloutBuffer, side_by_side
 from parl.runtime.setup import Saved
 from parl.runtime.sync import RolloutSetup
 from parl.runtime.tuner import Tuner
 from parl.runtime.weights import Snapshot
 from parl.runtime.workers import Worker
-from parl.types import Array, RolloutPolicy
+from parl.types import Array, CommonLearner, RolloutPolicy
 
 # Predictors look this often whether the run is over.
 _LOOK_S = 0.05
@@ -107,15 +116,32 @@ class PredictorLoop(AsyncLoop):
     Args:
         setup: the run.
         saved: the checkpoint to go on from, or None.
+
+    Raises:
+        ConfigError: several trainers are wanted of an algorithm whose learners keep statistics of their own.
     """
 
     def __init__(self, setup: RolloutSetup, saved: Saved | None = None) -> None:
         start = {
             "actors": setup.actors,
             "predictors": min(setup.predictors, setup.actors),
+            "trainers": min(setup.trainers, setup.actors),
             "rollouts": min(setup.rollouts, setup.actors),
         }
-        self._tuner = Tuner(start, dict.fromkeys(start, setup.actors), setup.seed)
+        highest = dict.fromkeys(start, setup.actors)
+        if not setup.algorithm.shareable:
+            if setup.trainers > 1:
+                raise ConfigError(
+                    f"trainers = {setup.trainers}: running statistics of observations need one trainer"
+                )
+            highest["trainers"] = 1
+        self._tuner = Tuner(start, highest, setup.seed)
+        self._turn = threading.RLock()
+        """Held while the common weights, the queue's counters and the actors' slots change."""
+        self._pool = ThreadPoolExecutor(
+            highest["trainers"], "trainer", torch.set_num_threads, (setup.threads,)
+        )
+        self._running: set[Future[None]] = set()
         self._tuned_at: tuple[float, int] | None = None
         self._resting: list[tuple[int, int]] = []
         self._stop = threading.Event()
@@ -125,7 +151,18 @@ class PredictorLoop(AsyncLoop):
         self._asked_mark = (0, 0)
         self._desks: list[Desk] = []
         super().__init__(setup, saved)
+        self._learners = [cast("CommonLearner", self._learner)]
+        self._common = Common(multiprocessing, len(self._learner.weights))
+        self._share(fill=True)
+        self._idle = collections.deque(self._learners)
         self._hire()
+
+    def _share(self, fill: bool) -> None:
+        """Lets the newest learner step on the common weights; ``fill`` writes its own there first."""
+        if not self._setup.algorithm.shareable:
+            return  # the only one, and its statistics are part of its weights
+        common = self._common
+        self._learners[-1].share(common.weights, common.mean, common.square, common.count, fill)
 
     def _start(self, index: int, context: Any, state: bytes | None) -> Worker:
         assert self._team is not None
@@ -137,8 +174,12 @@ class PredictorLoop(AsyncLoop):
         return self._team.start(f"actor {index}", _run_actor, args, process=setup.processes)
 
     def _hire(self) -> None:
-        """Starts the predictors that are missing; those too many see it themselves."""
+        """Makes the trainers and predictors that are missing; those too many find nothing to do."""
         setup = self._setup
+        while len(self._learners) < self._tuner.sizes["trainers"]:
+            self._learners.append(cast("CommonLearner", setup.make_learner()))
+            self._share(fill=False)
+            self._idle.append(self._learners[-1])
         for number in range(len(self._predictors), self._tuner.sizes["predictors"]):
             policy = setup.algorithm.make_policy(number, setup.actors, setup.num_envs, setup.seed + number)
             thread = threading.Thread(target=self._predict, args=(number, policy), daemon=True)
@@ -176,6 +217,49 @@ class PredictorLoop(AsyncLoop):
             self._asked += start
             self._batches += 1
 
+    def _learn(self, messages: list[tuple[int, Any]]) -> None:
+        """One update, here or by a trainer, for which it waits until one of as many as shall work is idle."""
+        trainers = self._tuner.sizes["trainers"]
+        self._settle(trainers - 1)
+        if trainers == 1:
+            self._update(self._learners[0], messages)
+            return
+        self._running.add(self._pool.submit(self._train, self._idle.popleft(), messages))
+
+    def _settle(self, at_work: int) -> None:
+        """Waits until no more than ``at_work`` trainers are."""
+        while len(self._running) > at_work:
+            done, self._running = wait_for(self._running, return_when=FIRST_COMPLETED)
+            for one in done:
+                one.result()
+
+    def _train(self, learner: CommonLearner, messages: list[tuple[int, Any]]) -> None:
+        try:
+            self._update(learner, messages)
+        finally:
+            self._idle.append(learner)
+
+    def _update(self, learner: CommonLearner, messages: list[tuple[int, Any]]) -> None:
+        """Gradients at the newest weights, and, once it is ``learner``'s turn, a step."""
+        started = time.perf_counter()
+        with self._turn:
+            chosen = self._choose(messages)
+            progress = self._env_steps / self._setup.total_frames
+            learner.refresh()
+        with contextlib.ExitStack() as held:
+
+            def take_turn(gradients: torch.Tensor | None) -> None:
+                held.enter_context(self._turn)
+
+            if chosen:
+                steps = learner.learn(side_by_side(chosen), progress, take_turn)
+                take_turn(None)
+                self._updates += steps
+                self._snapshot.publish(learner.weights)
+            take_turn(None)
+            self._return(messages)
+            self._learn_s += time.perf_counter() - started
+
     def wanted(self) -> int:
         """Rollouts of the next update."""
         return min(self._tuner.sizes["rollouts"], self._tuner.sizes["actors"])
@@ -191,6 +275,8 @@ class PredictorLoop(AsyncLoop):
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """See :class:`AsyncLoop`; the sizes change here."""
         super().advance(until_env_steps, seconds)
+        self._settle(0)
+        self._learners[0].refresh()
         every_s, now = self._setup.tune_every_s, time.monotonic()
         if not every_s:
             return
@@ -217,8 +303,15 @@ class PredictorLoop(AsyncLoop):
             **{f"{name}_now": float(size) for name, size in self._tuner.sizes.items()},
         }
 
+    def rescue(self, folder: Path) -> None:
+        """Writes the learner; environments start anew."""
+        wait_for(self._running)
+        self._learners[0].refresh()
+        super().rescue(folder)
+
     def close(self) -> None:
         """Ends it; safe to call twice."""
+        self._pool.shutdown()
         super().close()
         self._stop.set()
         for thread in self._predictors:

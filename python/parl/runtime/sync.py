@@ -46,6 +46,7 @@ class RolloutSetup:
         processes: actors are processes, where they run at the same time; else threads.
         max_lag: updates by which a rollout's weights may be behind, where they can be.
         predictors: threads that answer actors, where those have no network.
+        trainers: threads that learn there.
         rollouts: rollouts that make an update there.
         random_steps: vector steps of random actions before the first rollout, see :class:`RolloutActor`.
         tune_every_s: seconds between changes of these sizes there; 0 keeps them.
@@ -64,6 +65,7 @@ class RolloutSetup:
     processes: bool = False
     max_lag: int = 0
     predictors: int = 1
+    trainers: int = 1
     rollouts: int = 1
     random_steps: int = 0
     tune_every_s: float = 0.0

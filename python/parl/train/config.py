@@ -238,15 +238,21 @@ class PredictorConfig(AsyncConfig):
 
     predictors: int = 1
     """Threads that answer actors at the start, at most one per actor."""
+    trainers: int = 1
+    """Threads that learn at the start, at most one per actor."""
     rollouts_per_update: int = 2
     """Rollouts of an update at the start, at most one per actor."""
     tune_every_s: float = 5.0
-    """Seconds between changes of the numbers of actors, predictors and rollouts; 0 keeps them."""
+    """Seconds between changes of the numbers of actors, predictors, trainers and rollouts; 0 keeps them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(
-            self, ("predictors", 1, 4096), ("rollouts_per_update", 1, 4096), ("tune_every_s", 0, math.inf)
+            self,
+            ("predictors", 1, 4096),
+            ("trainers", 1, 4096),
+            ("rollouts_per_update", 1, 4096),
+            ("tune_every_s", 0, math.inf),
         )
 
 

@@ -390,6 +390,7 @@ class PredictorFamily(AsyncFamily):
         return dataclasses.replace(
             setup,
             predictors=config.predictors,
+            trainers=config.trainers,
             rollouts=config.rollouts_per_update,
             tune_every_s=config.tune_every_s,
         )
