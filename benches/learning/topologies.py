@@ -22,24 +22,9 @@ WARM_UP_S = 3.0
 
 
 def make_loop(name, env, **options):
-    from parl.envs import EnvMaker, spec_of
-    from parl.train.config import keywords
-    from parl.train.registry import default_settings, family_of, make_algorithm, replace
+    from parl.bench import loops
 
-    maker = EnvMaker(env, keywords(ENVS[env]))
-    probe = maker(1)
-    spec = spec_of(probe)
-    probe.close()
-    run, own = default_settings(name, spec)
-    fields = set(vars(run))
-    run = replace(
-        run, {"env": env, "total_frames": 10**9} | {k: v for k, v in options.items() if k in fields}, name
-    )
-    own = replace(own, {k: v for k, v in options.items() if k not in fields}, name)
-    family = family_of(name)
-    made = make_algorithm(name, own, spec)
-    run = family.settle(made, run, maker, spec, lambda line: None)
-    return family.loop(family.setup(made, run, maker, spec), run, None)
+    return loops.make_loop(name, env, ENVS[env], **options)
 
 
 def rate(name, env, seconds, options):

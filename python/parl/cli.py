@@ -10,7 +10,7 @@ import importlib.util
 import itertools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ usage: parl COMMAND [OPTIONS]
   eval RUN           play episodes greedily on fresh seeds and print the scores; --suite atari5 RUN... scores
                      several games as shares of what a person reaches
   plot RUN...        draw learning curves against steps and wall time
+  bench atari        frames a second with a policy and with learning, over numbers of environments; figure
+  bench tradeoff     updates and experience a second, time to a score over batching strategies; figure
   games [GAME...]    list the Atari games and whether their ROMs are here
   play GAME          play an Atari game in a window or the terminal
   record RUN -o F    play an episode as a run's best checkpoint does into an .mp4, .gif or .png file
@@ -287,6 +289,21 @@ def _plot(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _bench(arguments: Sequence[str]) -> int:
+    from parl.bench import atari, tradeoff
+
+    kinds: dict[str, tuple[type[Any], Callable[[Any], Iterator[str]]]] = {
+        "atari": (atari.AtariOptions, atari.bench),
+        "tradeoff": (tradeoff.TradeoffOptions, tradeoff.bench),
+    }
+    if not arguments or arguments[0] not in kinds:
+        raise ParlError(f"parl bench takes one of {', '.join(kinds)}, got {' '.join(arguments)!r}")
+    options, work = kinds[arguments[0]]
+    for line in work(_parse(options, f"parl bench {arguments[0]}", arguments[1:])):
+        print(line, flush=True)
+    return 0
+
+
 def _doctor(arguments: Sequence[str]) -> int:
     from parl.run import doctor
 
@@ -346,6 +363,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "resume": _resume,
     "eval": _eval,
     "plot": _plot,
+    "bench": _bench,
     "doctor": _doctor,
     "games": functools.partial(_atari, "games"),
     "play": functools.partial(_atari, "play"),

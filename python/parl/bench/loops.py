@@ -1,0 +1,135 @@
+"""Training loops without a run directory, and how fast they go."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parl.errors import ParlError
+from parl.train.config import keywords
+from parl.train.registry import default_settings, family_of, make_algorithm, replace
+
+if TYPE_CHECKING:
+    from parl.runtime.setup import Loop
+
+_SAMPLE_S = 0.5
+
+
+def make_loop(name: str, env: str, env_options: Sequence[str] = (), **options: Any) -> Loop:
+    """The loop of algorithm ``name`` as ``parl train`` would make it, without an end.
+
+    Args:
+        name: of the algorithm.
+        env: Gymnasium id.
+        env_options: keywords of the environment.
+        **options: settings of the run or of the algorithm.
+
+    Raises:
+        ConfigError: a setting is unknown or out of its bounds.
+    """
+    from parl.envs import EnvMaker, spec_of
+
+    maker = EnvMaker(env, keywords(env_options))
+    probe = maker(1)
+    spec = spec_of(probe)
+    probe.close()
+    run, own = default_settings(name, spec)
+    fields = set(vars(run))
+    given = {key: value for key, value in options.items() if key in fields}
+    start = {"env": env, "env_options": tuple(env_options), "total_frames": 10**9}
+    run = replace(run, start | given, name)
+    own = replace(own, {key: value for key, value in options.items() if key not in fields}, name)
+    family = family_of(name)
+    made = make_algorithm(name, own, spec)
+    run = family.settle(made, run, maker, spec, lambda line: None)
+    return family.loop(family.setup(made, run, maker, spec), run, None)
+
+
+def rates(loop: Loop, seconds: float, warm_up_s: float = 0.0) -> dict[str, Any]:
+    """Figures of ``loop`` over at least ``seconds``, and at least one piece of work, behind a warm-up.
+
+    Returns:
+        what :meth:`parl.runtime.setup.Loop.report` gives.
+    """
+    loop.advance(loop.env_steps + 1, 60.0)
+    for limit in (warm_up_s, seconds):
+        loop.report()
+        end = time.monotonic() + limit
+        while True:
+            loop.advance(loop.env_steps + 1, 0.25)
+            if time.monotonic() >= end:
+                break
+    return loop.report()
+
+
+class GpuBusy:
+    """Samples how much of the time a kernel runs on the first GPU, while the context lasts.
+
+    Attributes:
+        mean: share of the samples' time, 0..1; None where ``nvidia-smi`` is missing or gives nothing.
+    """
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+        self._command = shutil.which("nvidia-smi")
+        self._found: list[float] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def _sample(self) -> None:
+        assert self._command is not None
+        words = [self._command, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        while not self._over.wait(_SAMPLE_S):
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            first = done.stdout.splitlines()[:1]
+            if done.returncode == 0 and first and first[0].strip().isdigit():
+                self._found.append(int(first[0]) / 100)
+
+    def __enter__(self) -> GpuBusy:
+        if self._command is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._command is not None:
+            self._thread.join()
+        if self._found:
+            self.mean = sum(self._found) / len(self._found)
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Lines of a Markdown table; missing cells are dashes."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" + "---:|" * (len(columns) - 1)]
+    return lines + ["| " + " | ".join(row.get(name, "-") for name in columns) + " |" for row in rows]
+
+
+def axes_of(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
+    """A figure of ``panels`` side by side, and its axes.
+
+    Raises:
+        ParlError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise ParlError("figures need matplotlib: pip install 'parl-rl[plot]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot.subplots(1, panels, figsize=(width, height), squeeze=False)
+
+
+def save(figure: Any, out: Path) -> Path:
+    """Writes ``figure`` to ``out``, making its folder."""
+    from matplotlib import pyplot
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, bbox_inches="tight", dpi=120)
+    pyplot.close(figure)
+    return out

@@ -1,0 +1,160 @@
+"""``parl bench tradeoff``: what batching strategies trade, updates a second against experience a second.
+
+Actor-critic with V-trace (``parl train a2c``) under several strategies: an update every ``steps`` vector
+steps, from the last ``window`` steps of one of ``groups`` groups of environments. Long rollouts of all
+environments give much experience and few updates, overlapping windows of few environments the reverse; which
+one reaches a score first is what the bench shows.
+
+Source of the strategies: Dalton and Frosio (2020), "Accelerating RL through GPU Atari emulation", table 2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parl.bench.loops import axes_of, make_loop, save, table
+from parl.errors import ParlError
+
+_RECENT = 50
+
+
+@dataclass(frozen=True)
+class TradeoffOptions:
+    """Updates a second against experience a second, and time to a score, over batching strategies of A2C."""
+
+    env: str = "CartPole-v1"
+    """Gymnasium id."""
+    env_options: tuple[str, ...] = ()
+    """Keywords of the environment, such as obs_type=ram stack_num=2 padding=reset."""
+    num_envs: int = 64
+    """Environments."""
+    goal: float = 195.0
+    """Score: mean return of the latest 50 training episodes."""
+    seconds: float = 30.0
+    """Of each strategy, at most; it goes on for a quarter of them once the score is reached."""
+    strategies: tuple[str, ...] = ("20/20/1", "5/5/1", "5/20/4", "1/5/4", "1/20/16")
+    """Each steps/window/groups."""
+    seed: int = 0
+    """Of all strategies."""
+    device: str = "cpu"
+    """Of the learner."""
+    out: Path = Path("tradeoff.png")
+    """Figure to write."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """When an update is made, and from what.
+
+    Attributes:
+        steps: vector steps between updates.
+        window: steps that an update looks at.
+        groups: of environments, which take turns.
+    """
+
+    steps: int
+    window: int
+    groups: int
+
+    @classmethod
+    def parse(cls, text: str) -> Strategy:
+        """``steps/window/groups``.
+
+        Raises:
+            ParlError: it is not of that form.
+        """
+        parts = text.split("/")
+        if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts):
+            raise ParlError(f"strategy {text!r} is not steps/window/groups, such as 5/20/4")
+        return cls(*map(int, parts))
+
+    def __str__(self) -> str:
+        return f"{self.steps}/{self.window}/{self.groups}"
+
+
+def bench(options: TradeoffOptions) -> Iterator[str]:
+    """Measures, writes the figure, and gives the lines to print as they come."""
+    columns = ["steps/window/groups", "steps/s", "updates/s", "seconds to score", "steps to score", "return"]
+    yield (
+        f"a2c with V-trace, {options.env}, {options.num_envs} environments, score {options.goal:g}, at most "
+        f"{options.seconds:g} s a strategy"
+    )
+    strategies = [Strategy.parse(text) for text in options.strategies]
+    yield from table(columns, [])
+    found: list[dict[str, Any]] = []
+    for strategy in strategies:
+        one = measure(options, strategy)
+        found.append(one)
+        cells = {
+            columns[0]: str(strategy),
+            "steps/s": f"{one['steps/s']:,.0f}",
+            "updates/s": f"{one['updates/s']:,.0f}",
+            "return": f"{one['return']:.1f}",
+        }
+        if one["seconds"] is not None:
+            cells |= {columns[3]: f"{one['seconds']:.1f}", columns[4]: f"{one['steps']:,}"}
+        yield table(columns, [cells])[-1]
+    yield f"figure: {draw(found, options)}"
+
+
+def measure(options: TradeoffOptions, strategy: Strategy) -> dict[str, Any]:
+    """One strategy: rates, seconds and steps to the score or None, and the latest mean return."""
+    loop = make_loop(
+        "a2c",
+        options.env,
+        options.env_options,
+        seed=options.seed,
+        num_envs=options.num_envs,
+        device=options.device,
+        advantage="vtrace",
+        anneal=False,
+        rollout_steps=strategy.steps,
+        window=0 if strategy.window == strategy.steps else strategy.window,
+        env_groups=strategy.groups,
+    )
+    recent: deque[float] = deque(maxlen=_RECENT)
+    reached: tuple[float, int] | None = None
+    started = time.monotonic()
+    end = started + options.seconds
+    try:
+        while (now := time.monotonic()) < end:
+            loop.advance(loop.env_steps + 10 * options.num_envs, 0.25)
+            recent.extend(value for value, _ in loop.take_episodes())
+            full = len(recent) == _RECENT
+            if reached is None and full and sum(recent) / _RECENT >= options.goal:
+                reached = (time.monotonic() - started, loop.env_steps)
+                end = min(end, now + options.seconds / 4)
+        elapsed = time.monotonic() - started
+        return {
+            "strategy": strategy,
+            "steps/s": loop.env_steps / elapsed,
+            "updates/s": loop.updates / elapsed,
+            "seconds": reached[0] if reached else None,
+            "steps": reached[1] if reached else None,
+            "return": sum(recent) / len(recent) if recent else float("nan"),
+        }
+    finally:
+        loop.close()
+
+
+def draw(rows: list[dict[str, Any]], options: TradeoffOptions) -> Path:
+    """The figure: rates of the strategies, and how long each took to the score."""
+    figure, axes = axes_of(11, 4.5, panels=2)
+    left, right = axes[0]
+    for row in rows:
+        left.plot(row["steps/s"], row["updates/s"], "o")
+        left.annotate(str(row["strategy"]), (row["steps/s"], row["updates/s"]))
+    left.set(xlabel="experience, steps a second", ylabel="updates a second", yscale="log")
+    left.set_title(f"{options.env}, {options.num_envs} environments; steps/window/groups")
+    names = [str(row["strategy"]) for row in rows]
+    right.bar(names, [row["seconds"] or options.seconds for row in rows])
+    for place, row in enumerate(rows):
+        if row["seconds"] is None:
+            right.annotate("not reached", (place, options.seconds), ha="center", va="top", rotation=90)
+    right.set(ylabel=f"seconds to a mean return of {options.goal:g}")
+    return save(figure, options.out)

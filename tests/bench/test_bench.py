@@ -1,0 +1,98 @@
+"""`parl bench`: tables and figures of small cases, what the figures are made of, what is refused."""
+
+import re
+
+import pytest
+import torch
+
+from parl.bench import atari, loops, tradeoff
+from parl.cli import main
+from parl.errors import ParlError
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|\n ").split("|")]
+
+
+def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys):
+    out = tmp_path / "plots" / "rates.png"
+    words = ["--num-envs", "2", "3", "--seconds", "0.05", "--threads", "1", "--algorithms", "a2c"]
+    assert main(["bench", "atari", *words, "--out", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    columns = cells(lines[1])
+    assert columns == [
+        "environments", "random actions", "inference", "training a2c", "updates/s a2c", "GPU busy",
+    ]  # fmt: skip
+    rows = [dict(zip(columns, cells(line), strict=True)) for line in lines[3:5]]
+    assert [row["environments"] for row in rows] == ["2", "3"]
+    for row in rows:
+        random, inference = (float(row[name].replace(",", "")) for name in columns[1:3])
+        assert random > inference > 0 and float(row["training a2c"].replace(",", "")) > 0
+    assert out.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_training_counts_the_console_s_frames():
+    options = atari.AtariOptions(num_envs=(2,), seconds=0.05, threads=1, algorithms=("a2c",))
+    report = atari._training(options, "a2c", 2)
+    # An update is a rollout of 128 steps of both environments, of 4 frames each.
+    row = {"frames": report["env_steps_per_s"] * 4, "updates": report["updates_per_s"]}
+    assert row["frames"] / row["updates"] == pytest.approx(2 * 128 * 4, rel=0.05)
+
+
+def test_strategies_trade_updates_for_experience(tmp_path, capsys):
+    words = ["--seconds", "1.5", "--num-envs", "8", "--goal", "12", "--strategies", "20/20/1", "1/20/4"]
+    assert main(["bench", "tradeoff", *words, "--out", str(tmp_path / "t.png")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    columns = cells(lines[1])
+    few, many = (dict(zip(columns, cells(line), strict=True)) for line in lines[3:5])
+    steps, updates = (
+        [float(row[name].replace(",", "")) for row in (few, many)] for name in ("steps/s", "updates/s")
+    )
+    # An update every 20 x 8 steps, and one every 8 once the first 20 are there.
+    assert steps[0] / updates[0] == pytest.approx(160, rel=0.1)
+    assert 7 < steps[1] / updates[1] < 20
+    assert steps[0] > steps[1]
+    assert float(few["seconds to score"]) <= 1.5 and int(few["steps to score"].replace(",", "")) > 0
+    assert (tmp_path / "t.png").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize("text", ["5/5", "5/x/1", "0/5/1"])
+def test_what_is_no_strategy_is_named(text):
+    with pytest.raises(ParlError, match=re.escape(repr(text))):
+        tradeoff.Strategy.parse(text)
+
+
+@pytest.mark.parametrize(
+    "options", [{"device": "tpu"}, {"num_envs": (0,)}, {"seconds": 0.0}, {"threads": -1}]
+)
+def test_bounds_are_named(options):
+    name = next(iter(options))
+    with pytest.raises(ParlError, match=name):
+        atari.AtariOptions(**options)
+
+
+def test_unknown_benches_are_refused(capsys):
+    assert main(["bench", "pacman"]) == 1
+    assert "atari, tradeoff" in capsys.readouterr().err
+
+
+def test_the_gpu_s_share_is_the_mean_of_what_the_tool_says(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 40\necho 90\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(loops, "_SAMPLE_S", 0.01)
+    import time
+
+    with loops.GpuBusy() as busy:
+        time.sleep(1.0)
+    assert busy.mean == pytest.approx(0.4)
+    monkeypatch.setenv("PATH", "")
+    with loops.GpuBusy() as busy:
+        pass
+    assert busy.mean is None
