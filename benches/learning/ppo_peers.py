@@ -1,0 +1,194 @@
+"""PPO beside CleanRL's (written anew, see published_ppo.py) and Stable-Baselines3's, in one run and in turns.
+
+    python benches/learning/ppo_peers.py breakout --minutes 20 --seeds 1
+    python benches/learning/ppo_peers.py cheetah --steps 1e6 --seeds 3
+    ... --record benches/records/DATE-ppo-peers.md
+
+``breakout``: so many minutes of training on all cores, from the start of collection. parl learns from the
+console's 128 bytes (``--preset atari-ram``), or with ``--pixels`` from the same pictures as CleanRL's. Both
+are scored alike at the end: mean of 30 games of all lives, raw points, greedy, up to 30 no-ops, no sticky
+actions, 27,000 frames at most. ``cheetah``: HalfCheetah-v5, one environment, same hyper-parameters and steps,
+one torch thread each; the score is the mean return of the latest 100 training episodes. Each run is a process
+of its own.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import threading
+import time
+import warnings
+
+from processes import Record, median, one
+
+GAMES, FRAMES_MAX = 30, 27_000
+
+
+def parl_breakout(case, seed):
+    from parl.train import evaluate, train
+
+    shared = {"env": "parl/Breakout-v0", "total_frames": 10**9, "evaluation_episodes": 0, "anneal": False}
+    judged = f"max_num_frames_per_episode={FRAMES_MAX}"
+    with tempfile.TemporaryDirectory() as runs:
+        timer = threading.Timer(case["seconds"], lambda: os.kill(os.getpid(), 2))
+        timer.start()
+        run = train(
+            "ppo",
+            preset="atari-cpu" if case["pixels"] else "atari-ram",
+            evaluation_env_options=("reward_clipping=False", "episodic_life=False", judged),
+            seed=seed,
+            quiet=True,
+            tensorboard=False,
+            runs=runs,
+            checkpoint_every_s=10**6,
+            **(shared | case["options"]),
+        )
+        timer.cancel()
+        score = float(evaluate(run.path, GAMES, checkpoint="last").mean())
+        return {"frames": 4 * run.env_steps, "seconds": run.training_s, "score": score}
+
+
+def cleanrl_breakout(case, seed):
+    import published_ppo as p
+    import torch
+
+    makers = [lambda i=i: p.atari_env("Breakout", seed + i) for i in range(p.ATARI.num_envs)]
+    network = p.Pixels(4)
+    steps, seconds, _ = p.train(makers, network, p.ATARI, seed, 10**9, case["seconds"])
+    scores = []
+    env = p.atari_env("Breakout", 10**6 + seed, training=False)
+    for game in range(GAMES):
+        obs, _ = env.reset(seed=10**6 + game)
+        over, points, frames = False, 0.0, 0
+        while not over and frames < FRAMES_MAX:
+            with torch.no_grad():
+                logits = network(torch.as_tensor(obs[None], dtype=torch.float32))[0].logits
+            obs, reward, terminated, truncated, _ = env.step(int(logits.argmax()))
+            points, frames, over = points + float(reward), frames + 4, terminated or truncated
+        scores.append(points)
+    return {"frames": 4 * steps, "seconds": seconds, "score": sum(scores) / len(scores)}
+
+
+def parl_cheetah(case, seed):
+    import torch
+
+    from parl.run import read_metrics
+    from parl.train import train
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as runs:
+        run = train(
+            "ppo",
+            preset="mujoco",
+            value_clip=0.2,
+            seed=seed,
+            threads=1,
+            total_frames=case["steps"],
+            evaluation_episodes=0,
+            quiet=True,
+            tensorboard=False,
+            runs=runs,
+        )
+        found = [r["episode_return"] for r in read_metrics(run.path) if r.get("episode_return") is not None]
+        return {"seconds": run.training_s, "steps": run.env_steps, "score": found[-1] if found else 0.0}
+
+
+def cleanrl_cheetah(case, seed):
+    import published_ppo as p
+    import torch
+
+    torch.set_num_threads(1)
+    makers = [lambda: p.continuous_env("HalfCheetah-v5")]
+    steps, seconds, returns = p.train(makers, p.Vectors(17, 6), p.CONTINUOUS, seed, case["steps"])
+    return {"seconds": seconds, "steps": steps, "score": mean_of_last(returns)}
+
+
+def sb3_cheetah(case, seed):
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    env = VecNormalize(make_vec_env("HalfCheetah-v5", 1, seed=seed))
+    model = PPO(
+        "MlpPolicy",
+        env,
+        n_steps=2_048,
+        batch_size=64,
+        n_epochs=10,
+        learning_rate=lambda left: 3e-4 * left,
+        clip_range=0.2,
+        clip_range_vf=0.2,
+        seed=seed,
+        device="cpu",
+    )
+    started = time.time()
+    model.learn(case["steps"])
+    ended = time.time()
+    returns = [episode["r"] for episode in model.ep_info_buffer]
+    return {"seconds": ended - started, "steps": model.num_timesteps, "score": mean_of_last(returns)}
+
+
+def mean_of_last(returns, count=100):
+    """As parl's runs keep it: the mean of the latest hundred episodes."""
+    last = returns[-count:]
+    return sum(last) / len(last) if last else 0.0
+
+
+WORK = {
+    "breakout": {"parl": parl_breakout, "cleanrl": cleanrl_breakout},
+    "cheetah": {"parl": parl_cheetah, "sb3": sb3_cheetah, "cleanrl": cleanrl_cheetah},
+}
+
+
+def compare(say, what, case, seeds):
+    rows = {name: [] for name in WORK[what]}
+    say(f"{what} {json.dumps({key: value for key, value in case.items() if key != 'what'})}")
+    for seed in range(seeds):
+        for name in WORK[what]:
+            row = one(__file__, case | {"what": what, "name": name}, seed)
+            rows[name].append(row)
+            cells = "  ".join(f"{key} {value:,.1f}" for key, value in row.items())
+            say(f"seed {seed}  {name:<8} {cells}  load {os.getloadavg()[0]:.1f}")
+    for name, found in rows.items():
+        middle = {key: median([row[key] for row in found]) for key in found[0]}
+        say(f"{name:<8} median: " + "  ".join(f"{key} {value:,.1f}" for key, value in middle.items()))
+    for name in list(rows)[1:]:
+        pairs = list(zip(rows["parl"], rows[name], strict=True))
+        key = "frames" if what == "breakout" else "seconds"
+        ratios = [a[key] / b[key] for a, b in pairs]
+        say(f"parl / {name}, {key}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=sorted(WORK), default="breakout")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds 0..N")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of training, breakout")
+    parser.add_argument("--pixels", action="store_true", help="parl learns from pictures, breakout")
+    parser.add_argument("--options", default="{}", help="settings of parl as JSON, breakout")
+    parser.add_argument("--steps", type=float, default=1e6, help="cheetah")
+    parser.add_argument("--record", help="Markdown file to append to")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.one:
+        case = json.loads(arguments.one)
+        print(json.dumps(WORK[case["what"]][case["name"]](case, arguments.seed)))
+        return
+    if arguments.what == "breakout":
+        case = {"seconds": 60 * arguments.minutes, "pixels": arguments.pixels}
+        case["options"] = json.loads(arguments.options)
+    else:
+        case = {"steps": int(arguments.steps)}
+    with Record(arguments.record) as say:
+        compare(say, arguments.what, case, arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()
