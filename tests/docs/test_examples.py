@@ -1,5 +1,6 @@
-"""The Python blocks of the README and of docs/ run as they stand, and so do the scripts in examples/."""
+"""The Python blocks of the README and of docs/ run as they stand, and so do the files in examples/."""
 
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,20 @@ BLOCKS = [
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
 ]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+# In the place of a notebook's display: what is shown must be there.
+DISPLAY = """
+from pathlib import Path
+
+def Image(path, **_):
+    assert Path(path).stat().st_size > 1_000, path
+    return path
+
+Video = Image
+
+def display(shown):
+    print("shown", shown)
+"""
 
 
 def _run(arguments, folder):
@@ -33,6 +48,7 @@ def _run(arguments, folder):
 def test_there_are_examples():
     assert len(BLOCKS) >= 2
     assert len(SCRIPTS) >= 1
+    assert len(NOTEBOOKS) >= 1
 
 
 @pytest.mark.parametrize("code", BLOCKS)
@@ -44,3 +60,18 @@ def test_block_runs(code, tmp_path):
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_script_runs(script, tmp_path):
     _run([str(script)], tmp_path)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
+def test_notebook_runs(notebook, tmp_path):
+    """Its cells in order, in one namespace; lines that begin with % are for the notebook's host alone."""
+    cells = json.loads(notebook.read_text())["cells"]
+    assert not any(cell.get("outputs") for cell in cells), "outputs are left out"
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    lines = [line for cell in code for line in [*cell.splitlines(), ""] if not line.startswith("%")]
+    (tmp_path / "IPython").mkdir()
+    (tmp_path / "IPython" / "__init__.py").write_text("version_info = (9, 0)\n")  # matplotlib asks
+    (tmp_path / "IPython" / "display.py").write_text(DISPLAY)
+    (tmp_path / "notebook.py").write_text("\n".join(lines))
+    _run(["notebook.py"], tmp_path)
+    assert list(tmp_path.glob("runs/*/videos/*.mp4"))
