@@ -96,12 +96,17 @@ def _train(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
         print(f"usage: parl train ALGORITHM [OPTIONS]\n\nalgorithms: {', '.join(names)}")
         print("parl train ALGORITHM --help lists the options; --config FILE takes them from a TOML file,")
-        print("--preset NAME from the algorithm's presets; the others are chosen to suit the environment")
+        print("--preset NAME from the algorithm's presets, which --presets lists, each tuned or untuned; the")
+        print("others are chosen to suit the environment")
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     name, path, rest = arguments[0], *_take_option("--config", arguments[1:])
     preset, rest = _take_option("--preset", rest)
     if name not in names:
         raise ParlError(f"there is no algorithm {name!r}; there are: {', '.join(names)}")
+    if "--presets" in rest:
+        for line in _presets(train.presets_of(name)):
+            print(line)
+        return 0
     if path is not None:
         from parl.run import load_toml
 
@@ -121,12 +126,26 @@ def _train(arguments: Sequence[str]) -> int:
         ],
         frozen=True,
     )
+    if preset is not None:
+        print(*_presets({preset: train.presets_of(name)[preset]}), sep="\n")
     chosen = _parse(kind, f"parl train {name}", rest, kind(*default))
     return _summary(
         train.train(
             name, config=chosen.run, algorithm=chosen.algorithm, command=["parl", "train", *arguments]
         )
     )
+
+
+def _presets(presets: dict[str, Any]) -> list[str]:
+    """A line for each preset."""
+    if not presets:
+        return ["no presets"]
+    width = max(map(len, presets))
+    return [
+        f"{name:<{width}}  {'tuned' if preset.tuned else 'untuned':<7}  "
+        f"{preset.run.get('env', 'any environment')}: {preset.note}"
+        for name, preset in presets.items()
+    ]
 
 
 def _summary(run: Any) -> int:

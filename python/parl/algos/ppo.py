@@ -120,23 +120,6 @@ PRESETS: dict[str, Preset] = {
         tuned=True,
         note="The console's 128 bytes and their changes since the step before; found on Pong.",
     ),
-    "atari": Preset(
-        run={"env": "parl/Pong-v0", "num_envs": 8, "total_frames": 10_000_000},
-        algorithm={
-            "rollout_steps": 128,
-            "minibatch_size": 256,
-            "epochs": 4,
-            "clip": 0.1,
-            "value_clip": 0.1,
-            "gamma": 0.99,
-            "gae_lambda": 0.95,
-            "learning_rate": 2.5e-4,
-            "entropy_coefficient": 0.01,
-            "hidden": (512,),
-        },
-        tuned=False,
-        note="Huang et al. (2022), The 37 implementation details of PPO, Atari.",
-    ),
 }
 
 

@@ -17,6 +17,7 @@ from parl.errors import ConfigError
 from parl.run import check_keys, parse_count
 from parl.train.config import words
 from parl.train.families import FAMILIES, Family
+from parl.train.presets import PRESETS
 
 if TYPE_CHECKING:
     from parl.types import EnvSpec, Preset
@@ -82,13 +83,18 @@ def make_algorithm(name: str, algorithm: Any, spec: EnvSpec) -> Any:
     return getattr(module_of(name), entry(name).kind)(algorithm, spec)
 
 
+def presets_of(name: str) -> dict[str, Preset]:
+    """All presets of algorithm ``name`` by their names: those that most have, then its own."""
+    return {**PRESETS.get(name, {}), **getattr(module_of(name), "PRESETS", {})}
+
+
 def preset_of(name: str, preset: str) -> Preset:
     """A preset of algorithm ``name``.
 
     Raises:
         ConfigError: it has no such preset; names those it has.
     """
-    presets: Mapping[str, Preset] = getattr(module_of(name), "PRESETS", {})
+    presets = presets_of(name)
     if preset not in presets:
         raise ConfigError(f"{name} has no preset {preset!r}; it has: {', '.join(sorted(presets)) or 'none'}")
     return presets[preset]

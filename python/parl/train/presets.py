@@ -1,0 +1,128 @@
+"""Presets that most algorithms have under the same names: for Atari, classic control and MuJoCo.
+
+They stand on the settings that suit the environment anyway (``default_config``, ``default_run``) and say only
+what differs. None of these was searched for: each is the defaults, or those of its source. What was searched
+for on an environment is a preset in the algorithm's own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parl.types import Preset
+
+_PONG, _CARTPOLE, _CHEETAH = ({"env": name} for name in ("parl/Pong-v0", "CartPole-v1", "HalfCheetah-v5"))
+_RAM = {"env_options": ("obs_type=ram", "stack_num=2", "padding=reset")}
+_GUESS = "a guess for many environments; no device has run it yet"
+
+
+def _source(note: str, run: Mapping[str, Any], algorithm: Mapping[str, Any] | None = None) -> Preset:
+    return Preset(run, algorithm or {}, tuned=False, note=note)
+
+
+def _gpu(num_envs: int, algorithm: Mapping[str, Any] | None = None, **run: Any) -> Preset:
+    return _source(_GUESS, _PONG | {"device": "cuda", "num_envs": num_envs} | run, algorithm)
+
+
+_PPO_ATARI = {
+    "rollout_steps": 128,
+    "minibatch_size": 256,
+    "epochs": 4,
+    "clip": 0.1,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "learning_rate": 2.5e-4,
+    "entropy_coefficient": 0.01,
+    "hidden": (512,),
+}
+_PPO_MUJOCO = {
+    "rollout_steps": 2_048,
+    "minibatch_size": 64,
+    "epochs": 10,
+    "clip": 0.2,
+    "learning_rate": 3e-4,
+    "normalize_observations": True,
+    "normalize_rewards": True,
+}
+_MILLION = {"total_frames": 1_000_000}
+_OFF_POLICY_CHEETAH = _source("the source's settings, one environment, a million steps", _CHEETAH | _MILLION)
+
+PRESETS: Mapping[str, Mapping[str, Preset]] = {
+    "ppo": {
+        "atari-cpu": _source(
+            "Huang et al. (2022), The 37 implementation details of PPO, Atari",
+            _PONG | {"num_envs": 8},
+            _PPO_ATARI | {"value_clip": 0.1},
+        ),
+        "atari-gpu": _gpu(1_024, _PPO_ATARI | {"rollout_steps": 16, "minibatch_size": 4_096}),
+        "classic": _source("Raffin (2020), RL Baselines3 Zoo, CartPole-v1", _CARTPOLE),
+        "mujoco": _source(
+            "Huang et al. (2022), continuous control", _CHEETAH | _MILLION | {"num_envs": 1}, _PPO_MUJOCO
+        ),
+    },
+    "a2c": {
+        "atari-cpu": _source("the defaults, after Mnih et al. (2016)", _PONG),
+        "atari-gpu": _gpu(
+            1_024,
+            {"advantage": "vtrace", "rollout_steps": 1, "window": 20, "env_groups": 4, "gae_lambda": 1.0},
+        ),
+        "classic": _source("the defaults", _CARTPOLE),
+        "mujoco": _source(
+            "after Raffin (2020), RL Baselines3 Zoo",
+            _CHEETAH | _MILLION | {"num_envs": 4},
+            {
+                "rollout_steps": 8,
+                "gae_lambda": 0.9,
+                "normalize_observations": True,
+                "normalize_rewards": True,
+            },
+        ),
+    },
+    "pqn": {
+        "atari-cpu": _source("the defaults, after Gallici et al. (2024)", _PONG),
+        "atari-gpu": _gpu(1_024, {"rollout_steps": 16, "minibatch_size": 4_096}),
+        "classic": _source("the defaults", _CARTPOLE),
+    },
+    "impala": {
+        "atari-cpu": _source("the defaults, after Espeholt et al. (2018)", _PONG),
+        "atari-gpu": _gpu(256),
+        "classic": _source("the defaults", _CARTPOLE),
+        "mujoco": _source("the defaults", _CHEETAH | _MILLION),
+    },
+    "a3c": {
+        "atari-cpu": _source("the defaults, after Mnih et al. (2016)", _PONG),
+        "classic": _source("the defaults", _CARTPOLE),
+        "mujoco": _source("the defaults", _CHEETAH | _MILLION),
+    },
+    "ga3c": {
+        "atari-cpu": _source("the defaults, after Babaeizadeh et al. (2017)", _PONG),
+        "atari-gpu": _gpu(256),
+        "classic": _source("the defaults", _CARTPOLE),
+        "mujoco": _source("the defaults", _CHEETAH | _MILLION),
+    },
+    "dqn": {
+        "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
+        "atari-gpu": _gpu(64),
+        "classic": _source("the defaults", _CARTPOLE),
+    },
+    "rainbow": {
+        "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
+        "atari-gpu": _gpu(64),
+        "classic": _source("the defaults", _CARTPOLE),
+    },
+    "sac": {"mujoco": _OFF_POLICY_CHEETAH},
+    "td3": {"mujoco": _OFF_POLICY_CHEETAH},
+    "ddpg": {"mujoco": _OFF_POLICY_CHEETAH},
+    "es": {
+        "atari-cpu": _source("the console's memory", _PONG | _RAM),
+        "classic": _source("the defaults", _CARTPOLE | {"num_envs": 32}),
+        "mujoco": _source("the defaults", _CHEETAH),
+    },
+    "ga": {
+        "atari-cpu": _source("the console's memory", _PONG | _RAM),
+        "classic": _source("the defaults", _CARTPOLE | {"num_envs": 32}),
+        "mujoco": _source("the defaults", _CHEETAH),
+    },
+}
+"""By algorithm and name. Algorithms that run on processors alone have none for a GPU."""
