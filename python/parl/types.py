@@ -6,6 +6,7 @@ gymnasium are named here for type checkers only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -55,6 +56,14 @@ class EnvSpec:
         if self.observation_parts:
             return "dict"
         return "image" if is_image(self.observation_shape, self.observation_dtype) else "vector"
+
+    @property
+    def row(self) -> tuple[tuple[int, ...], str]:
+        """Shape and numpy name of an observation as rollouts hold it: of a dictionary, a row of bytes."""
+        if not self.observation_parts:
+            return self.observation_shape, self.observation_dtype
+        sizes = (math.prod(shape) * np.dtype(dtype).itemsize for _, shape, dtype in self.observation_parts)
+        return (sum(sizes),), "uint8"
 
     @property
     def has_images(self) -> bool:
@@ -260,14 +269,14 @@ class Rollout:
     episode ended. Where it resets in the same step, ``final_obs`` holds the successors of truncated rows.
 
     Attributes:
-        obs: (T + 1, N, *observation_shape).
+        obs: (T + 1, N, *observation_shape); for dictionaries (T + 1, N, bytes), see :attr:`EnvSpec.row`.
         action: (T, N, *action_shape).
         log_prob: (T, N) float32, of the action under the policy that acted.
         reward: (T, N) float32.
         terminated: (T, N) bool.
         ended: (T, N) bool, terminated or truncated.
         valid: (T, N) bool.
-        final_obs: (K, *observation_shape), successors that ``obs`` does not hold; K is often 0.
+        final_obs: (K, ...), as ``obs``: successors that ``obs`` does not hold; K is often 0.
         final_at: (K, 2) int64, their t and n.
         starts: (T + 1, N) bool, an episode begins at ``obs[t]``; None where the policy has no memory.
         memory: (2, N, H) float32, of the policy before ``obs[0]``; None likewise.
@@ -290,7 +299,7 @@ class RolloutPolicy(Policy, Protocol):
     """A policy that says how likely its actions were."""
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
-        """Exploring actions (N, ...) and their log-probabilities (N,) float32."""
+        """Exploring actions (N, ...) and their log-probabilities (N,) float32, for rows of a rollout."""
         ...
 
 

@@ -12,12 +12,15 @@ from torch import Tensor
 
 from parl.algos.rollouts import OptimizedLearner, RolloutConfig
 from parl.algos.seeded import SeededPolicy
+from parl.envs import rows_of
+from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic
+from parl.nets.observations import RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import categorical, gaussian
-from parl.types import Array, EnvSpec, Rollout
+from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
 Network = ActorCritic | RecurrentActorCritic
 
@@ -64,6 +67,14 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
         outputs, log_std = spec.num_actions, None
     else:
         outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
+    torso = None
+    if spec.observation_parts:
+        if config.normalize_observations or config.changes:
+            name = "normalize_observations" if config.normalize_observations else "changes"
+            raise ConfigError(
+                f"{name} = True is for vectors; this environment's observations are a dictionary"
+            )
+        torso = RowTorso(spec, config.hidden, False, config.images)
     if config.lstm:
         return RecurrentActorCritic(
             spec.observation_shape,
@@ -76,6 +87,7 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
             log_std,
             config.changes,
             config.images,
+            torso,
         )
     return ActorCritic(
         spec.observation_shape,
@@ -88,6 +100,7 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
         log_std,
         config.changes,
         config.images,
+        torso,
     )
 
 
@@ -134,13 +147,13 @@ class StochasticPolicy(SeededPolicy):
             log_prob, _ = gaussian(mean, self._network.log_std, drawn)
             return drawn.numpy().reshape(-1, *self._shape), log_prob.numpy()
 
-    def act(self, observations: Array, env_steps: int) -> Array:
+    def act(self, observations: Observations, env_steps: int) -> Array:
         """Drawn actions (N, ...)."""
-        return self.sample(observations, env_steps)[0]
+        return self.sample(rows_of(observations), env_steps)[0]
 
-    def act_greedily(self, observations: Array) -> Array:
+    def act_greedily(self, observations: Observations) -> Array:
         """The most likely actions (N, ...)."""
-        parameters = self._network.act(observations)
+        parameters = self._network.act(rows_of(observations))
         if self._network.log_std is None:
             return parameters.argmax(axis=1)
         return parameters.reshape(-1, *self._shape)
@@ -216,9 +229,10 @@ class ActorCriticAlgorithm:
     """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner: type[ActorCriticLearner]
+    kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
-        check_observations(type(self).__name__.lower(), spec, ("vector", "image"))
+        check_observations(type(self).__name__.lower(), spec, self.kinds, config.images)
         self.config = config
         self.spec = spec
 

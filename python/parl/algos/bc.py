@@ -79,3 +79,4 @@ class BC(ActorCriticAlgorithm):
     """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner = BCLearner
+    kinds = ("vector", "image")

@@ -23,14 +23,16 @@ from torch import Tensor, nn
 
 from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig
 from parl.algos.seeded import SeededPolicy
+from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten, make_torso
 from parl.nets.normaliser import Flattener
+from parl.nets.observations import RowTorso
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
-from parl.types import Array, EnvSpec, Preset, Rollout
+from parl.types import Array, EnvSpec, Observations, Preset, Rollout
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,13 @@ class QNetwork(nn.Module):
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
         shape, dtype = spec.observation_shape, spec.observation_dtype
-        if len(shape) != 3 or dtype != "uint8":
+        if not spec.observation_parts and (len(shape) != 3 or dtype != "uint8"):
             self.flattener = Flattener(shape, dtype, config.normalize_observations, config.changes)
             shape, dtype = (self.flattener.inputs,), "float32"
-        self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm)
+        if spec.observation_parts:
+            self.torso: nn.Module = RowTorso(spec, config.hidden, config.layer_norm, "nature")
+        else:
+            self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm)
         self.head = nn.Linear(config.hidden[-1], spec.num_actions or 0)
 
     def forward(self, observations: Tensor) -> Tensor:
@@ -139,10 +144,10 @@ class PQNPolicy(SeededPolicy):
         epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_frames)
         return epsilon_greedy(self.act_greedily(observations), epsilon, self._actions, self._rng)
 
-    def act_greedily(self, observations: Array) -> Array:
+    def act_greedily(self, observations: Observations) -> Array:
         """Greedy actions (N,) int64."""
         with torch.inference_mode():
-            return self._network(torch.from_numpy(observations)).argmax(dim=1).numpy()
+            return self._network(torch.from_numpy(rows_of(observations))).argmax(dim=1).numpy()
 
 
 class PQNLearner(OptimizedLearner):
@@ -187,7 +192,12 @@ class PQN:
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("pqn", spec, ("vector", "image"))
+        check_observations("pqn", spec)
+        if spec.observation_parts and (config.normalize_observations or config.changes):
+            name = "normalize_observations" if config.normalize_observations else "changes"
+            raise ConfigError(
+                f"{name} = True is for vectors; this environment's observations are a dictionary"
+            )
         if not spec.num_actions:
             raise ConfigError("pqn needs a discrete action space; this environment's is continuous")
         self.config = config

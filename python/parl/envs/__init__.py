@@ -4,13 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 from parl.envs.episodes import EpisodeTracker
 from parl.envs.make import EnvMaker, spec_of
-from parl.envs.observations import Observer
+from parl.envs.observations import Observer, Rows, rows_of
 
 if TYPE_CHECKING:
     from parl.envs.atari import AtariVectorEnv, make_vec
     from parl.envs.atari_single import AtariEnv
 
-__all__ = ["AtariEnv", "AtariVectorEnv", "EnvMaker", "EpisodeTracker", "Observer", "make_vec", "spec_of"]
+__all__ = [
+    "AtariEnv",
+    "AtariVectorEnv",
+    "EnvMaker",
+    "EpisodeTracker",
+    "Observer",
+    "Rows",
+    "make_vec",
+    "rows_of",
+    "spec_of",
+]
 
 # These need gymnasium, the others do not.
 _LAZY = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from parl.types import EnvSpec, Observations
+from parl.types import Array, EnvSpec, Observations
 
 
 class Observer:
@@ -46,6 +46,35 @@ class Observer:
                 else:
                     copy[index] = last
         return copy
+
+
+class Rows(Observer):
+    """Observations as rollouts hold them: as :class:`Observer` gives them, of dictionaries a row of bytes.
+
+    The bytes are those of the parts in the order of the description, each part in C order.
+
+    Args:
+        spec: of the environment.
+    """
+
+    def __call__(self, observations: Any) -> Array:
+        """(N, ...); of dictionaries (N, bytes) uint8, a copy."""
+        return rows_of(super().__call__(observations))
+
+    def one(self, observation: Any) -> Array:
+        """The row (...) of a single observation, a copy."""
+        found = super().__call__(observation)
+        if isinstance(found, Mapping):
+            return rows_of({name: np.asarray(part)[None] for name, part in found.items()})[0]
+        return np.array(found)
+
+
+def rows_of(observations: Observations) -> Array:
+    """Observations as :class:`Rows` gives them, from what :class:`Observer` gives."""
+    if not isinstance(observations, Mapping):
+        return observations
+    parts = (np.ascontiguousarray(part).reshape(len(part), -1) for part in observations.values())
+    return np.concatenate([part.view(np.uint8) for part in parts], axis=1)
 
 
 def _inner(observations: Any, name: str) -> Any:

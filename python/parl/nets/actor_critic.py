@@ -89,6 +89,7 @@ class ActorCritic(nn.Module):
         log_std: initial logarithm of a state-independent standard deviation; None without one.
         changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
         images: convolutions, ``nature`` or ``impala``.
+        torso: in place of the CNN, with ``features`` outputs, for policy and value together.
 
     Raises:
         ValueError: ``hidden`` is empty or a width is below 1.
@@ -106,13 +107,14 @@ class ActorCritic(nn.Module):
         log_std: float | None = None,
         changes: bool = False,
         images: str = "nature",
+        torso: nn.Module | None = None,
     ) -> None:
         super().__init__()
         if not hidden or min(hidden) < 1:
             raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
-        self.image = len(shape) == 3 and dtype == "uint8"
+        self.image = torso is not None or (len(shape) == 3 and dtype == "uint8")
         if self.image:
-            self.cnn = IMAGE_TORSOS[images](shape, hidden[-1], False)
+            self.cnn = torso or IMAGE_TORSOS[images](shape, hidden[-1], False)
             for layer in self.cnn.modules():
                 if isinstance(layer, nn.Conv2d | nn.Linear):
                     nn.init.orthogonal_(layer.weight, math.sqrt(2))

@@ -54,7 +54,7 @@ def check_observations(
         shown = ", ".join(f"{part} {shape}".strip() for part, shape, _ in parts)
         raise ConfigError(
             f"{name} takes observations of kind {', '.join(kinds)}; this environment's are of kind {kind} "
-            f"({shown}): wrap it, say in gymnasium's FlattenObservation, or take dqn, sac, td3 or ddpg"
+            f"({shown}): wrap it, say in gymnasium's FlattenObservation, or take another algorithm"
         )
     for part, shape, dtype in parts:
         if np.dtype(dtype).kind not in "fiub":
@@ -106,7 +106,7 @@ class Encoder(Executed):
                 return self.torsos[key](observations)
             with in_half(observations.device):
                 return self.torsos[key](observations).to(torch.float32)
-        return observations.flatten(1).to(torch.float32)
+        return observations.reshape(len(observations), -1).to(torch.float32)
 
 
 def _key(name: str) -> str:
@@ -133,6 +133,41 @@ class DictTorso(nn.Module):
     def forward(self, observations: Seen) -> Tensor:
         """See the class."""
         return self.layers(self.encoder(observations))
+
+
+class RowTorso(nn.Module):
+    """A :class:`DictTorso` on rows of bytes, as rollouts hold dictionaries.
+
+    Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.row`; output (B, hidden[-1]) float32.
+
+    Args:
+        spec: describes the observations.
+        hidden: widths; images have a dense layer of the last one before.
+        layer_norm: normalise each dense layer before its ReLU.
+        images: the convolutions.
+    """
+
+    def __init__(self, spec: EnvSpec, hidden: Sequence[int], layer_norm: bool, images: str) -> None:
+        super().__init__()
+        self.torso = DictTorso(spec, hidden, layer_norm, images)
+        self.features = self.torso.features
+        self._parts: list[tuple[str, tuple[int, ...], torch.dtype, int, int]] = []
+        start = 0
+        for name, shape, dtype in spec.observation_parts:
+            end = start + math.prod(shape) * np.dtype(dtype).itemsize
+            self._parts.append((name, shape, torch.from_numpy(np.empty(0, dtype)).dtype, start, end))
+            start = end
+
+    def parts(self, rows: Tensor) -> dict[str, Tensor]:
+        """The dictionary's parts (B, ...) of rows (B, bytes) uint8."""
+        return {
+            name: rows[:, start:end].clone(memory_format=torch.contiguous_format).view(dtype).view(-1, *shape)
+            for name, shape, dtype, start, end in self._parts
+        }
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features (B, features)."""
+        return self.torso(self.parts(rows))
 
 
 def torso_for(

@@ -31,6 +31,7 @@ class RecurrentActorCritic(nn.Module):
         log_std: initial logarithm of a state-independent standard deviation; None without one.
         changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
         images: ``nature`` or ``impala``.
+        torso: in place of layers and convolutions, with ``hidden[-1]`` outputs.
 
     Source: Hochreiter and Schmidhuber (1997); used so by Mnih et al. (2016), section 5.2.
     """
@@ -47,10 +48,13 @@ class RecurrentActorCritic(nn.Module):
         log_std: float | None = None,
         changes: bool = False,
         images: str = "nature",
+        torso: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        if len(shape) == 3 and dtype == "uint8":
-            self.torso: nn.Module = IMAGE_TORSOS[images](shape, hidden[-1], False)
+        if torso is not None:
+            self.torso: nn.Module = torso
+        elif len(shape) == 3 and dtype == "uint8":
+            self.torso = IMAGE_TORSOS[images](shape, hidden[-1], False)
         else:
             self.flattener = Flattener(shape, dtype, normalize, changes)
             self.torso = Towers(self.flattener.inputs, hidden, 1, activation)

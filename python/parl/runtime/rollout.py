@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parl.envs import EpisodeTracker
+from parl.envs import EpisodeTracker, Rows
 from parl.types import Array, EnvSpec, Remembering, Rollout, RolloutPolicy
 
 
@@ -36,7 +36,7 @@ class RolloutBuffer:
     ) -> None:
         rows = (steps, num_envs)
         self._arrays: dict[str, tuple[tuple[int, ...], str]] = {
-            "obs": ((steps + 1, num_envs, *spec.observation_shape), spec.observation_dtype),
+            "obs": ((steps + 1, num_envs, *spec.row[0]), spec.row[1]),
             "action": ((*rows, *spec.action_shape), spec.action_dtype),
             "log_prob": (rows, "float32"),
             "reward": (rows, "float32"),
@@ -128,7 +128,8 @@ class RolloutActor:
         self.num_envs = int(env.num_envs)
         self._env = env
         self._spec = spec
-        self._dtype = np.dtype(spec.observation_dtype)
+        self._rows = Rows(spec)
+        self._parted = bool(spec.observation_parts)
         self._action_dtype = np.dtype(spec.action_dtype)
         self._same_step = spec.autoreset == "same_step"
         self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
@@ -137,7 +138,7 @@ class RolloutActor:
         self.reward_sum = 0.0
         """Of all rewards received since the actor was made."""
         self._random_steps, self._seed = random_steps, seed
-        self._obs = np.asarray(env.reset(seed=seed)[0], self._dtype)
+        self._obs = self._rows(env.reset(seed=seed)[0])
         self._look_up()
 
     def _look_up(self) -> None:
@@ -210,7 +211,7 @@ class RolloutActor:
                 obs, _ = self._env.reset(options={"reset_mask": mask})
                 self._resetting &= ~mask
                 self._episodes.restart(mask)
-            self._obs = np.array(obs, self._dtype)
+            self._obs = np.array(self._rows(obs))
         return collected
 
     def _remember(self, buffer: RolloutBuffer, t: int) -> None:
@@ -230,7 +231,7 @@ class RolloutActor:
             _, reward, terminated, truncated, info = self._env.step(action, out=buffer.obs[t + 1])
         else:
             obs, reward, terminated, truncated, info = self._env.step(action)
-            buffer.obs[t + 1] = obs
+            buffer.obs[t + 1] = self._rows(obs) if self._parted else obs
         buffer.reward[t] = reward
         buffer.terminated[t] = terminated
         np.logical_or(terminated, truncated, out=buffer.ended[t])
@@ -239,7 +240,7 @@ class RolloutActor:
     def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any]) -> None:
         """Successors of truncated rows, which the next observations do not show."""
         for index in np.nonzero(buffer.ended[t] & ~buffer.terminated[t])[0]:
-            buffer.final_obs.append(np.array(info["final_obs"][index], self._dtype))
+            buffer.final_obs.append(self._rows.one(info["final_obs"][index]))
             buffer.final_at.append((t, int(index)))
 
     def save(self) -> bytes:
