@@ -28,6 +28,23 @@ def test_dqn_sees_both_parts(tmp_path):
     np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
 
 
+ROLLOUTS = {"schedule": "lockstep", "num_envs": 8, "evaluation_episodes": 5, "quiet": True, "gamma": 0.5}
+ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_frames": 5_000}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3}),
+        ("pqn", {"minibatch_size": 64, "learning_rate": 2e-3, "reward_scale": 1.0, "epsilon_frames": 2_000}),
+    ],
+)
+def test_rollouts_hold_both_parts(tmp_path, name, options):
+    run = train(name, env=Seen, **(ROLLOUTS | options), runs=str(tmp_path))
+    # By one part alone the best mean is 10.
+    assert evaluate(run.path, episodes=20).mean() > 18
+
+
 @pytest.mark.parametrize("name", ["sac", pytest.param("td3", marks=pytest.mark.slow)])
 def test_continuous_actions_see_both_parts(tmp_path, name):
     options = {"replay_ratio": 16.0, "hidden": (32,), "image_features": 32, "random_steps": 200}
