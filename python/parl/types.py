@@ -38,6 +38,9 @@ class EnvSpec:
         action_low: lowest continuous actions, flattened in C order, maybe infinite; empty for discrete ones.
         action_high: the highest, likewise.
         observation_parts: of a dictionary, name, shape and numpy name of each part; else empty.
+        frame_stack: an observation is the last so many pictures of its episode, the newest last, which stand
+            along its first dimension: one of them a step is all that need be kept. 1: it is no such stack.
+        stack_padding: what stands for pictures before an episode's first: ``"zero"``, or ``"first"``, itself.
     """
 
     observation_shape: tuple[int, ...]
@@ -49,6 +52,8 @@ class EnvSpec:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     observation_parts: tuple[tuple[str, tuple[int, ...], str], ...] = ()
+    frame_stack: int = 1
+    stack_padding: Literal["zero", "first"] = "zero"
 
     @property
     def observation_kind(self) -> ObservationKind:

@@ -302,6 +302,20 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return {"preset": self._preset, **plain}
 
     @property
+    def frame_stack(self) -> tuple[int, Literal["zero", "first"]]:
+        """Pictures in an observation, if it can be rebuilt from those of its episode, and what pads it.
+
+        Else (1, "zero"): where a lost life is reported as an end that the stack does not stop at
+        (``life_loss`` of ``"reports"`` and ``"continues"``), and where colours stand among the pictures.
+        """
+        given = self._arguments
+        life = given["life_loss"] or (given["life_loss_info"] and not given["episodic_life"] and "reports")
+        colours = given["obs_type"] == "rgb" or (given["obs_type"] is None and not given["grayscale"])
+        if life in ("reports", "continues") or (colours and given["channel_order"] == "first"):
+            return 1, "zero"
+        return int(given["stack_num"]), "zero" if given["padding"] == "zero" else "first"
+
+    @property
     def num_threads(self) -> int:
         """Threads that step environments."""
         return self._core.num_threads

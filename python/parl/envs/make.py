@@ -102,6 +102,9 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     autoreset = str(getattr(mode, "name", mode)).lower()
     if autoreset not in AUTORESETS:
         raise ConfigError(f"autoreset mode {autoreset!r} is not one of {', '.join(AUTORESETS)}")
+    # Asked of the class: a wrapper would pass the question on, and may have changed the pictures.
+    asked: Any = env if hasattr(type(env), "frame_stack") else None
+    stack, padding = (1, "zero") if asked is None else asked.frame_stack
     return EnvSpec(
         observation_shape=() if parts else tuple(observation.shape or ()),
         observation_dtype="float32" if parts else _dtype_of(observation),
@@ -112,6 +115,8 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
         action_low=low,
         action_high=high,
         observation_parts=parts,
+        frame_stack=stack,
+        stack_padding=padding,
     )
 
 

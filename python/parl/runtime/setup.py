@@ -85,15 +85,17 @@ class Setup:
         return self.batch_size // self.learners
 
     def make_replay(self, shared: str | None) -> PrioritizedReplay:
-        """An empty replay; named shared memory if ``shared``.
+        """An empty replay; named shared memory if ``shared``. Of stacks of pictures it keeps each once.
 
         Importance weights are divided by the largest of the batch or, where learners each see a part of it
         only, of all rows: either way the learners' mean gradient is that of the whole batch.
         """
         spec = self.spec
         parts = {name: (shape, dtype) for name, shape, dtype in spec.observation_parts}
+        stack = spec.frame_stack
+        shape = spec.observation_shape[1:] if stack > 1 else spec.observation_shape
         columns = {
-            "obs": parts or (spec.observation_shape, spec.observation_dtype),
+            "obs": parts or (shape, spec.observation_dtype),
             "action": (spec.action_shape, spec.action_dtype),
             "reward": ((), "float32"),
             "terminated": ((), "bool"),
@@ -106,6 +108,8 @@ class Setup:
             num_envs=self.num_envs,
             shared=shared,
             seed=self._own_seed,
+            frame_stack=stack,
+            stack_padding=spec.stack_padding,
             weight_norm="batch" if self.learners == 1 and self.group is None else "global",
             **self.algorithm.replay_options(),
         )

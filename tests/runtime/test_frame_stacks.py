@@ -1,0 +1,97 @@
+"""Of stacks of pictures the replay keeps each picture once, and gives back what the actors saw."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import parl
+from parl.envs import spec_of
+from parl.runtime.actor import Actor
+
+OPTIONS = {"img_height": 36, "img_width": 36, "num_threads": 1, "max_num_steps_per_episode": 25}
+
+
+def make(**options):
+    return lambda count: parl.AtariVectorEnv("breakout", count, **{**OPTIONS, **options})
+
+
+class Both:
+    """A sink that passes rows on to two replays."""
+
+    def __init__(self, *replays):
+        self.replays = replays
+
+    def add(self, **columns):
+        first, second = (replay.add(**columns) for replay in self.replays)
+        np.testing.assert_array_equal(first, second)
+        return first
+
+
+class Random:
+    def __init__(self):
+        self._rng = np.random.default_rng(0)
+
+    def act(self, observations, env_steps):
+        return self._rng.integers(4, size=len(observations))
+
+
+@pytest.mark.parametrize("autoreset", ["NextStep", "SameStep"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"life_loss": "ends", "padding": "reset", "repeat_action_probability": 0.25},
+        {"life_loss": "any", "stack_num": 3},
+    ],
+    ids=["plain", "ends", "any"],
+)
+def test_batches_are_those_of_whole_stacks(make_setup, options, autoreset):
+    setup = make_setup(make(autoreset_mode=autoreset, **options), num_envs=4, prioritized=False)
+    assert setup.spec.frame_stack == options.get("stack_num", 4)
+    whole = dataclasses.replace(setup, spec=dataclasses.replace(setup.spec, frame_stack=1))
+    single, stacks = setup.make_replay(None), whole.make_replay(None)
+    actor = Actor(setup.maker(4), setup.spec, Random(), Both(single, stacks), 0, seed=5)
+    ends = sum(len(actor.step(0)[1]) for _ in range(400))
+    actor.close()
+    assert ends >= 16
+    assert single.sampleable == stacks.sampleable > 1_000
+    for _ in range(4):
+        found, expected = single.sample(256), stacks.sample(256)
+        for name in ("obs", "action", "reward", "discount", "indices"):
+            np.testing.assert_array_equal(found[name], expected[name])
+        # What follows a termination counts nothing, and an end within a step may show no new picture.
+        goes_on = expected["discount"] > 0
+        np.testing.assert_array_equal(found["next_obs"][goes_on], expected["next_obs"][goes_on])
+        assert expected["truncated"].any()
+    # Rows of 4 (3) pictures of 1,296 bytes against one, beside some tens of bytes of either.
+    assert stacks.nbytes - single.nbytes > (setup.spec.frame_stack - 1) * 1_296 * setup.replay_capacity
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, (4, "zero")),
+        ({"padding": "reset", "stack_num": 2}, (2, "first")),
+        ({"obs_type": "ram"}, (4, "zero")),
+        ({"grayscale": False}, (4, "zero")),
+        ({"grayscale": False, "channel_order": "first"}, (1, "zero")),
+        ({"life_loss": "continues"}, (1, "zero")),
+        ({"life_loss_info": True}, (1, "zero")),
+        ({"life_loss_info": True, "episodic_life": True}, (4, "zero")),
+    ],
+    ids=str,
+)
+def test_only_stacks_that_stop_at_ends_are_rebuilt(options, kept):
+    env = make(**options)(1)
+    spec = spec_of(env)
+    assert (spec.frame_stack, spec.stack_padding) == kept
+    env.close()
+
+
+def test_a_wrapper_is_not_trusted():
+    from gymnasium.wrappers.vector import TransformObservation
+
+    env = TransformObservation(make()(1), lambda seen: seen[:, ::-1])
+    assert spec_of(env).frame_stack == 1
+    env.close()
