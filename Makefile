@@ -122,7 +122,7 @@ bench-topologies: build  ## sync, async, hogwild and predictor beside each other
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py profile
 
 bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG to their goals, beside Stable-Baselines3, share of the replay
-	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco]"
+	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
 docs: build  ## pages of both APIs, into target/doc and site
