@@ -1,6 +1,6 @@
 """The compiled half of parl. ``SumTree`` is public itself; ``parl.replay``, ``parl.atari`` wrap the rest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, SupportsIndex, final, overload
 
@@ -245,6 +245,9 @@ class Replay:
     @staticmethod
     def load(path: str | PathLike[str], shared: str | None, capacity: int | None) -> Replay: ...
     def save(self, path: str | PathLike[str]) -> None: ...
+    def save_parts(
+        self, path: str | PathLike[str], capacity: int, used: int, parts: Iterable[NDArray[Any]]
+    ) -> None: ...
     def add(
         self,
         columns: Sequence[NDArray[Any]],

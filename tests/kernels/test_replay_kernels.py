@@ -36,7 +36,7 @@ def families() -> list[object]:
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", families())
-@pytest.mark.parametrize("file", ["tree.cu", "replay.cu"])
+@pytest.mark.parametrize("file", ["tree.cu", "replay.cu", "select.cu"])
 def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(KERNELS / file, options, HEADERS, KERNELS)
@@ -50,7 +50,7 @@ def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
 
 @needs_nvrtc
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["tree.cu", "replay.cu"])
+@pytest.mark.parametrize("file", ["tree.cu", "replay.cu", "select.cu"])
 def test_machine_code_is_made(file: str) -> None:
     options = ["--gpu-architecture=sm_90", "--std=c++17"]
     _, code, log = nvrtc.compile_kernel(KERNELS / file, options, HEADERS, KERNELS)

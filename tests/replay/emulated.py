@@ -71,7 +71,8 @@ class HostPlace(Place):
 class InMemory:
     """Mixed into a class of `parl.replay.device`, it needs no device."""
 
-    def _place_of(self, device: str) -> Place:
+    @classmethod
+    def _place_at(cls, device: str) -> Place:
         assert device == "cuda"
         return HostPlace()
 

@@ -157,6 +157,27 @@ impl Replay {
         py.detach(|| self.core.save(&path)).map_err(|error| replay_error(py, error))
     }
 
+    /// Writes a file as `save` does of a replay with these settings and this capacity whose rows are elsewhere: `parts`
+    /// are arrays of its bytes, in the order of the file, and may be made one by one.
+    fn save_parts(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        capacity: usize,
+        used: usize,
+        parts: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let named = |error: ReplayError| replay_error(py, error);
+        let settings = Settings { capacity, ..self.core.settings().clone() };
+        let mut file = replay::FileWriter::new(&path, &settings, used).map_err(named)?;
+        for part in parts.try_iter()? {
+            let part = part?.cast_into::<PyUntypedArray>()?;
+            let part = bytes(&part, "a part")?;
+            py.detach(|| file.part(part)).map_err(named)?;
+        }
+        py.detach(|| file.finish()).map_err(named)
+    }
+
     #[pyo3(signature = (columns, rows, env_id, priorities, final_present, final_columns))]
     #[allow(clippy::too_many_arguments)] // Rows, by name.
     fn add<'py>(

@@ -214,6 +214,7 @@ template <class T> static T atomicCAS(T* place, T expected, T value) {
 }
 
 #include "replay.cu"
+#include "select.cu"
 #include "tree.cu"
 
 extern "C" void parl_backwards(int is) { emulation::backwards = is; }
@@ -233,7 +234,10 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads, 
         KERNEL(parl_replay_stamp, Replay, ReplayUpdate), KERNEL(parl_replay_scatter, Replay, ReplayUpdate),
         KERNEL(parl_replay_reserve, Replay, ReplayAdd), KERNEL(parl_replay_publish, Replay, ReplayAdd),
         KERNEL(parl_replay_write, Replay, ReplayWrite), KERNEL(parl_replay_append, Replay, ReplayAdd),
-        KERNEL(parl_replay_weigh, Replay, ReplayAdd),   KERNEL(parl_replay_cut, Replay, ReplayCut)};
+        KERNEL(parl_replay_weigh, Replay, ReplayAdd),   KERNEL(parl_replay_cut, Replay, ReplayCut),
+        KERNEL(parl_replay_note, Replay, ReplayAdd),    KERNEL(parl_replay_keys, Replay, ReplayKeys),
+        KERNEL(parl_replay_evict, Replay, ReplayEvict), KERNEL(parl_replay_share, Replay, ReplaySelect),
+        KERNEL(parl_replay_select, Replay, ReplaySelect)};
     for (const Entry& entry : all) {
         if (std::strcmp(entry.name, name) != 0) continue;
         emulation::kernel = entry.run;
@@ -253,7 +257,7 @@ extern "C" uint32_t parl_size(const char* name) {
 #define SIZE(Struct) {#Struct, sizeof(Struct)}
     const Entry all[] = {SIZE(Tree),         SIZE(TreeUpdate), SIZE(TreeSample), SIZE(TreeFind),   SIZE(Replay),
                          SIZE(ReplayDraw),   SIZE(ReplayGather), SIZE(ReplayUpdate), SIZE(ReplayAdd), SIZE(ReplayWrite),
-                         SIZE(ReplayCut)};
+                         SIZE(ReplayCut),    SIZE(ReplayKeys), SIZE(ReplayEvict),  SIZE(ReplaySelect)};
     for (const Entry& entry : all) {
         if (std::strcmp(entry.name, name) == 0) return entry.bytes;
     }

@@ -72,6 +72,8 @@ PARL_FN float add_once(float a, float b) { return __fadd_rn(a, b); }
 PARL_FN float multiply_once(float a, float b) { return __fmul_rn(a, b); }
 // In double precision and rounded once more: the CPU's `powf` is that but for rare ties.
 PARL_FN float power(float a, float b) { return static_cast<float>(pow(static_cast<double>(a), static_cast<double>(b))); }
+PARL_FN uint64_t bits_of(double a) { return static_cast<uint64_t>(__double_as_longlong(a)); }
+PARL_FN double of_bits(uint64_t a) { return __longlong_as_double(static_cast<int64_t>(a)); }
 #else
 PARL_FN double add_once(double a, double b) { return a + b; }
 PARL_FN double multiply_once(double a, double b) { return a * b; }
@@ -79,6 +81,16 @@ PARL_FN double divide_once(double a, double b) { return a / b; }
 PARL_FN float add_once(float a, float b) { return a + b; }
 PARL_FN float multiply_once(float a, float b) { return a * b; }
 PARL_FN float power(float a, float b) { return powf(a, b); }
+PARL_FN uint64_t bits_of(double a) {
+    uint64_t bits;
+    __builtin_memcpy(&bits, &a, sizeof bits);
+    return bits;
+}
+PARL_FN double of_bits(uint64_t a) {
+    double value;
+    __builtin_memcpy(&value, &a, sizeof value);
+    return value;
+}
 #endif
 
 PARL_FN bool is_finite(double value) { return value - value == 0.0; }

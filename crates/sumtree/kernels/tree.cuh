@@ -39,7 +39,13 @@ enum Word : uint32_t {
     BAD_ENV = 61,
     NO_FINAL = 62,
     BAD_DISCOUNT = 63,
-    WORDS = 64,
+    // Of a mixture.
+    YOUNG = 64,        // rows that count as newest
+    YOUNG_READY = 65,  // of which so many can be drawn
+    OF_NEWEST = 66,    // draws among them
+    OF_ALL = 67,       // uniform draws among all rows
+    BEGINNING = 68,    // sequence number of the first row ever; not 0 after a load into another capacity
+    WORDS = 72,
 };
 
 struct Tree {

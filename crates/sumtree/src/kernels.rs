@@ -3,20 +3,24 @@
 //! What they do, and who launches what: `kernels/README.md`. Each file is compiled by itself with C++17.
 
 /// Names and texts of the files that are compiled.
-pub const FILES: [(&str, &str); 2] =
-    [("tree.cu", include_str!("../kernels/tree.cu")), ("replay.cu", include_str!("../kernels/replay.cu"))];
+pub const FILES: [(&str, &str); 3] = [
+    ("tree.cu", include_str!("../kernels/tree.cu")),
+    ("replay.cu", include_str!("../kernels/replay.cu")),
+    ("select.cu", include_str!("../kernels/select.cu")),
+];
 
 /// Names and texts of the headers that they include.
-pub const HEADERS: [(&str, &str); 5] = [
+pub const HEADERS: [(&str, &str); 6] = [
     ("prelude.cuh", include_str!("../kernels/prelude.cuh")),
     ("tree.cuh", include_str!("../kernels/tree.cuh")),
     ("random.cuh", include_str!("../kernels/random.cuh")),
     ("sample.cuh", include_str!("../kernels/sample.cuh")),
     ("replay.cuh", include_str!("../kernels/replay.cuh")),
+    ("draw.cuh", include_str!("../kernels/draw.cuh")),
 ];
 
 /// Kernels by name, with the file that each is in. Each takes two structs, by value.
-pub const KERNELS: [(&str, &str); 14] = [
+pub const KERNELS: [(&str, &str); 19] = [
     ("parl_tree_stamp", "tree.cu"),
     ("parl_tree_scatter", "tree.cu"),
     ("parl_tree_sample", "tree.cu"),
@@ -31,6 +35,11 @@ pub const KERNELS: [(&str, &str); 14] = [
     ("parl_replay_append", "replay.cu"),
     ("parl_replay_weigh", "replay.cu"),
     ("parl_replay_cut", "replay.cu"),
+    ("parl_replay_note", "replay.cu"),
+    ("parl_replay_keys", "select.cu"),
+    ("parl_replay_evict", "select.cu"),
+    ("parl_replay_share", "select.cu"),
+    ("parl_replay_select", "select.cu"),
 ];
 
 #[cfg(test)]

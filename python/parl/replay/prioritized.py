@@ -285,6 +285,7 @@ class PrioritizedReplay:
         shared: str | None = None,
         capacity: int | None = None,
         hindsight: Hindsight | None = None,
+        device: str = "cpu",
     ) -> Self:
         """The replay that :meth:`save` wrote: same rows, priorities, tickets and future draws.
 
@@ -294,12 +295,16 @@ class PrioritizedReplay:
             capacity: of the replay, if it shall be another one. The newest rows are kept, with their
                 priorities; tickets that were given before are stale.
             hindsight: as it was made with, for a replay that relabels goals.
+            device: where it shall be; a replay that was saved on another device goes on all the same.
 
         Raises:
             FileNotFoundError: there is no such file.
             ReplayFileError: it is no replay, truncated, damaged, or of a newer version. Nothing is left
                 behind.
         """
+        if device != "cpu":
+            there = cls._on_device()
+            return there.load(path, shared=shared, capacity=capacity, hindsight=hindsight, device=device)
         size = None if capacity is None else natural("capacity", capacity)
         return cls._of(_Replay.load(os.fspath(path), shared, size), hindsight)
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <tuple>
@@ -26,6 +27,9 @@
 
 struct uint3 {
     uint32_t x, y, z;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
 };
 static thread_local uint3 blockIdx, blockDim, threadIdx, gridDim;
 
@@ -327,3 +331,6 @@ inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<uint32_t>(x)); }
 inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<uint64_t>(x)); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
+inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
+}

@@ -34,7 +34,7 @@ std::string contents(const std::filesystem::path& path) {
 // Names of the kernels of a source.
 std::set<std::string> kernels(const std::string& source) {
     std::set<std::string> names;
-    const std::regex pattern("__global__\\s+void\\s+(?:__launch_bounds__\\s*\\([^)]*\\)\\s+)?(\\w+)\\s*\\(");
+    const std::regex pattern("(?:__global__\\s+void\\s+(?:__launch_bounds__\\s*\\([^)]*\\)\\s+)?|PARL_KERNEL\\([^)]*\\)\\s+)(\\w+)\\s*\\(");
     for (std::sregex_iterator at(source.begin(), source.end(), pattern), end; at != end; ++at) names.insert((*at)[1]);
     return names;
 }

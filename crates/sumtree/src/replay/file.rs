@@ -41,25 +41,12 @@ impl Replay {
     pub fn save(&self, path: &Path) -> Result<(), ReplayError> {
         let gate = self.at_rest()?;
         let temporary = temporary_beside(path);
-        let written = File::create_new(&temporary).and_then(|file| {
-            let mut out =
-                Out { file: std::io::BufWriter::with_capacity(1 << 20, file), sum: Checksum::new() };
+        let written = Out::create(&temporary).and_then(|mut out| {
             self.write_to(&mut out)?;
-            let file = out.file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-            file.sync_all()
+            out.finish()
         });
         drop(gate);
-        let placed = written.and_then(|()| std::fs::rename(&temporary, path));
-        if let Err(error) = placed {
-            let _ = std::fs::remove_file(&temporary); // The first error is the one to report.
-            return Err(io(path, &error));
-        }
-        // The name is only safe when the directory is on disk too; some file systems cannot do that, and need not.
-        if let Some(directory) = path.parent() {
-            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            let _ = File::open(directory).and_then(|directory| directory.sync_all());
-        }
-        Ok(())
+        place(&temporary, path, written)
     }
 
     /// A replay as it was when [`Replay::save`] wrote `path`, in private memory or under a new shared name. With another
@@ -129,18 +116,14 @@ impl Replay {
         let text = self.settings.to_text();
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
         let used = reserved.min(self.layout.ring.slots as u64) as usize;
-        let settings_bytes = text.len() as u64;
         let mut packed_bytes = 0;
         for packed in self.columns.iter().filter_map(|column| column.packed.as_ref()) {
             // SAFETY: the gate is shut, so nobody writes rows.
             packed_bytes += (0..used).map(|slot| unsafe { packed.packed(slot) }.len() as u64).sum::<u64>();
         }
         let length =
-            file_bytes(&self.settings, &self.layout, used, settings_bytes, packed_bytes).unwrap_or(0);
-        let mut head = [MAGIC, VERSION, settings_bytes, used as u64, length, 0];
-        head[5] = head_sum(&head, text.as_bytes());
-        out.words(head)?;
-        out.bytes(text.as_bytes())?;
+            file_bytes(&self.settings, &self.layout, used, text.len() as u64, packed_bytes).unwrap_or(0);
+        out.head(&text, used, length)?;
         out.words(KEPT.map(|at| self.slots.words[at].load(Ordering::Relaxed)))?;
         out.words(self.counters.iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         out.words(self.tails.words().iter().map(|cell| cell.load(Ordering::Relaxed)))?;
@@ -165,8 +148,7 @@ impl Replay {
                 }
             }
         }
-        let sum = std::mem::replace(&mut out.sum, Checksum::new()).finish();
-        out.words([sum])
+        Ok(())
     }
 
     /// Reads what [`Replay::write_to`] wrote from a replay with layout `written`.
@@ -246,6 +228,89 @@ impl Replay {
     }
 }
 
+/// Writes the file of a replay whose rows are elsewhere, on a device say, part after part in the order of the module's
+/// page. Dropped before [`FileWriter::finish`] it leaves nothing.
+pub struct FileWriter {
+    out: Option<Out>,
+    path: PathBuf,
+    temporary: PathBuf,
+    length: u64,
+    given: u64,
+}
+
+impl FileWriter {
+    /// Begins a file of a replay with these settings and so many slots in use.
+    ///
+    /// # Errors
+    /// [`ReplayError::Io`]; those of the settings; [`ReplayError::File`] for more slots than there are, and for
+    /// compressed rows.
+    pub fn new(path: &Path, settings: &Settings, used: usize) -> Result<Self, ReplayError> {
+        let layout = Replay::lay_out(settings)?;
+        let text = settings.to_text();
+        let length = file_bytes(settings, &layout, used, text.len() as u64, 0);
+        let fits = settings.compression == Compression::None && used <= layout.ring.slots;
+        let Some(length) = length.filter(|_| fits) else {
+            let reason = format!("{used} slots in use do not fit its settings");
+            return Err(ReplayError::File { path: path.display().to_string(), reason });
+        };
+        let temporary = temporary_beside(path);
+        let mut out = Out::create(&temporary).map_err(|error| io(path, &error))?;
+        let begun = out.head(&text, used, length).map_err(|error| io(path, &error));
+        let given = (8 * HEAD_WORDS + text.len()) as u64;
+        let writer = Self { out: Some(out), path: path.to_owned(), temporary, length, given };
+        begun.map(|()| writer)
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// [`ReplayError::Io`].
+    pub fn part(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+        self.given += bytes.len() as u64;
+        match &mut self.out {
+            Some(out) => out.bytes(bytes).map_err(|error| io(&self.path, &error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the file in its place.
+    ///
+    /// # Errors
+    /// [`ReplayError::Io`]; [`ReplayError::File`] when the parts have not the bytes that the settings ask for.
+    pub fn finish(mut self) -> Result<(), ReplayError> {
+        let (given, expected) = (self.given, self.length - 8);
+        if given != expected {
+            let reason = format!("its parts have {given} bytes, expected {expected}");
+            return Err(ReplayError::File { path: self.path.display().to_string(), reason });
+        }
+        let Some(out) = self.out.take() else { return Ok(()) };
+        place(&self.temporary, &self.path, out.finish())
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        if self.out.take().is_some() {
+            let _ = std::fs::remove_file(&self.temporary); // Nobody asked for it.
+        }
+    }
+}
+
+/// Puts a file that was written in its place, or takes it away where it was not.
+fn place(temporary: &Path, path: &Path, written: std::io::Result<()>) -> Result<(), ReplayError> {
+    let placed = written.and_then(|()| std::fs::rename(temporary, path));
+    if let Err(error) = placed {
+        let _ = std::fs::remove_file(temporary); // The first error is the one to report.
+        return Err(io(path, &error));
+    }
+    // The name is only safe when the directory is on disk too; some file systems cannot do that, and need not.
+    if let Some(directory) = path.parent() {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        let _ = File::open(directory).and_then(|directory| directory.sync_all());
+    }
+    Ok(())
+}
+
 /// Bytes of a whole file, `packed_bytes` of them in compressed rows; `None` where they overflow.
 fn file_bytes(
     settings: &Settings,
@@ -302,6 +367,25 @@ struct Out {
 }
 
 impl Out {
+    fn create(path: &Path) -> std::io::Result<Self> {
+        let file = File::create_new(path)?;
+        Ok(Self { file: std::io::BufWriter::with_capacity(1 << 20, file), sum: Checksum::new() })
+    }
+
+    fn head(&mut self, text: &str, used: usize, length: u64) -> std::io::Result<()> {
+        let mut head = [MAGIC, VERSION, text.len() as u64, used as u64, length, 0];
+        head[5] = head_sum(&head, text.as_bytes());
+        self.words(head)?;
+        self.bytes(text.as_bytes())
+    }
+
+    /// Writes the checksum; then all of it is on the disk.
+    fn finish(mut self) -> std::io::Result<()> {
+        let sum = std::mem::replace(&mut self.sum, Checksum::new()).finish();
+        self.words([sum])?;
+        self.file.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()
+    }
+
     fn bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.sum.update(bytes);
         self.file.write_all(bytes)

@@ -38,6 +38,7 @@ pub use add::{Finals, Priorities, Rows};
 pub use compress::Compression;
 pub use draw::Batch;
 pub use error::ReplayError;
+pub use file::FileWriter;
 pub use gather::Output;
 pub use select::Selection;
 pub use settings::{Autoreset, Field, Hindsight, Padding, Sequence, Settings, Strategy, WeightNorm};

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parl import _native
-from parl.cuda import nvrtc_folders, ordinal
-from parl.errors import CudaUnavailableError
+from parl import _native, cuda
 
 if TYPE_CHECKING:
     import ctypes
@@ -26,7 +24,7 @@ class Program(Protocol):
 @functools.cache
 def _program(number: int) -> Program:
     """The kernels of a device: loaded once in a process."""
-    return _native.CudaProgram(number, nvrtc_folders())
+    return _native.CudaProgram(number, cuda.nvrtc_folders())
 
 
 class Place:
@@ -40,23 +38,15 @@ class Place:
     """
 
     def __init__(self, device: str) -> None:
-        number = ordinal(device)
+        number = cuda.ordinal(device)
         # What is missing is said before torch starts anything.
         self.program = _program(number)
-        try:
-            import torch
-        except ImportError as error:
-            raise CudaUnavailableError('device="cuda" needs torch: pip install "parl-rl[train]"') from error
-        if not torch.cuda.is_available():
-            raise CudaUnavailableError(
-                f"torch {torch.__version__} sees no CUDA device, though the driver has: was it built for it?"
-            )
-        self.torch: Any = torch
-        self.device: Any = torch.device("cuda", number)
+        self.device: Any = cuda.torch_device(number)
+        self.torch: Any = _torch()
 
     def stream(self) -> int:
         """Address of torch's current stream."""
-        return self.torch.cuda.current_stream(self.device).cuda_stream
+        return cuda.current_stream(self.device)
 
     def launch(
         self, kernel: str, blocks: int, threads: int, plan: ctypes.Structure, call: ctypes.Structure

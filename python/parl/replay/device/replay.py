@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+import os
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from parl.errors import NotSampleableError
 from parl.replay.batch import Batch
-from parl.replay.device import columns, jump, layout, structs
+from parl.replay.device import choose, columns, files, jump, layout, structs
+from parl.replay.device.ahead import DevicePrefetch
 from parl.replay.device.place import Parts, Place
 from parl.replay.device.structs import Word
 from parl.replay.device.tree import Memory, draws, reals_of
@@ -15,12 +17,12 @@ from parl.replay.prioritized import PrioritizedReplay
 from parl.replay.uniform import UniformReplay
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
     from parl.replay.fields import FieldSpec
+    from parl.replay.hindsight import Hindsight
 
 # Rows of the table that a draw leaves: its own slot, the last of its window, the next; then frames.
 _OWN, _LAST, _NEXT, _FRAMES = 0, 1, 2, 3
@@ -46,13 +48,18 @@ class DeviceReplay(PrioritizedReplay):
     - ``update_priorities`` returns how many were dropped as a tensor.
     - Properties and ``len`` wait for the device.
     - One stream at a time, as with any tensor of torch.
-    - Not here: other draws than stratified, independent, systematic and split; ``shared``, ``path``,
-      ``save``, ``compression``, ``hindsight``, ``evict``, ``prefetch``, the combining writer.
+    - ``"uniform"``, ``"without_replacement"``, mixtures and ``evict`` have the CPU's laws with random numbers
+      of their own; ``"largest"`` gives the same rows. The last three read all priorities. ``evict`` returns a
+      tensor.
+    - ``save`` and ``load`` wait; files are the CPU's: each loads the other's.
+    - Not here: ``shared``, ``path``, ``compression``, ``hindsight``, sequences, the combining writer. Each
+      says what there is instead.
     """
 
     _place: Place
 
-    def _place_of(self, device: str) -> Place:
+    @classmethod
+    def _place_at(cls, device: str) -> Place:
         return Place(device)
 
     def _make(
@@ -67,20 +74,27 @@ class DeviceReplay(PrioritizedReplay):
     ) -> None:
         if not 1 <= capacity <= layout.CAPACITY_MAX:
             raise ValueError(f"capacity {capacity} is outside 1..={layout.CAPACITY_MAX}")
-        for name, found, off in (
-            ("path", path, None),
-            ("shared", settings["shared"], None),
-            ("hindsight", settings["hindsight"], None),
-            ("compression", settings["compression"], "none"),
-            ("writer", "combining" if settings["combining"] else "lock_free", "lock_free"),
+        for name, found, off, instead in (
+            ("path", path, None, "save() writes a file, load() reads it"),
+            ("shared", settings["shared"], None, 'processes share one with device="cpu"'),
+            ("hindsight", settings["hindsight"], None, 'take device="cpu", or relabel the batches'),
+            ("compression", settings["compression"], "none", 'take device="cpu" for rows that do not fit'),
+            (
+                "writer",
+                "combining" if settings["combining"] else "lock_free",
+                "lock_free",
+                "one stream writes, which needs neither",
+            ),
         ):
             if found != off:
-                raise ValueError(f'{name} is {found!r}: device="cuda" has it not')
+                raise ValueError(f'{name} is {found!r}: device="cuda" has it not; {instead}')
+        # A node of the tree is a warp.
+        settings["fan_out"] = layout.LANES
         # A replay of a few rows on the CPU knows what the settings mean, and refuses those that cannot be.
         few = min(capacity, settings["n_step"] + 1)
         super()._make(few, fields, frame_stack, path=None, device="cpu", **settings)
         self._settings["capacity"] = capacity
-        self._place = self._place_of(device)
+        self._place = self._place_at(device)
         self._lay_out(capacity)
         self.rng_state = (settings["seed"], 0)
         self._memory.words[Word.LARGEST_EVER] = int(_UNITS)
@@ -192,6 +206,10 @@ class DeviceReplay(PrioritizedReplay):
                 f"row {rows - 1} is from no environment: num_envs is {self._settings['num_envs']}"
             )
         kept, reals = (None, structs.Reals()) if priorities is None else self._reals(priorities, rows)
+        if kept is not None and rows > self._piece:
+            # As on the CPU, the largest of all rows is known before the first of them is weighed.
+            call = structs.ReplayAdd(priorities=reals, count=1 if kept.ndim == 0 else rows)
+            self._launch("note", layout.blocks(call.count), layout.THREADS, call)
         tickets = self._place.empty((rows,), "int64")
         for start in range(0, rows, self._piece):
             piece = slice(start, min(start + self._piece, rows))
@@ -301,6 +319,10 @@ class DeviceReplay(PrioritizedReplay):
         """Address of a field's column."""
         return self._memory.parts.address(_column(name))
 
+    def _bytes_of(self, name: str) -> Tensor:
+        """A field's column as bytes, row after row of the ring."""
+        return self._memory.parts.view(_column(name), "uint8")
+
     # ------------------------------------------------------------ drawing
 
     def sample(
@@ -325,29 +347,34 @@ class DeviceReplay(PrioritizedReplay):
                 draw runs.
             as_torch: they are tensors either way.
             out: tensors of an earlier batch of this size to be overwritten.
-            mode: ``"stratified"``, ``"independent"``, ``"systematic"`` or ``"split"``.
+            mode: as there. ``"largest"`` and ``"without_replacement"`` take rows whose earlier frames are
+                gone in nobody's place: they leave them out.
             rank: of this caller, for ``"split"``.
             learners: callers, for ``"split"``.
-            uniform: 0.
-            newest: 0.
-            newest_rows: not looked at.
+            uniform: share of the batch that is drawn uniformly.
+            newest: share that is drawn uniformly among the newest rows.
+            newest_rows: how many rows count as newest, as there.
 
         Returns:
             the fields, (B, *shape) each; next observations; ``discount`` and ``weights`` (B,) float32;
             ``indices`` and ``tickets`` (B,) int64.
 
         Raises:
-            ValueError: a mode or size that a device has not, or a tensor of ``out`` that does not fit.
+            ValueError: a mode, share or size that cannot be, or a tensor of ``out`` that does not fit.
         """
-        if uniform or newest:
-            raise ValueError(f'uniform is {uniform}, newest {newest}: device="cuda" has no mixtures')
         size = natural("batch_size", batch_size)
-        chosen = draws(size, str(mode), rank, learners)
+        kind = choose.kind_of(str(mode), uniform, newest)
+        chosen = draws(size, "independent" if mode in choose.MODES else str(mode), rank, learners)
         batch = self._empty_batch(size, out)
         if size > 0:
             table = self._place.empty(((_FRAMES + 2 * self._frames) * size,), "int32")
             drawn = self._place.empty((size,), "int32")
-            self._draw(chosen, batch, table, drawn, beta)
+            call = self._drawing(chosen, batch, table, drawn, beta)
+            if kind is None:
+                blocks = -(-size // layout.DRAWS_PER_BLOCK)
+                self._launch("draw", blocks, layout.SAMPLE_THREADS, call)
+            else:
+                choose.draw(self, kind, call, uniform, newest, size if newest_rows is None else newest_rows)
             self._gather(batch, table, size)
         if not self._has_discounts:
             del batch["discount"]
@@ -374,7 +401,9 @@ class DeviceReplay(PrioritizedReplay):
             batch[name] = tensor
         return batch
 
-    def _draw(self, chosen: structs.Draws, batch: Batch, table: Tensor, drawn: Tensor, beta: Any) -> None:
+    def _drawing(
+        self, chosen: structs.Draws, batch: Batch, table: Tensor, drawn: Tensor, beta: Any
+    ) -> structs.ReplayDraw:
         steps = self._plan.steps != 0
         on_device = hasattr(beta, "data_ptr")
         if on_device and (str(beta.dtype), beta.numel(), beta.device) != (
@@ -385,7 +414,7 @@ class DeviceReplay(PrioritizedReplay):
             raise ValueError(
                 f"beta is {beta.dtype} on {beta.device}, expected one float64 on {self._place.device}"
             )
-        call = structs.ReplayDraw(
+        return structs.ReplayDraw(
             draws=chosen,
             table=table.data_ptr(),
             drawn=drawn.data_ptr(),
@@ -399,8 +428,6 @@ class DeviceReplay(PrioritizedReplay):
             beta_at=beta.data_ptr() if on_device else 0,
             beta=0.0 if on_device else float(beta),
         )
-        blocks = -(-chosen.count // layout.DRAWS_PER_BLOCK)
-        self._launch("draw", blocks, layout.SAMPLE_THREADS, call)
 
     def _gather(self, batch: Batch, table: Tensor, size: int) -> None:
         outputs = [
@@ -464,19 +491,98 @@ class DeviceReplay(PrioritizedReplay):
             del batch["discount"]
         return self._nest(batch) if self._is_nested else batch
 
-    # ------------------------------------------------------------ what a device has not
+    def evict(self, rows: int) -> Any:
+        """As :meth:`parl.PrioritizedReplay.evict`; does not wait.
 
-    def evict(self, rows: int) -> NoReturn:
-        """Not on a device."""
-        raise ValueError('evict is of device="cpu"')
+        Returns:
+            a tensor of one int64: how many were taken; where it is fewer than asked, :meth:`check` raises.
 
-    def prefetch(self, batch_size: int, **options: Any) -> NoReturn:
-        """Not on a device, where sampling does not wait."""
-        raise ValueError('prefetch is of device="cpu": on a CUDA device sample does not wait')
+        Raises:
+            ValueError: more than the replay can hold.
+        """
+        return choose.evict(self, natural("rows", rows))
 
-    def save(self, path: Any) -> NoReturn:
-        """Not on a device."""
-        raise ValueError('save is of device="cpu"')
+    def prefetch(
+        self,
+        batch_size: int,
+        *,
+        depth: int = 2,
+        lockstep: bool = True,
+        reuse: bool = False,
+        pin_memory: bool = False,
+        **options: Any,
+    ) -> Any:
+        """As :meth:`parl.PrioritizedReplay.prefetch`: the same batches; see :class:`DevicePrefetch`.
+
+        Args:
+            batch_size: B.
+            depth: batches that lie ready.
+            lockstep: draws are at fixed places among the other calls either way: no thread draws.
+            reuse: the tensors of a batch are filled again once the next one is taken.
+            pin_memory: batches are on the device either way.
+            **options: of :meth:`sample`, but ``out``.
+        """
+        if "out" in options:
+            raise ValueError("prefetch fills tensors of its own; ask for reuse instead of out")
+        return DevicePrefetch(self, batch_size, depth=depth, reuse=reuse, options=options)
+
+    # ------------------------------------------------------------ files and names
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """As :meth:`parl.PrioritizedReplay.save`: a file that either device loads. Waits."""
+        files.save(self, self._core, os.fspath(path))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        shared: str | None = None,
+        capacity: int | None = None,
+        hindsight: Hindsight | None = None,
+        device: str = "cuda",
+    ) -> Self:
+        """As :meth:`parl.PrioritizedReplay.load`: a file of either device. Waits.
+
+        Raises:
+            FileNotFoundError, ReplayFileError: as there.
+            ValueError: the file is of a replay that a device has not: sequences, hindsight, compressed rows.
+            CudaUnavailableError: there is no such device; the message says why.
+        """
+        if shared is not None or hindsight is not None:
+            raise ValueError('shared and hindsight are of device="cpu"')
+        cls._place_at(device)
+        opened = files.Opened(os.fspath(path), None if capacity is None else natural("capacity", capacity))
+        settings = dict(opened.settings)
+        fields = settings.pop("fields")
+        replay = object.__new__(cls)
+        replay._hindsight = None
+        replay._make(
+            settings.pop("capacity"),
+            opened.fields(),
+            {name: stack for name, _, _, _, stack in fields},
+            path=None,
+            device=device,
+            shared=None,
+            combining=False,
+            **settings,
+        )
+        opened.put_into(replay)
+        return replay
+
+    def flush(self) -> NoReturn:
+        """Not on a device: there is no file that is mapped."""
+        raise ValueError('this replay is in no file: path is of device="cpu"; save() writes one')
+
+    @classmethod
+    def attach(cls, name: str, *, hindsight: Hindsight | None = None) -> NoReturn:
+        """Not on a device, whose memory processes do not share."""
+        raise ValueError('shared memory is of device="cpu"')
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, hindsight: Hindsight | None = None) -> NoReturn:
+        """Not on a device: there is no file that is mapped."""
+        raise ValueError('a file that is mapped is of device="cpu"; load() reads what save() wrote')
 
     # ------------------------------------------------------------ what it is; all of it waits
 
@@ -506,14 +612,15 @@ class DeviceReplay(PrioritizedReplay):
         if envs:
             raise IndexError(f"{envs} rows were from environments outside 0..{self._settings['num_envs']}")
         if empty:
-            raise NotSampleableError(f"{empty} calls drew while no row could be drawn: {self!r}")
+            raise NotSampleableError(f"{empty} calls drew more rows than could be drawn: {self!r}")
 
     def verify(self) -> None:
         """Checks that every sum of the tree is exact; raises InconsistentError."""
         self._memory.verify()
 
     def __len__(self) -> int:
-        return min(self._memory.word(Word.RESERVED), self.capacity)
+        beginning = self._memory.word(Word.BEGINNING)
+        return min(self._memory.word(Word.RESERVED) - beginning, self.capacity)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a replay on a device cannot be pickled")
@@ -600,7 +707,7 @@ def on_device(kind: type[PrioritizedReplay]) -> type[DeviceReplay]:
         return kind
     found = {PrioritizedReplay: DeviceReplay, UniformReplay: DeviceUniformReplay}.get(kind)
     if found is None:
-        raise ValueError(f'{kind.__name__} is of device="cpu"')
+        raise ValueError(f'{kind.__name__} is of device="cpu": a device has PrioritizedReplay, UniformReplay')
     return found
 
 

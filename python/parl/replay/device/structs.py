@@ -25,6 +25,8 @@ class Word(IntEnum):
     EMPTY = 12
     HISTOGRAM = 16
     RESERVED = 51
+    HORIZON = 52
+    NEWEST_LAP = 53
     ADDED = 55
     UPDATED = 56
     STALE = 57
@@ -34,9 +36,10 @@ class Word(IntEnum):
     BAD_ENV = 61
     NO_FINAL = 62
     BAD_DISCOUNT = 63
+    BEGINNING = 68
 
 
-WORDS = 64
+WORDS = 72
 
 
 class Mode(IntEnum):
@@ -45,6 +48,16 @@ class Mode(IntEnum):
     INDEPENDENT = 0
     STRATIFIED = 1
     SYSTEMATIC = 2
+
+
+class Kind(IntEnum):
+    """Draws that are not by weight alone."""
+
+    DISTINCT = 0
+    LARGEST_FIRST = 1
+    EVICTION = 2
+    UNIFORM = 3
+    MIXTURE = 4
 
 
 class Tree(ctypes.Structure):
@@ -182,3 +195,29 @@ class ReplayCut(ctypes.Structure):
     """Episodes to end."""
 
     _fields_ = (("envs", c_uint64), ("count", c_uint32))
+
+
+class ReplayKeys(ctypes.Structure):
+    """Keys of all rows, of which the largest are taken."""
+
+    _fields_ = (("keys", c_uint64), ("kind", c_uint32))
+
+
+class ReplayEvict(ctypes.Structure):
+    """Rows to be taken out of circulation."""
+
+    _fields_ = (*((name, c_uint64) for name in ("chosen", "keys", "closed")), ("count", c_uint32))
+
+
+class ReplaySelect(ctypes.Structure):
+    """A batch that is not drawn by weight alone."""
+
+    _fields_ = (
+        ("draw", ReplayDraw),
+        ("chosen", c_uint64),
+        ("keys", c_uint64),
+        ("uniform", c_double),
+        ("newest", c_double),
+        ("newest_rows", c_uint32),
+        ("kind", c_uint32),
+    )

@@ -66,12 +66,12 @@ class Memory:
         """A counter; waits for the device."""
         return int(self.words[which].item())
 
-    def set_words(self, first: Word, values: list[int]) -> None:
+    def set_words(self, first: int, values: list[int]) -> None:
         """Writes words, given as unsigned numbers."""
         signed = np.array(values, np.uint64).view(np.int64)
         self.words[first : first + len(values)].copy_(self.place.torch.from_numpy(signed))
 
-    def get_words(self, first: Word, count: int) -> list[int]:
+    def get_words(self, first: int, count: int) -> list[int]:
         """Words as unsigned numbers; waits for the device."""
         return self.words[first : first + count].cpu().numpy().view(np.uint64).tolist()
 
@@ -100,6 +100,14 @@ class Memory:
                     f"{int(expected[node])}"
                 )
 
+    def add_up(self) -> None:
+        """Makes all sums anew from the leaves."""
+        for i in range(1, len(self.levels)):
+            below = self.level(i - 1).long().reshape(-1, LANES).sum(1)
+            stored = self.level(i)
+            stored.zero_()
+            stored[: len(below)] = below
+
     def take_counts(self, *which: Word) -> list[int]:
         """Counters of what went wrong, which begin anew; waits for the device."""
         found = [self.word(one) for one in which]
@@ -126,11 +134,12 @@ class CudaSumTree:
     def __init__(self, capacity: int, scale: float = 65536.0, seed: int = 0, *, device: str = "cuda") -> None:
         if not (np.isfinite(scale) and scale > 0):
             raise ValueError(f"scale {scale} is not a finite number above 0")
-        self._place = self._place_of(device)
+        self._place = self._place_at(device)
         self._memory = Memory(self._place, int(capacity), float(scale), is_chained=True, parts=Parts())
         self.seed(seed)
 
-    def _place_of(self, device: str) -> Place:
+    @classmethod
+    def _place_at(cls, device: str) -> Place:
         return Place(device)
 
     # ------------------------------------------------------------ updates and draws

@@ -1,0 +1,153 @@
+// A draw of the replay: the window that follows a row, what a batch keeps of it, and what it weighs.
+#pragma once
+#include "replay.cuh"
+
+// Rows of the table that a draw leaves for the gathering, each with one u32 per draw: where its row, the last of its window
+// and the next one are; then the frames of its stack, newest first, and those of the next stack.
+enum Column : uint32_t { OWN = 0, LAST = 1, NEXT = 2, FRAMES = 3 };
+
+struct ReplayDraw {
+    Draws draws;
+    uint64_t table;       // u32
+    uint64_t drawn;       // u32 weights
+    uint64_t indices;     // i64
+    uint64_t tickets;     // i64
+    uint64_t weights;     // f32
+    uint64_t discounts;   // f32
+    uint64_t rewards;     // f32 or f64 as the column; 0 for none, as the next two
+    uint64_t terminated;  // bool
+    uint64_t truncated;   // bool
+    uint64_t beta_at;     // address of an f64, 0 for `beta`
+    double beta;
+};
+
+struct Transition {
+    double reward, discount;
+    uint32_t last, next;
+    bool terminated, truncated, is_lost;
+};
+
+// Follows the window of a row. The CPU's `draw.rs` in the same order of operations.
+PARL_FN Transition follow(const Replay& replay, uint32_t slot) {
+    Transition t{0.0, 1.0, slot, slot, false, false, false};
+    if (!replay.steps) return t;
+    for (uint32_t step = 1;; ++step) {
+        t.reward = add_once(t.reward, multiply_once(t.discount, column_real(replay.reward, replay.reward_is_double, t.last)));
+        t.discount = multiply_once(t.discount, multiply_once(replay.gamma, row_discount(replay, t.last)));
+        t.terminated = flag(replay.terminated, t.last);
+        t.truncated = !t.terminated && flag(replay.truncated, t.last);
+        const uint32_t link = state(replay, t.last)->y;
+        if (t.terminated || t.truncated || step == replay.n_step) {
+            // Nothing is bootstrapped after termination; the last observation stands in for the final one.
+            t.next = link == NO_LINK ? t.last : link - 1;
+            t.is_lost = link == NO_LINK && !t.terminated && replay.rebuilds != 0;
+            if (t.terminated) t.discount = 0.0;
+            return t;
+        }
+        if (link == NO_LINK) {
+            t.is_lost = true;
+            return t;
+        }
+        t.last = link - 1;
+    }
+}
+
+struct ReplayTaker {
+    const Replay& replay;
+    const ReplayDraw& call;
+
+    __device__ void put(uint32_t row, uint32_t i, uint32_t slot) {
+        at<uint32_t>(call.table)[static_cast<uint64_t>(row) * call.draws.count + i] = slot;
+    }
+
+    // Slots of the stack that ends in the row with this number, newest first; what is before its episode is padding.
+    PARL_ONCE_MEMBER void put_stack(uint32_t row, uint32_t i, uint64_t sequence, bool is_lost) {
+        Before what = is_lost ? LOST : A_ROW;
+        for (uint32_t frame = 0; frame < replay.frames; ++frame) {
+            if (what == A_ROW || (replay.pads_first != 0 && !is_lost)) {
+                put(row + frame, i, static_cast<uint32_t>(sequence % replay.slots));
+            } else {
+                put(row + frame, i, NONE);
+            }
+            if (what == A_ROW) what = before(replay, sequence, sequence);
+        }
+    }
+
+    // All lanes see the same; the first one writes.
+    PARL_ONCE_MEMBER bool take(uint32_t i, const Drawn& drawn) {
+        const uint32_t slot = drawn.leaf;
+        const uint4 own = *state(replay, slot);
+        const Row row{slot, own.x >> LAP_SHIFT};
+        const bool is_there = (own.x & (OPEN | SAMPLEABLE)) == (OPEN | SAMPLEABLE);
+        Transition t = follow(replay, slot);
+        const uint64_t sequence = replay.frames > 1 ? sequence_of(replay, row) : 0;
+        const bool is_lost = !is_there || t.is_lost || (replay.frames > 1 && !is_whole(replay, sequence));
+        if (lane() == 0) {
+            at<uint32_t>(call.drawn)[i] = is_lost ? 0 : drawn.weight;
+            at<int64_t>(call.indices)[i] = slot;
+            at<uint64_t>(call.tickets)[i] = ticket(row);
+            put(OWN, i, slot);
+            put(LAST, i, t.last);
+            put(NEXT, i, t.next);
+            if (replay.frames > 1) {
+                put_stack(FRAMES, i, sequence, is_lost);
+                put_stack(FRAMES + replay.frames, i, later(replay, sequence, t.next), is_lost);
+            }
+            put_step(i, t);
+        }
+        return !is_lost;
+    }
+
+    __device__ void put_step(uint32_t i, const Transition& t) {
+        at<float>(call.discounts)[i] = static_cast<float>(t.discount);
+        if (call.rewards != 0 && replay.reward_is_double) at<double>(call.rewards)[i] = t.reward;
+        if (call.rewards != 0 && !replay.reward_is_double) at<float>(call.rewards)[i] = static_cast<float>(t.reward);
+        if (call.terminated != 0) at<uint8_t>(call.terminated)[i] = t.terminated ? 1 : 0;
+        if (call.truncated != 0) at<uint8_t>(call.truncated)[i] = t.truncated ? 1 : 0;
+    }
+
+    __device__ bool is_lost(uint32_t i) { return at<uint32_t>(call.drawn)[i] == 0; }
+
+    // There is nothing to draw: weight 0, a ticket that is none, rows of 0.
+    __device__ void nothing(uint32_t i) {
+        if (lane() != 0) return;
+        at<uint32_t>(call.drawn)[i] = 0;
+        at<int64_t>(call.indices)[i] = 0;
+        at<uint64_t>(call.tickets)[i] = 0;
+        for (uint32_t row = 0; row < FRAMES + 2 * replay.frames; ++row) put(row, i, NONE);
+        put_step(i, Transition{0.0, 0.0, 0, 0, false, false, false});
+    }
+
+    __device__ void finish(uint64_t total) {
+        weigh();
+        if (threadIdx.x == 0 && total != 0) count(replay.tree, SAMPLED, call.draws.count);
+    }
+
+    // Importance weights, by a whole block: (probability of the row / smallest probability) ** -beta, of the batch or a bound of all rows.
+    __device__ void weigh() {
+        __shared__ uint32_t least;
+        if (threadIdx.x == 0) least = NONE;
+        __syncthreads();
+        const uint32_t* drawn = at<uint32_t>(call.drawn);
+        uint32_t mine = NONE;
+        for (uint32_t i = threadIdx.x; i < call.draws.count; i += blockDim.x) {
+            if (drawn[i] != 0 && drawn[i] < mine) mine = drawn[i];
+        }
+        if (mine != NONE) atomicMin(&least, mine);
+        __syncthreads();
+        double smallest = least;
+        if (replay.is_global != 0) {
+            for (uint32_t size = 1; size < SIZES; ++size) {
+                if (words(replay.tree)[HISTOGRAM + size] == 0) continue;
+                const double bound = static_cast<double>(1ull << (size - 1));
+                if (bound < smallest) smallest = bound;
+                break;
+            }
+        }
+        const double beta = call.beta_at != 0 ? *at<double>(call.beta_at) : call.beta;
+        float* weights = at<float>(call.weights);
+        for (uint32_t i = threadIdx.x; i < call.draws.count; i += blockDim.x) {
+            weights[i] = drawn[i] == 0 ? 0.0f : static_cast<float>(pow(divide_once(smallest, drawn[i]), beta));
+        }
+    }
+};

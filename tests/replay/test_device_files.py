@@ -1,0 +1,147 @@
+"""Files of replays: what a device writes the CPU loads, and the other way round; then both go on alike."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from device_cases import CASES, Case, Rows, assert_same, host, tensors  # noqa: E402
+from emulated import HostReplay, HostUniformReplay  # noqa: E402
+
+import parl  # noqa: E402
+from parl.errors import ReplayFileError  # noqa: E402
+
+
+def grown(case: Case, calls: int, seed: int = 3) -> tuple[Any, Any, Rows]:
+    cpu, mine = case.pair(seed, "cuda", HostReplay, HostUniformReplay)
+    rows = Rows(case, seed)
+    go_on(cpu, mine, rows, calls)
+    return cpu, mine, rows
+
+
+def go_on(cpu: Any, mine: Any, rows: Rows, calls: int) -> int:
+    """The same calls on both, compared; batches that were drawn."""
+    drawn = 0
+    rng = np.random.default_rng(calls)
+    for _ in range(calls):
+        more = rows.take()
+        tickets = cpu.add(**more)
+        np.testing.assert_array_equal(host(mine.add(**tensors(more))).view(np.uint64), tickets)
+        found = assert_same(cpu, mine, 33, "stratified", True)
+        if found is None:
+            continue
+        drawn += 1
+        errors = rng.normal(size=33).astype(np.float32)
+        assert int(mine.update_priorities(found.tickets, errors)) == cpu.update_priorities(
+            host(found.tickets).view(np.uint64), errors
+        )
+    return drawn
+
+
+def figures(replay: Any) -> dict[str, Any]:
+    return {
+        "rows": len(replay),
+        "sampleable": replay.sampleable,
+        "total": replay.total_priority,
+        "largest": replay.max_priority,
+        "counters": replay.counters,
+        "rng": replay.rng_state,
+        "sizes": replay.histogram().tolist(),
+    }
+
+
+@pytest.mark.parametrize("calls", [1, 45])
+@pytest.mark.parametrize("case", [CASES[2], CASES[4], CASES[6], CASES[7], CASES[10]], ids=str)
+def test_each_loads_what_the_other_wrote(case: Case, calls: int, tmp_path: Path):
+    cpu, mine, rows = grown(case, calls)
+    cpu.save(tmp_path / "cpu")
+    mine.save(tmp_path / "device")
+    assert sorted(os.listdir(tmp_path)) == ["cpu", "device"]
+    here = type(cpu).load(tmp_path / "device")
+    there = type(mine).load(tmp_path / "cpu", device="cuda")
+    assert (type(there), there.settings) == (type(mine), here.settings)
+    assert figures(here) == figures(cpu) == figures(there) == figures(mine)
+    here.verify()
+    there.verify()
+    # Open windows, links, stacks and generators too: what comes after is the same for all four.
+    number, state = rows.number, rows.rng.bit_generator.state
+    assert go_on(cpu, mine, rows, 12) >= 6
+    rows.number, rows.rng.bit_generator.state = number, state
+    assert go_on(here, there, rows, 12) >= 6
+    assert figures(here) == figures(cpu) == figures(there) == figures(mine)
+    there.check()
+
+
+@pytest.mark.parametrize("capacity", [20, 400])
+def test_another_capacity_keeps_the_newest_rows(capacity: int, tmp_path: Path):
+    cpu, mine, rows = grown(Case(n_step=2, frame_stack=2), 50)
+    mine.save(tmp_path / "replay")
+    here = parl.PrioritizedReplay.load(tmp_path / "replay", capacity=capacity)
+    there = HostReplay.load(tmp_path / "replay", capacity=capacity)
+    assert there.capacity == capacity
+    assert len(there) == len(here) == min(capacity, len(cpu))
+    assert figures(there) == figures(here)
+    assert go_on(here, there, rows, 8) == 8
+
+
+def test_weights_of_other_fan_outs_are_taken_as_far_as_a_node_holds_them(tmp_path: Path):
+    """Small nodes hold weights of 28 bits, those of 32 children 27."""
+    cpu = parl.PrioritizedReplay(9, {"x": ((), "int64")}, fan_out=4, alpha=1.0)
+    cpu.add(x=np.arange(3), priorities=np.array([1.0, 3000.0, 2.0]))
+    cpu.save(tmp_path / "replay")
+    there = HostReplay.load(tmp_path / "replay")
+    assert there.settings["fan_out"] == 32
+    assert there.saturated == 1
+    assert there.total_priority == pytest.approx(3 + 2**11, abs=1e-3)
+    there.verify()
+
+
+def test_nested_fields_and_columns_of_no_bytes(tmp_path: Path):
+    fields = {"obs": {"image": ((2,), "uint8"), "nothing": ((0,), "float32")}, "action": ((), "int64")}
+    there = HostReplay(20, fields, device="cuda")
+    image = torch.arange(6, dtype=torch.uint8).reshape(3, 2)
+    there.add(obs={"image": image, "nothing": torch.zeros((3, 0))}, action=torch.arange(3))
+    there.save(tmp_path / "replay")
+    for kind in (HostReplay, parl.PrioritizedReplay):
+        batch = kind.load(tmp_path / "replay").sample(8, as_torch=True)
+        assert (batch.obs.image[:, 0] == 2 * batch.action).all()
+
+
+def test_what_a_file_holds_that_a_device_has_not_is_named(tmp_path: Path):
+    path = tmp_path / "replay"
+    fields = {"obs": ((400,), "uint8"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    for made, text in (
+        (parl.SequenceReplay(20, fields, length=2), r"whose sequence is \(2, 0, 0\.9\): device=\"cuda\" has"),
+        (parl.PrioritizedReplay(20, fields, compression="lz4"), "whose compression is 'lz4'"),
+    ):
+        made.save(path)
+        with pytest.raises(ValueError, match=text):
+            HostReplay.load(path)
+    path.write_bytes(b"nothing of the sort" * 9)
+    with pytest.raises(ReplayFileError):
+        HostReplay.load(path)
+    with pytest.raises(FileNotFoundError):
+        HostReplay.load(tmp_path / "none")
+    with pytest.raises(ValueError, match='shared and hindsight are of device="cpu"'):
+        HostReplay.load(path, shared="name")
+
+
+def test_parts_of_the_wrong_length_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from parl.replay.device import files
+
+    mine = HostReplay(20, {"x": ((), "int64")}, device="cuda")
+    mine.add(x=torch.arange(3))
+
+    def short(*_: Any) -> Any:
+        yield np.zeros(3, np.uint64)
+
+    monkeypatch.setattr(files, "_parts", short)
+    with pytest.raises(ReplayFileError, match=r"its parts have \d+ bytes, expected \d+"):
+        mine.save(tmp_path / "replay")
+    assert os.listdir(tmp_path) == []
