@@ -125,6 +125,9 @@ impl Frames {
             cpu.left = INSTRUCTIONS_PER_STEP;
             while cpu.left != 0 && m.tia.stop == 0 {
                 cpu.left -= 1;
+                if cfg!(processor_alone) {
+                    m.tia.collisions = 0;
+                }
                 cpu::execute(&mut m, &mut cpu, &mut self.board, self.code.image());
                 total += 1;
             }

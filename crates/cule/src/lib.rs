@@ -13,6 +13,7 @@ pub mod observe;
 pub mod random;
 pub mod rom;
 pub mod step;
+#[cfg_attr(processor_alone, allow(dead_code))]
 pub mod threaded;
 
 pub use console::{Console, Options};

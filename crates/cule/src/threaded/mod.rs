@@ -80,7 +80,16 @@ pub struct Context {
     moved_on: bool,
     /// Clock of the last write that changed the chip.
     changed_at: i32,
+    /// What was written to the chip, in place of the chip.
+    #[cfg(processor_alone)]
+    writes: [u32; WRITES],
+    #[cfg(processor_alone)]
+    written: u32,
 }
+
+/// Room for the writes of a frame.
+#[cfg(processor_alone)]
+const WRITES: usize = 1024;
 
 /// The function of a record.
 ///
@@ -113,6 +122,10 @@ impl Context {
             raster: Raster::new(&m.tia, m.draw != 0),
             moved_on: false,
             changed_at: i32::MIN,
+            #[cfg(processor_alone)]
+            writes: [0; WRITES],
+            #[cfg(processor_alone)]
+            written: 0,
         };
         stores::fill_shadow(&mut k);
         k

@@ -601,6 +601,9 @@ impl Raster {
 
     #[inline(never)]
     fn advance(&mut self, t: &mut Tia, picture: &mut Pictures, goal: i32) {
+        if cfg!(processor_alone) {
+            self.settled = true;
+        }
         let mut from = t.beam - t.row_start;
         // Whole rows in a row look alike.
         let mut alike = false;

@@ -71,6 +71,7 @@ pub fn fill_shadow(k: &mut Context) {
 }
 
 /// Brings `shadow` up to date after a write of `value`.
+#[cfg(not(processor_alone))]
 #[inline(always)]
 fn remember<const R: u32>(k: &mut Context, value: u32) {
     let t = &k.m.tia;
@@ -105,7 +106,23 @@ const fn is_known(register: u32) -> bool {
     matches!(register, VBLANK | 0x04..=0x14 | 0x1B..=CXCLR)
 }
 
+/// A write that changes something, where the processor is measured alone (`benches/python/processor.py`): into a list, and
+/// no object ever meets another.
+#[cfg(processor_alone)]
+#[inline(always)]
+fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
+    k.writes[k.written as usize % super::WRITES] = cycles << 16 | R << 8 | value;
+    k.written += 1;
+    if R == VBLANK {
+        k.m.tia.vblank = value as u8;
+    }
+    if matches!(R, VBLANK | 0x04..=0x0F | ENAM0..=HMBL | VDELP0..=0x29) {
+        k.shadow[R as usize] = value as u16;
+    }
+}
+
 /// What a write to register `R` does.
+#[cfg(not(processor_alone))]
 #[inline(never)]
 fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     if R == VBLANK {
