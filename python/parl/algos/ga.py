@@ -64,9 +64,12 @@ class GADecoder:
         self._shape = Shape(config, spec)
         self._sigma = config.sigma
         self._known: dict[Member, Tensor] = {}
+        self._kept = _CACHE
 
     def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
         """See :class:`parl.types.Decoder`; ``base`` plays no part."""
+        # The next generation's parents are among these, and their own parents may be asked for again.
+        self._kept = max(_CACHE, 2 * len(members))
         return torch.stack([self.weights(member) for member in members])
 
     def weights(self, member: Member) -> Tensor:
@@ -75,11 +78,13 @@ class GADecoder:
         while length and member[:length] not in self._known:
             length -= 1
         weights = self._known[member[:length]] if length else self._shape.first(member[0])
-        for seed in member[max(1, length) :]:
-            weights = weights + self._sigma * noise(seed, self._shape.size)
+        # What is on the way is kept too: an offspring of a parent that others decoded has siblings here.
+        for end in range(max(1, length) + 1, len(member) + 1):
+            self._known[member[: end - 1]] = weights
+            weights = weights + self._sigma * noise(member[end - 1], self._shape.size)
         self._known.pop(member, None)
         self._known[member] = weights
-        while len(self._known) > _CACHE:
+        while len(self._known) > self._kept:
             self._known.pop(next(iter(self._known)))
         return weights
 
