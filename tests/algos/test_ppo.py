@@ -71,8 +71,8 @@ def test_loss_against_numpy(spec, options):
 def test_every_valid_row_is_learned_from_once_an_epoch():
     learner = PPO(Config(epochs=3, minibatch_size=8), SPEC).make_learner(0, "cpu")
     seen = []
-    loss = learner.loss
-    learner.loss = lambda obs, *rest: (seen.append(obs), loss(obs, *rest))[1]
+    record = learner.network.record
+    learner.network.record = lambda obs: (seen.append(obs), record(obs))[1]
     data = rollout()
     updates = learner.learn(data, 0.0, alone)
     valid = data.obs[:-1][data.valid]
@@ -124,3 +124,29 @@ def test_settings_are_checked():
     image = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
     assert default_config(image).hidden == (512,)
     assert default_config(BOX).normalize_observations
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"minibatch_size": 7},
+        {"value_clip": 0.2, "entropy_coefficient": 0.01, "normalize_advantages": False},
+        {"target_kl": 1e-4, "learning_rate": 0.1},
+        {"normalize_observations": True, "activation": "relu", "shared_layers": True},
+    ],
+    ids=["parts", "clipped", "kl", "normalised"],
+)
+def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options):
+    """Two rollouts, several epochs, both ways: as many steps, the same weights but for rounding."""
+    from parl.nets.actor_critic import ActorCritic
+
+    found = []
+    for direct in (True, False):
+        if not direct:
+            monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
+        learner = PPO(Config(hidden=(8, 6), epochs=3, **options), SPEC).make_learner(0, "cpu")
+        steps = [learner.learn(rollout(8, 4, seed, final=1), 0.3, alone) for seed in (0, 2)]
+        found.append((steps, learner.weights.clone(), learner.metrics()))
+    assert found[0][0] == found[1][0] and sum(found[0][0]) > 0
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=2e-5)
+    assert found[0][2].keys() == found[1][2].keys()

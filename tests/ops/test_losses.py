@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parl.ops.adam import limit_norm
-from parl.ops.losses import clipped_loss, policy_gradient_loss, weighted_huber
+from parl.ops.losses import clipped_gradients, clipped_loss, policy_gradient_loss, weighted_huber
 from parl.ops.policies import categorical, normalized
 
 
@@ -108,3 +108,26 @@ def test_advantages_have_mean_zero_and_deviation_one():
     found = normalized(advantage)
     torch.testing.assert_close(found, (advantage - advantage.mean()) / (advantage.std() + 1e-8))
     assert normalized(advantage[:1]).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("value_clip", [0.0, 0.3])
+@pytest.mark.parametrize("entropy_coefficient", [0.0, 0.02])
+def test_clipped_gradients_are_those_of_the_loss(value_clip, entropy_coefficient):
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(64, 3, generator=generator, requires_grad=True)
+    value = torch.randn(64, generator=generator, requires_grad=True)
+    action = torch.randint(3, (64,), generator=generator)
+    columns = [torch.randn(64, generator=generator) for _ in range(4)]
+    columns[0] = categorical(logits.detach(), action)[0] + 0.3 * columns[0]
+    numbers = (0.2, value_clip, 0.7, entropy_coefficient)
+    log_prob, entropy = categorical(logits, action)
+    found = clipped_loss(log_prob, entropy, value, *columns, *numbers)
+    found.total.backward()
+    arrays = [column.numpy() for column in (logits.detach(), value.detach(), action, *columns)]
+    of_logits, of_value, figures = clipped_gradients(*arrays, *numbers)
+    torch.testing.assert_close(torch.from_numpy(of_logits), logits.grad, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(torch.from_numpy(of_value), value.grad, rtol=1e-4, atol=1e-7)
+    assert of_logits.dtype == of_value.dtype == "float32"
+    for name, value in (("policy_loss", found.policy), ("value_loss", found.value), ("kl", found.kl)):
+        assert figures[name] == pytest.approx(float(value), rel=1e-4, abs=1e-6)
+    assert figures["entropy"] == pytest.approx(float(found.entropy), rel=1e-5)

@@ -201,9 +201,13 @@ class OptimizedLearner(ABC):
 
     def step(self, loss: Tensor, progress: float, average: Average) -> None:
         """Gradients of ``loss``, averaged, and one step of the optimizer."""
-        config = self.config
         self.gradients.zero_()
         loss.backward()
+        self.apply(progress, average)
+
+    def apply(self, progress: float, average: Average) -> None:
+        """Averages the gradients, and takes one step of the optimizer."""
+        config = self.config
         average(self.gradients)
         if config.max_gradient_norm:
             limit_norm(self.gradients, config.max_gradient_norm)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from parl.nets.dense import Activation, Headed, Layer, Stack, head, slot
+from parl.nets.dense import Activation, Headed, Layer, Recorded, Stack, head, slot
 from parl.nets.normaliser import Flattener
 from parl.nets.torsos import IMAGE_TORSOS
 from parl.types import Array
@@ -149,6 +149,14 @@ class ActorCritic(nn.Module):
                 return policy, value
         features = self._features(observations)
         return self.policy(features[0]), self.value(features[-1]).squeeze(1)
+
+    def record(self, observations: Tensor) -> Recorded | None:
+        """As :meth:`forward`, with a way back of its own; None where torch's is needed."""
+        if self._dense is None:
+            return None
+        with torch.no_grad():
+            x = self.flattener(observations)
+            return self._dense.record(x) if self._dense.stack.learns and self._dense.takes(x) else None
 
     def act(self, observations: Array) -> Array:
         """Policy parameters (B, outputs) of observations (B, ...), both numpy; for acting."""

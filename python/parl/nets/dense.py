@@ -320,6 +320,11 @@ class Headed:
         self.stack.drop(tape)
         return found
 
+    def record(self, x: Tensor) -> Recorded:
+        """As :meth:`outputs`, with the way back as a call of its own: nothing of torch's is started."""
+        tape = self.stack.forward(x)
+        return Recorded(self, tape, self.apply_heads(tape.seen[-1]))
+
     def output(self, x: Tensor, number: int) -> Tensor:
         """What one head alone gives, without a gradient."""
         one = self.heads[number]
@@ -364,6 +369,27 @@ class Headed:
             if not has:
                 part.zero_()
         return back
+
+
+class Recorded:
+    """One pass of :class:`Headed`; :meth:`back` or :meth:`drop` is to be called once.
+
+    Attributes:
+        outputs: what each head gives.
+    """
+
+    def __init__(self, net: Headed, tape: _Tape, outputs: tuple[Tensor, ...]) -> None:
+        self._net, self._tape = net, tape
+        self.outputs = outputs
+
+    def back(self, *gradients: Tensor) -> None:
+        """Adds the weights' gradients, from those of the outputs."""
+        g = self._net.head_gradients(self._tape.seen[-1], gradients)
+        self._net.stack.backward(self._tape, g, wants_x=False)
+
+    def drop(self) -> None:
+        """Nothing is to be learned from this pass."""
+        self._net.stack.drop(self._tape)
 
 
 class _Pass(torch.autograd.Function):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from parl.types import Array
 
 
 def weighted_huber(prediction: Tensor, target: Tensor, weights: Tensor, delta: float) -> Tensor:
@@ -161,6 +164,70 @@ class _Clipped(torch.autograd.Function):
         of_log_prob, of_entropy, of_value = ctx.gradients
         entropy = (g * of_entropy).expand_as(of_value) if of_entropy else None
         return of_log_prob.mul_(g), entropy, of_value.mul_(g), *[None] * 8
+
+
+def clipped_gradients(
+    logits: Array,
+    value: Array,
+    action: Array,
+    old_log_prob: Array,
+    old_value: Array,
+    advantage: Array,
+    target: Array,
+    clip: float,
+    value_clip: float,
+    value_coefficient: float,
+    entropy_coefficient: float,
+) -> tuple[Array, Array, dict[str, float]]:
+    """:func:`clipped_loss` of discrete actions with numpy, and its gradients: for a few hundred rows.
+
+    Args:
+        logits: (B, A) float32.
+        value: (B,) float32, V, as are the other columns but for ``action``, (B,) int64.
+        action: taken.
+        old_log_prob: of the policy that acted.
+        old_value: V_old.
+        advantage: A.
+        target: R.
+        clip: range of the ratio.
+        value_clip: range of the value; 0: none.
+        value_coefficient: of the squared error.
+        entropy_coefficient: of the entropy.
+
+    Returns:
+        gradients of ``logits`` (B, A) and ``value`` (B,), and the figures ``policy_loss``, ``value_loss``,
+        ``entropy`` and ``kl``.
+    """
+    rows, each = len(value), np.arange(len(value))
+    log_p = logits - logits.max(axis=1, keepdims=True)
+    p = np.exp(log_p)
+    sums = np.add.reduce(p, axis=1, keepdims=True)
+    p /= sums
+    log_p -= np.log(sums)
+    entropy = -np.add.reduce(p * log_p, axis=1)
+    log_ratio = log_p[each, action] - old_log_prob
+    ratio = np.exp(log_ratio)
+    free, held = ratio * advantage, np.minimum(np.maximum(ratio, 1 - clip), 1 + clip) * advantage
+    of_log_prob = free * (free <= held) * np.float32(-1 / rows)
+    error = value - target
+    of_value = error * np.float32(value_coefficient / rows)
+    square = error * error
+    if value_clip:
+        distance = value - old_value
+        moved = (np.minimum(np.maximum(distance, -value_clip), value_clip) + old_value - target) ** 2
+        of_value *= (square >= moved) | (np.abs(distance) <= value_clip)
+        square = np.maximum(square, moved)
+    of_logits = p * -of_log_prob[:, None]
+    of_logits[each, action] += of_log_prob
+    if entropy_coefficient:
+        of_logits += p * (log_p + entropy[:, None]) * np.float32(entropy_coefficient / rows)
+    figures = {
+        "policy_loss": -float(np.add.reduce(np.minimum(free, held))) / rows,
+        "value_loss": float(np.add.reduce(square)) / (2 * rows),
+        "entropy": float(np.add.reduce(entropy)) / rows,
+        "kl": float(np.add.reduce(ratio - 1 - log_ratio)) / rows,
+    }
+    return of_logits, of_value, figures
 
 
 def policy_gradient_loss(
