@@ -21,6 +21,8 @@ ENVS = {"CartPole-v1": (), "parl/Pong-v0": ("obs_type=ram", "stack_num=2", "padd
 WARM_UP_S = 3.0
 # Members of a generation, each with an environment of its own: few cost as much a vector step as many.
 POPULATIONS = {"CartPole-v1": 512, "parl/Pong-v0": 64}
+# Generations that count, behind two: the same ones for any number of processes, since episodes grow longer.
+GENERATIONS = {"CartPole-v1": 25, "parl/Pong-v0": 2}
 
 
 def make_loop(name, env, **options):
@@ -40,6 +42,19 @@ def rate(name, env, seconds, options):
         report = loop.report()
         names = ("env_steps_per_s", "updates_per_s", "policy_lag", "policy_lag_max")
         return {name: report.get(name, 0.0) for name in names}
+    finally:
+        loop.close()
+
+
+def generations(name, env, count, options):
+    """Steps a second over ``count`` generations."""
+    loop = make_loop(name, env, **options)
+    try:
+        for last in (2, 2 + count):
+            loop.report()
+            while loop.updates < last:
+                loop.advance(loop.env_steps + 1, 0.0)
+        return {"env_steps_per_s": loop.report()["env_steps_per_s"], "env_steps": loop.env_steps}
     finally:
         loop.close()
 
@@ -121,7 +136,7 @@ def rates(seconds):
             print("|", " | ".join((env, f"{name} ({topology})", *cells, *lags)), "|", flush=True)
 
 
-def scaling(seconds):
+def scaling(_):
     print("| environment | algorithm | steps/s, 1 process | 2 processes | ratio (bar 1.8) |")
     print("|---|---|---:|---:|---:|")
     for env in ENVS:
@@ -130,7 +145,7 @@ def scaling(seconds):
             given["env_options"] = [*ENVS[env], "num_threads=1"]
         for name in ("es", "ga"):
             one, two = (
-                measure("rate", name, env, seconds, actors=actors, **given)["env_steps_per_s"]
+                measure("generations", name, env, GENERATIONS[env], actors=actors, **given)["env_steps_per_s"]
                 for actors in (1, 2)
             )
             print(f"| {env} | {name} | {one:,.0f} | {two:,.0f} | {two / one:.2f} |", flush=True)
@@ -187,7 +202,7 @@ def main():
         kind, name, env, seconds, own = json.loads(options.of)
         if "hidden" in own:
             own["hidden"] = tuple(own["hidden"])
-        work = {"rate": rate, "profile": profile, "curve": curve}[kind]
+        work = {"rate": rate, "profile": profile, "curve": curve, "generations": generations}[kind]
         print(json.dumps(work(name, env, seconds, own)))
     elif options.what == "starts":
         starts(options.seconds, options.out)

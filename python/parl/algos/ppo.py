@@ -238,7 +238,7 @@ class PPOLearner(ActorCriticLearner):
             if len(advantage) > 1:
                 advantage /= np.sqrt(np.dot(advantage, advantage) / (len(advantage) - 1)) + np.float32(1e-8)
         logits, value = (output.numpy() for output in recorded.outputs)
-        of_logits, of_value, self.figures = clipped_gradients(
+        of_logits, of_value, figures = clipped_gradients(
             logits,
             value,
             action,
@@ -251,7 +251,8 @@ class PPOLearner(ActorCriticLearner):
             config.value_coefficient,
             config.entropy_coefficient,
         )
-        if self._too_far(torch.tensor(self.figures["kl"]), average):
+        self.figures = {**figures}
+        if self._too_far(torch.tensor(figures["kl"]), average):
             recorded.drop()
             return False
         self.gradients.zero_()
