@@ -350,15 +350,20 @@ class PrioritizedReplay:
         """
         if self._ahead:
             self._settle()
-        finals = self._pop_finals(columns) if self._final else {}
-        if self._is_nested:
-            columns = flatten(columns, [name for name, *_ in self._fields])
-        if columns.keys() != self._names:
-            raise ValueError(difference(columns, self._names))
+        finals: Mapping[str, Any] = {}
+        # Mostly all fields are there and no final observations: then one comparison is enough.
+        if self._is_nested or columns.keys() != self._names:
+            finals = self._pop_finals(columns) if self._final else {}
+            if self._is_nested:
+                columns = flatten(columns, [name for name, *_ in self._fields])
+            if columns.keys() != self._names:
+                raise ValueError(difference(columns, self._names))
         rows = -1
         arrays: list[NDArray[Any]] = []
         for name, dtype, shape, stack in self._fields:
-            array = rows_of(name, columns[name], dtype)
+            array = columns[name]
+            if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
+                array = rows_of(name, array, dtype)
             if rows < 0:
                 rows = len(array) if array.ndim else -1
             if stack > 1 and array.shape == (rows, stack, *shape):
@@ -367,7 +372,7 @@ class PrioritizedReplay:
                 wanted = ("n" if rows < 0 else rows, *shape)
                 raise ValueError(f"{name} has shape {array.shape}, expected {wanted}")
             arrays.append(array)
-        mask, final_arrays = self._final_rows(finals, rows)
+        mask, final_arrays = self._final_rows(finals, rows) if finals else (None, [])
         return self._core.add(arrays, rows, env_id, priorities, mask, final_arrays)
 
     def _pop_finals(self, columns: dict[str, Any]) -> dict[str, Any]:
@@ -486,9 +491,12 @@ class PrioritizedReplay:
         if as_torch:
             torch = _torch()
             for name, array in batch.items():
-                # A tensor that was given is given back, pinned as it may be.
-                given = flat.get(name)
-                batch[name] = given if isinstance(given, torch.Tensor) else torch.from_numpy(array)
+                # A tensor that was given is given back, pinned as it may be. (Asking torch what is a tensor
+                # takes longer than making one.)
+                given = flat.get(name) if flat else None
+                if given is None or not isinstance(given, torch.Tensor):
+                    given = torch.from_numpy(array)
+                batch[name] = given
         batch["tickets"] = tickets
         return self._nest(batch) if self._is_nested else batch
 
