@@ -10,15 +10,13 @@ every add, sample and update of the replay, as buffers without lazy writing have
 of the sum tree. Score: mean of 100 greedy episodes with the last weights, on seeds that the run never saw.
 """
 
-import argparse
 import functools
 import json
 import os
 import tempfile
 import threading
-import warnings
 
-from processes import Record, median, one
+from processes import Record, median, one, parsed, shared_options
 
 FRAMES = 30_000
 CASES = {
@@ -74,18 +72,11 @@ def locked(kind):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared_options(__doc__)
     parser.add_argument("--only", action="append", choices=sorted(CASES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--record", help="Markdown file to append to")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if arguments.one:
-        print(json.dumps(run(json.loads(arguments.one), arguments.seed)))
+    arguments = parsed(parser, run)
+    if arguments is None:
         return
     with Record(arguments.record) as say:
         say(f"dqn, CartPole-v1, {FRAMES:,} steps, 2 actor threads, 1 learner, {arguments.seeds} seeds")

@@ -1,5 +1,6 @@
 """What the benchmarks here share: each run in a process of its own, medians, records."""
 
+import argparse
 import datetime
 import json
 import os
@@ -7,6 +8,26 @@ import platform
 import subprocess
 import sys
 import tempfile
+import warnings
+
+
+def shared_options(doc):
+    """A parser with the options that the benchmarks share."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", help="Markdown file to append to")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    return parser
+
+
+def parsed(parser, work):
+    """The arguments; or None in a process of :func:`one`, whose ``work(case, seed)`` is done and printed."""
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.one is None:
+        return arguments
+    print(json.dumps(work(json.loads(arguments.one), arguments.seed)))
+    return None
 
 
 def one(file, case, seed=0):

@@ -12,14 +12,11 @@ split that ``auto`` chooses from its measurements; the ratio is its rate over th
 with it.
 """
 
-import argparse
-import json
 import os
 import tempfile
 import time
-import warnings
 
-from processes import Record, median, one, train_for
+from processes import Record, median, one, parsed, shared_options, train_for
 
 WORK = 2_000_000  # nanoseconds
 HEAVY = {"num_envs": 8, "replay_ratio": 0.5, "batch_size": 32, "learning_starts": 200, "hidden": (16,)}
@@ -115,19 +112,12 @@ def split(say, seconds, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared_options(__doc__)
     parser.add_argument("what", nargs="?", choices=["actors", "learners", "split"], default="actors")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each run that count")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--record", help="Markdown file to append to")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if arguments.one:
-        print(json.dumps(run(json.loads(arguments.one), arguments.seed)))
+    arguments = parsed(parser, run)
+    if arguments is None:
         return
     with Record(arguments.record) as say:
         todo = {"actors": actors, "learners": learners, "split": split}[arguments.what]
