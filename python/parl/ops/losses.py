@@ -117,21 +117,11 @@ class _Clipped(torch.autograd.Function):
     """:func:`clipped_loss`; where the clipped product is the smaller one the ratio has no gradient."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        log_prob: Tensor,
-        entropy: Tensor,
-        value: Tensor,
-        old_log_prob: Tensor,
-        old_value: Tensor,
-        advantage: Tensor,
-        target: Tensor,
-        clip: float,
-        value_clip: float,
-        value_coefficient: float,
-        entropy_coefficient: float,
-    ) -> tuple[Tensor, ...]:
-        """Total, policy, value, entropy and KL; gradients are computed on the way."""
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
+        """Total, policy, value, entropy and KL, of the same columns and numbers; gradients come with them."""
+        columns = cast("list[Tensor]", given[:7])
+        log_prob, entropy, value, old_log_prob, old_value, advantage, target = columns
+        clip, value_clip, value_coefficient, entropy_coefficient = cast("list[float]", given[7:])
         rows = len(value)
         log_ratio = log_prob - old_log_prob
         ratio = log_ratio.exp()
