@@ -15,7 +15,7 @@ FRAME = Path(__file__).with_name("frame.cu")
 BLOCK = Path(__file__).with_name("block.cu")
 BRX = Path(__file__).with_name("brx.cu")
 HEADERS = ["prelude.cuh", "machine.cuh"]
-BRX_HEADERS = [*HEADERS, "cpu_brx.cuh"]
+BRX_HEADERS = [*HEADERS, "cpu_brx.cuh", "forms.cuh"]
 KERNELS = ["frame", "power_on", "observe"]
 
 

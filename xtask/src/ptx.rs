@@ -5,6 +5,9 @@
 //! before the instruction (code 1: `machine::cpu` takes one step), or, for a store to the TIA, after all of it but the
 //! store itself (code 2: `machine::bus` writes `value` to `address`). What an instruction needs to know of its bytes
 //! stands in a record of 8 bytes per ROM address, made once per ROM by `machine/records.rs`.
+//!
+//! A branch, a jump and the end of a KiB leave it too (code 0): lanes of a warp that have come apart there can find each
+//! other again (`kernels/forms.cuh`).
 
 use crate::interpreter::instructions::{Access, INSTRUCTIONS, Instruction, Mode, Operation};
 use crate::interpreter::{mentions, operation};
@@ -209,11 +212,9 @@ fn tokens(text: &str) -> Vec<String> {
 
 // ---------------------------------------------------------------- handlers
 
-/// The place in shared memory of RAM byte `from` (0 to 127): words of 32 lanes side by side.
+/// The place in shared memory of the RAM byte at `from`.
 fn ram_place(to: &str, from: &str) -> String {
-    format!(
-        "and.b32 t0,{from},0x7C; shl.b32 t0,t0,5; and.b32 t1,{from},3; add.u32 t0,t0,t1; add.u32 {to},t0,ram"
-    )
+    format!("and.b32 {to},{from},0x7F; add.u32 {to},{to},ram")
 }
 
 /// The ROM byte at address `q` to `o`; leaves the block where the window is not plain.
@@ -303,19 +304,19 @@ fn branch(w: &mut Writer, text: &str) {
         _ => panic!("a branch compares: {text}"),
     };
     w.operation(&format!("t = {left}"));
-    w.puts(&format!("setp.{test}.u32 p,t,{right}; @p bra LNEXT"));
+    w.puts(&format!("setp.{test}.u32 p,t,{right}; @p bra LDONE"));
     w.puts("add.u32 q,pc,w; and.b32 q,q,0xFFFF; and.b32 pc,pc,0xFFFF");
     w.puts(&penalty("pc"));
-    w.puts("add.u32 cyc,cyc,pen; add.u32 cyc,cyc,1; mov.u32 pc,q; bra LJUMP");
+    w.puts("add.u32 cyc,cyc,pen; add.u32 cyc,cyc,1; mov.u32 pc,q; bra LDONE");
 }
 
 fn special(w: &mut Writer, name: &str) {
     let push = |w: &mut Writer, value: &str| {
-        w.puts(&format!("and.b32 t2,s,0x7F; {}; st.shared.u8 [t0],{value}", ram_place("t0", "t2")));
+        w.puts(&format!("{}; st.shared.u8 [t0],{value}", ram_place("t0", "s")));
         w.puts("add.u32 s,s,255; and.b32 s,s,0xFF");
     };
     let pull = |w: &mut Writer, to: &str, above: u32| {
-        w.puts(&format!("add.u32 t2,s,{above}; and.b32 t2,t2,0x7F; {}", ram_place("t0", "t2")));
+        w.puts(&format!("add.u32 t2,s,{above}; {}", ram_place("t0", "t2")));
         w.put(format!("ld.shared.u8 {to},[t0]"));
     };
     // Stack accesses from `s + first` to `s + last` are RAM.
@@ -323,7 +324,7 @@ fn special(w: &mut Writer, name: &str) {
         w.puts(&format!("sub.u32 t0,s,{first}; setp.ge.u32 p,t0,{bytes}; @p bra LSLOW"));
     };
     match name {
-        "JMP" => w.puts("mov.u32 pc,w; bra LJUMP"),
+        "JMP" => w.puts("mov.u32 pc,w; bra LDONE"),
         "PHA" => {
             room(w, 0x80, 0x80);
             push(w, "a");
@@ -340,7 +341,7 @@ fn special(w: &mut Writer, name: &str) {
             push(w, "o");
             w.put("and.b32 o,q,0xFF");
             push(w, "o");
-            w.puts("mov.u32 pc,w; bra LJUMP");
+            w.puts("mov.u32 pc,w; bra LDONE");
         }
         "RTS" => {
             room(w, 0x80, 0x7E);
@@ -348,7 +349,7 @@ fn special(w: &mut Writer, name: &str) {
             pull(w, "q", 2);
             // The byte there is read and dropped; it must be plain.
             w.puts(&format!("shl.b32 q,q,8; or.b32 q,q,u; {READ_WINDOW}"));
-            w.puts("add.u32 s,s,2; add.u32 pc,q,1; bra LJUMP");
+            w.puts("add.u32 s,s,2; add.u32 pc,q,1; bra LDONE");
         }
         _ => panic!("{name} has no handler"),
     }
@@ -358,7 +359,13 @@ fn special(w: &mut Writer, name: &str) {
 pub fn block() -> Block {
     let (handlers, _) = numbering();
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
-    w.put("bra LJUMP");
+    w.puts(&format!("and.b32 pc,pc,0xFFFF; setp.lt.u32 p,left,{SLACK}; @p bra LOUT; and.b32 t0,pc,0x1000"));
+    w.puts("setp.eq.u32 p,t0,0; @p bra LOUT; and.b32 t0,pc,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span");
+    w.puts(
+        "@p bra LOUT; and.b32 t0,pc,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,pc,10",
+    );
+    w.puts("and.b32 t0,t0,3; shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF");
+    w.puts("shl.b32 t0,t0,10; and.b32 t1,pc,0x3FF; add.u32 up,t0,t1");
     w.put("LTOP:");
     w.puts("mul.wide.u32 dd,up,8; add.u64 dd,dd,dec; ld.global.nc.v2.u32 {e0,e1},[dd]; and.b32 w,e0,0xFFFF");
     w.puts("bfe.u32 t0,e0,16,4; add.u32 cyc,cyc,t0; bfe.u32 t1,e0,20,2; add.u32 up,up,t1; add.u32 pc,pc,t1");
@@ -372,14 +379,8 @@ pub fn block() -> Block {
     }
     w.put("LNEXT:");
     w.puts("and.b32 t0,e0,0x400000; setp.eq.u32 p,t0,0; @p bra LTOP");
-    w.put("LJUMP:");
-    w.puts(&format!("and.b32 pc,pc,0xFFFF; setp.lt.u32 p,left,{SLACK}; @p bra LOUT; and.b32 t0,pc,0x1000"));
-    w.puts("setp.eq.u32 p,t0,0; @p bra LOUT; and.b32 t0,pc,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span");
-    w.puts(
-        "@p bra LOUT; and.b32 t0,pc,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,pc,10",
-    );
-    w.puts("and.b32 t0,t0,3; shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF");
-    w.puts("shl.b32 t0,t0,10; and.b32 t1,pc,0x3FF; add.u32 up,t0,t1; bra LTOP");
+    w.put("LDONE:");
+    w.puts("and.b32 pc,pc,0xFFFF; mov.u32 code,0; bra LEND");
     w.put("LSLOW:");
     w.puts(
         "bfe.u32 t0,e0,16,4; sub.u32 cyc,cyc,t0; bfe.u32 t0,e0,20,2; sub.u32 pc,pc,t0; add.u32 left,left,1",
@@ -394,40 +395,73 @@ pub fn block() -> Block {
 
 // ---------------------------------------------------------------- generated files
 
+/// Registers of `cule::brx::Registers`, in the order of the operands.
+const FIELDS: [&str; 14] = [
+    "a", "x", "y", "s", "carry", "overflow", "decimal", "result", "cycles", "left", "pc", "code", "address",
+    "value",
+];
+
 /// `kernels/cpu_brx.cuh`.
 pub fn header() -> String {
     let block = block();
     let operands: Vec<&str> = STATE.iter().chain(&RESULTS).chain(&INPUTS).copied().collect();
     let mut out = String::from(
-        "// GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: the interpreter of the 6507 for GPUs, one\n\
-         // block of PTX with a jump table. See xtask/src/ptx.rs for what runs inside it and what leaves it.\n\
-         #pragma once\n#include \"machine.cuh\"\n\nnamespace cule::brx {\n\n\
-         // Registers of one lane. `code` says why the block ended: 1 = `machine::cpu::execute` takes the next step,\n\
-         // 2 = `machine::bus::write` stores `value` at `address` to end the present one.\n\
-         struct Registers {\n    uint32_t a, x, y, s, carry, overflow, decimal, result, cycles, left, pc;\n    \
-         uint32_t code, address, value;\n};\n\n\
-         // `ram`: shared-memory address of RAM word 0 of this lane; word i lies 128 i bytes on. `blocks_low`,\n\
-         // `blocks_high`: `Cart::segment` 0-3 and 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part\n\
-         // of the 4 KiB window that is plain.\n\
-         PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,\n                     \
-         uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {\n    asm volatile(\n        \
-         \"{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,up,pen,k<8>; .reg .u64 dd; .reg .pred p;\\n\"\n",
+        "// GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: the interpreter of the 6507 for GPUs, one
+// block of PTX with a jump table. See xtask/src/ptx.rs for what runs inside it and what leaves it.
+#pragma once
+#include \"machine.cuh\"
+
+#define PARL_BRX_TEXT \\
+    \"{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,up,pen,k<8>; .reg .u64 dd; .reg .pred p;\\n\" \\
+",
     );
     for line in &block.lines {
-        let _ = writeln!(out, "        \"{}\\n\"", numbered(line, &operands));
+        let _ = writeln!(out, "    \"{}\\n\" \\", numbered(line, &operands));
     }
-    out.push_str("        \"}\"\n        : ");
-    const FIELDS: [&str; 14] = [
-        "a", "x", "y", "s", "carry", "overflow", "decimal", "result", "cycles", "left", "pc", "code",
-        "address", "value",
-    ];
+    out.push_str(
+        "    \"}\"
+
+namespace cule::brx {
+
+// Registers of one lane. `code` says why the block ended: 0 = behind a branch, a jump or the end of a KiB,
+// 1 = `machine::compact::execute` takes the next step, 2 = `machine::bus::write` stores `value` at `address` to end the
+// present one.
+struct Registers {
+    uint32_t a, x, y, s, carry, overflow, decimal, result, cycles, left, pc;
+    uint32_t code, address, value;
+};
+
+// `ram`: shared-memory address of the console's 128 bytes of RAM. `blocks_low`, `blocks_high`: `Cart::segment` 0-3 and
+// 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part of the 4 KiB window that is plain.
+PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,
+                     uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
+#ifdef __CUDACC__
+    asm volatile(
+        PARL_BRX_TEXT
+        : ",
+    );
     // All of them go in and out: an output alone could share its register with an input that is read after it.
     let outputs: Vec<String> = FIELDS.iter().map(|field| format!("\"+r\"(r.{field})")).collect();
     let _ = writeln!(out, "{}", outputs.join(", "));
-    out.push_str(
+    let _ = write!(
+        out,
         "        : \"r\"(ram), \"l\"(rom), \"l\"(records), \"l\"(blocks_low), \"l\"(blocks_high), \"r\"(plain_low), \
-         \"r\"(plain_span)\n        : \"memory\");\n}\n\n}  // namespace cule::brx\n",
+         \"r\"(plain_span)
+        : \"memory\");
+#else
+    // The host runs the text itself (ptx.h).
+    static const parl_ptx::Program program(PARL_BRX_TEXT);
+    uint64_t all[] = {{{},
+                      ram, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), blocks_low, blocks_high,
+                      plain_low, plain_span}};
+    program.run(all, sizeof(all) / sizeof(all[0]), ram, 128);
+",
+        FIELDS.map(|field| format!("r.{field}")).join(", ")
     );
+    for (number, field) in FIELDS.iter().enumerate() {
+        let _ = writeln!(out, "    r.{field} = static_cast<uint32_t>(all[{number}]);");
+    }
+    out.push_str("#endif\n}\n\n}  // namespace cule::brx\n");
     out
 }
 
@@ -500,11 +534,6 @@ pub fn records() -> String {
     }));
     out.push_str(
         "
-/// The place of a RAM byte among the words of 32 lanes.
-fn swizzled(address: u32) -> u32 {
-    (address & 0x7C) << 5 | address & 3
-}
-
 /// The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
 /// second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
 pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
@@ -529,14 +558,14 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
             if operand < 0x80 {
                 handler = HANDLERS[opcode][1];
             } else {
-                operand = swizzled(operand);
+                operand &= 0x7F;
             }
         }
         2 => {
             if operand & 0x1000 != 0 {
                 handler = HANDLERS[opcode][2];
             } else if operand & 0x1280 == 0x80 {
-                operand = swizzled(operand);
+                operand &= 0x7F;
             } else if operand & 0x80 == 0 {
                 handler = HANDLERS[opcode][1];
             } else {
@@ -547,8 +576,8 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
             if operand < 0x80 || operand == 0xFF {
                 handler = 0;
             }
-            second = swizzled(operand + 1);
-            operand = swizzled(operand);
+            second = operand + 1 & 0x7F;
+            operand &= 0x7F;
         }
         4 => operand = operand as u8 as i8 as u16 as u32,
         _ => {}

@@ -174,7 +174,8 @@ impl Program {
 
 // ---------------------------------------------------------------- one console on both
 
-const LANE: usize = 5;
+/// A console's place in shared memory.
+const ROW: usize = 476;
 
 struct Lane {
     program: Program,
@@ -224,13 +225,13 @@ impl Lane {
         let blocks =
             |from: usize| (0..4).fold(0, |all, i| all | u64::from(m.cart.segment[from + i]) << (16 * i));
         let (low, high) = (u64::from(m.cart.plain_low), u64::from(m.cart.plain_high));
-        let inputs = [4 * LANE as u64, 0, 0, blocks(0), blocks(4), low, high.saturating_sub(low)];
+        let inputs = [ROW as u64, 0, 0, blocks(0), blocks(4), low, high.saturating_sub(low)];
         for (name, value) in INPUTS.iter().zip(inputs) {
             values[place(name)] = value;
         }
-        // RAM lies in words of 32 lanes; the neighbours must stay as they are.
-        let mut shared = [0xEE; 4096];
-        let at = |i: usize| 4 * LANE + (i & 0x7C) * 32 + (i & 3);
+        // The neighbours' rows must stay as they are.
+        let mut shared = [0xEE; 3 * ROW];
+        let at = |i: usize| ROW + i;
         for i in 0..128 {
             shared[at(i)] = m.riot.ram[i];
         }
@@ -395,8 +396,8 @@ fn programs() {
             let mut board: Box<Board> = bytemuck::zeroed_box();
             let mut m = console(kind, &rom, &mut board);
             let lane = Lane::new(Program::new(&block()), rom, &m);
-            for entry in 0..400 {
-                if entry % 8 == 0 || m.cpu.jammed != 0 {
+            for entry in 0..1600 {
+                if entry % 32 == 0 || m.cpu.jammed != 0 {
                     scramble(&mut m, &mut draws);
                     m.cpu.pc =
                         0xF000 | draws.next(0x1000) as u16 | if draws.next(4) == 0 { 0xD000 } else { 0 };

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use cule::CuleError;
 use cule::batch::Layout;
-use cule::batch::gpu::{Actions, GpuBatch, Targets};
+use cule::batch::gpu::calibrate::{self, Effort};
+use cule::batch::gpu::{Actions, Choice, GpuBatch, Targets};
 use cule::cuda::nvrtc::Nvrtc;
-use cule::cuda::{self, Cuda};
+use cule::cuda::{self, Cuda, choices};
 use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -37,9 +38,16 @@ pub struct CudaAtariBatch {
     /// Every kernel came from the disk.
     #[pyo3(get)]
     from_cache: bool,
+    /// How each of its games is played was measured before, on this device.
+    #[pyo3(get)]
+    calibrated: bool,
     /// Actions are sticks; where a direction begins.
     threshold: Option<f32>,
 }
+
+/// Addresses of obs, final_obs, ram, numbers and flags; bytes from one observation to the next, 0 where they lie side by
+/// side; and whether the older planes of observations lie there already.
+type Addresses = (u64, u64, u64, u64, u64, u64, bool);
 
 impl CudaAtariBatch {
     fn with<T: Send>(
@@ -88,15 +96,23 @@ impl CudaAtariBatch {
                 wants_ram: false,
                 entropy: config.entropy,
             };
-            GpuBatch::new(cuda, &layout, settings)
+            let mut batch = GpuBatch::new(cuda, &layout, settings)?;
+            let kept: Vec<Option<Choice>> =
+                batch.images().into_iter().map(|image| choices::load(batch.device(), image)).collect();
+            let chosen: Vec<Choice> = kept.iter().map(|choice| choice.unwrap_or_default()).collect();
+            batch.choose(&chosen, 0)?;
+            // Waits: what comes next is on other streams.
+            batch.check_faults(0)?;
+            Ok((batch, kept.iter().all(Option::is_some)))
         });
-        let batch = batch.map_err(|error| cule_error(py, error))?;
+        let (batch, calibrated) = batch.map_err(|error| cule_error(py, error))?;
         Ok(Self {
             num_envs: batch.num_envs(),
             obs_shape: batch.obs_shape(),
             actions: batch.actions(),
             device_bytes: batch.device_bytes(),
             from_cache: batch.device().from_cache,
+            calibrated,
             threshold: config.continuous.then_some(config.continuous_action_threshold),
             batch: Mutex::new(Some(batch)),
         })
@@ -104,14 +120,7 @@ impl CudaAtariBatch {
 
     /// Resets all environments, or those whose byte at `mask` is not 0; `seeds` are int64, negative for none.
     /// `targets` are the addresses of obs, final_obs, ram, numbers, flags. Does not wait.
-    fn reset(
-        &self,
-        py: Python<'_>,
-        seeds: u64,
-        mask: u64,
-        targets: (u64, u64, u64, u64, u64),
-        stream: u64,
-    ) -> PyResult<()> {
+    fn reset(&self, py: Python<'_>, seeds: u64, mask: u64, targets: Addresses, stream: u64) -> PyResult<()> {
         let out = addresses(targets);
         self.with(py, |batch| batch.reset(seeds, mask, &out, stream))
     }
@@ -123,7 +132,7 @@ impl CudaAtariBatch {
         py: Python<'_>,
         actions: u64,
         wide: bool,
-        targets: (u64, u64, u64, u64, u64),
+        targets: Addresses,
         stream: u64,
     ) -> PyResult<()> {
         let out = addresses(targets);
@@ -133,6 +142,22 @@ impl CudaAtariBatch {
             None => Actions::Narrow(actions),
         };
         self.with(py, |batch| batch.step(actions, &out, stream))
+    }
+
+    /// Measures how its game is played fastest, plays it so from now on, and keeps that on the disk. The environments have
+    /// been reset and stepped afterwards. Form, window and seconds per step of all that was tried.
+    fn calibrate(&self, py: Python<'_>, stream: u64) -> PyResult<Vec<(&'static str, u32, f64)>> {
+        self.with(py, |batch| {
+            let found = batch.measure(&Choice::all(), Effort::default(), stream)?;
+            if let ([image], Some(best)) = (&batch.images()[..], calibrate::quickest(&found)) {
+                choices::store(batch.device(), image, &found);
+                batch.choose(&[best], stream)?;
+            }
+            Ok(found
+                .into_iter()
+                .map(|(choice, seconds)| (choice.form.name(), choice.window, seconds))
+                .collect())
+        })
     }
 
     /// Waits for the stream; raises what went wrong on the device since the last look.
@@ -201,8 +226,8 @@ impl CudaAtariBatch {
     }
 }
 
-fn addresses((obs, final_obs, ram, numbers, flags): (u64, u64, u64, u64, u64)) -> Targets {
-    Targets { obs, final_obs, ram, numbers, flags }
+fn addresses((obs, final_obs, ram, numbers, flags, obs_stride, slides): Addresses) -> Targets {
+    Targets { obs, final_obs, ram, numbers, flags, obs_stride, slides }
 }
 
 /// What there is for CUDA: pairs of a name and a finding.

@@ -3,2704 +3,2626 @@
 #pragma once
 #include "machine.cuh"
 
+#define PARL_BRX_TEXT \
+    "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,up,pen,k<8>; .reg .u64 dd; .reg .pred p;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "setp.lt.u32 p,%9,4200;\n" \
+    "@p bra LOUT_%=;\n" \
+    "and.b32 t0,%10,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LOUT_%=;\n" \
+    "and.b32 t0,%10,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LOUT_%=;\n" \
+    "and.b32 t0,%10,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%10,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%10,0x3FF;\n" \
+    "add.u32 up,t0,t1;\n" \
+    "LTOP_%=:\n" \
+    "mul.wide.u32 dd,up,8;\n" \
+    "add.u64 dd,dd,%16;\n" \
+    "ld.global.nc.v2.u32 {e0,e1},[dd];\n" \
+    "and.b32 w,e0,0xFFFF;\n" \
+    "bfe.u32 t0,e0,16,4;\n" \
+    "add.u32 %8,%8,t0;\n" \
+    "bfe.u32 t1,e0,20,2;\n" \
+    "add.u32 up,up,t1;\n" \
+    "add.u32 %10,%10,t1;\n" \
+    "sub.u32 %9,%9,1;\n" \
+    "and.b32 t0,e1,0xFF;\n" \
+    "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=;\n" \
+    "brx.idx t0,TBL_%=;\n" \
+    "H0_%=:\n" \
+    "bra LSLOW_%=;\n" \
+    "H1_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "bra LNEXT_%=;\n" \
+    "H2_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H3_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 t,%13,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H4_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 t,%13,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H5_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H6_%=:\n" \
+    "mov.u32 %13,%0;\n" \
+    "shl.b32 t,%13,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "mov.u32 %0,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H7_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "shr.u32 %4,%0,7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H8_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "bra LNEXT_%=;\n" \
+    "H9_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H10_%=:\n" \
+    "and.b32 t,%7,0x8080;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H11_%=:\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H12_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "bra LNEXT_%=;\n" \
+    "H13_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H14_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 t,%13,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H15_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 t,%13,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H16_%=:\n" \
+    "mov.u32 %4,0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H17_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H18_%=:\n" \
+    "bra LNEXT_%=;\n" \
+    "H19_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H20_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "or.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H21_%=:\n" \
+    "sub.u32 t0,%3,129;\n" \
+    "setp.ge.u32 p,t0,127;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,%10,0xFFFF;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "shr.u32 %13,%12,8;\n" \
+    "and.b32 t0,%3,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "add.u32 %3,%3,255;\n" \
+    "and.b32 %3,%3,0xFF;\n" \
+    "and.b32 %13,%12,0xFF;\n" \
+    "and.b32 t0,%3,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%13;\n" \
+    "add.u32 %3,%3,255;\n" \
+    "and.b32 %3,%3,0xFF;\n" \
+    "mov.u32 %10,w;\n" \
+    "bra LDONE_%=;\n" \
+    "H22_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shr.u32 k0,%13,6;\n" \
+    "and.b32 %5,k0,1;\n" \
+    "and.b32 k0,%0,%13;\n" \
+    "and.b32 k1,%13,0x80;\n" \
+    "shl.b32 k2,k1,8;\n" \
+    "or.b32 %7,k0,k2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H23_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H24_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H25_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H26_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H27_%=:\n" \
+    "mov.u32 %13,%0;\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "mov.u32 %0,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H28_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "shr.u32 k0,%13,6;\n" \
+    "and.b32 %5,k0,1;\n" \
+    "and.b32 k0,%0,%13;\n" \
+    "and.b32 k1,%13,0x80;\n" \
+    "shl.b32 k2,k1,8;\n" \
+    "or.b32 %7,k0,k2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H29_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H30_%=:\n" \
+    "and.b32 t,%7,0x8080;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H31_%=:\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H32_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H33_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H34_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%13,1;\n" \
+    "or.b32 t,k0,%4;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %13,t,0xFF;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H35_%=:\n" \
+    "mov.u32 %4,1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H36_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H37_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "and.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H38_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H39_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H40_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H41_%=:\n" \
+    "sub.u32 t0,%3,128;\n" \
+    "setp.ge.u32 p,t0,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%3,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "st.shared.u8 [t0],%0;\n" \
+    "add.u32 %3,%3,255;\n" \
+    "and.b32 %3,%3,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H42_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H43_%=:\n" \
+    "mov.u32 %13,%0;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "mov.u32 %0,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H44_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 t,%0,%13;\n" \
+    "and.b32 %4,t,1;\n" \
+    "shr.u32 %0,t,1;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H45_%=:\n" \
+    "mov.u32 %10,w;\n" \
+    "bra LDONE_%=;\n" \
+    "H46_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H47_%=:\n" \
+    "mov.u32 t,%5;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H48_%=:\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H49_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H50_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H51_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,%13,1;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H52_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H53_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "xor.b32 %0,%0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H54_%=:\n" \
+    "sub.u32 t0,%3,128;\n" \
+    "setp.ge.u32 p,t0,126;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,%3,1;\n" \
+    "and.b32 t0,t2,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 u,[t0];\n" \
+    "add.u32 t2,%3,2;\n" \
+    "and.b32 t0,t2,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 %12,%12,u;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "add.u32 %3,%3,2;\n" \
+    "add.u32 %10,%12,1;\n" \
+    "bra LDONE_%=;\n" \
+    "H55_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H56_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%4,8;\n" \
+    "or.b32 t,%13,k0;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,t,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H57_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%4,8;\n" \
+    "or.b32 t,%13,k0;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,t,1;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H58_%=:\n" \
+    "sub.u32 t0,%3,128;\n" \
+    "setp.ge.u32 p,t0,127;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t2,%3,1;\n" \
+    "and.b32 t0,t2,0x7F;\n" \
+    "add.u32 t0,t0,%14;\n" \
+    "ld.shared.u8 %0,[t0];\n" \
+    "add.u32 %3,%3,1;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H59_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,w;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H60_%=:\n" \
+    "mov.u32 %13,%0;\n" \
+    "shl.b32 k0,%4,8;\n" \
+    "or.b32 t,%13,k0;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,t,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "mov.u32 %0,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H61_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H62_%=:\n" \
+    "mov.u32 t,%5;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H63_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H64_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H65_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%4,8;\n" \
+    "or.b32 t,%13,k0;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,t,1;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H66_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "shl.b32 k0,%4,8;\n" \
+    "or.b32 t,%13,k0;\n" \
+    "and.b32 %4,%13,1;\n" \
+    "shr.u32 %13,t,1;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H67_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H68_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 u,%13;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H69_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "bra LNEXT_%=;\n" \
+    "H70_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "mov.u32 %13,%2;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H71_%=:\n" \
+    "mov.u32 %13,%2;\n" \
+    "mov.u32 %12,w;\n" \
+    "bra LSTORE_%=;\n" \
+    "H72_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "mov.u32 %13,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H73_%=:\n" \
+    "mov.u32 %13,%0;\n" \
+    "mov.u32 %12,w;\n" \
+    "bra LSTORE_%=;\n" \
+    "H74_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "mov.u32 %13,%1;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H75_%=:\n" \
+    "mov.u32 %13,%1;\n" \
+    "mov.u32 %12,w;\n" \
+    "bra LSTORE_%=;\n" \
+    "H76_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "and.b32 %13,%0,%1;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H77_%=:\n" \
+    "and.b32 %13,%0,%1;\n" \
+    "mov.u32 %12,w;\n" \
+    "bra LSTORE_%=;\n" \
+    "H78_%=:\n" \
+    "add.u32 k0,%2,255;\n" \
+    "and.b32 %2,k0,0xFF;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H79_%=:\n" \
+    "mov.u32 %0,%1;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H80_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "or.b32 k0,%0,0xEE;\n" \
+    "and.b32 k1,k0,%1;\n" \
+    "and.b32 %0,k1,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H81_%=:\n" \
+    "mov.u32 t,%4;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H82_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "mov.u32 %13,%2;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H83_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "mov.u32 %13,%0;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H84_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "mov.u32 %13,%1;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H85_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "and.b32 %13,%0,%1;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H86_%=:\n" \
+    "mov.u32 %0,%2;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H87_%=:\n" \
+    "mov.u32 %3,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H88_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "mov.u32 %2,%13;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H89_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H90_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %2,%13;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H91_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H92_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H93_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H94_%=:\n" \
+    "mov.u32 %2,%0;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H95_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H96_%=:\n" \
+    "mov.u32 %1,%0;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H97_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "or.b32 k0,%0,0xEE;\n" \
+    "and.b32 %0,k0,%13;\n" \
+    "mov.u32 %1,%0;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H98_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "mov.u32 %2,%13;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H99_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H100_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H101_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H102_%=:\n" \
+    "mov.u32 t,%4;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H103_%=:\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H104_%=:\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H105_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %2,%13;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H106_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H107_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H108_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H109_%=:\n" \
+    "mov.u32 %5,0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H110_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H111_%=:\n" \
+    "mov.u32 %1,%3;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H112_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "and.b32 %3,%3,%13;\n" \
+    "mov.u32 %0,%3;\n" \
+    "mov.u32 %1,%3;\n" \
+    "mov.u32 %7,%3;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H113_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %2,%13;\n" \
+    "mov.u32 %7,%2;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H114_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %7,%0;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H115_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%1;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H116_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "mov.u32 %0,%13;\n" \
+    "mov.u32 %1,%13;\n" \
+    "mov.u32 %7,%13;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H117_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "add.u32 k0,%2,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H118_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%2,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H119_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H120_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,255;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H121_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,255;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H122_%=:\n" \
+    "add.u32 k0,%2,1;\n" \
+    "and.b32 %2,k0,0xFF;\n" \
+    "mov.u32 %7,%2;\n" \
+    "bra LNEXT_%=;\n" \
+    "H123_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H124_%=:\n" \
+    "add.u32 k0,%1,255;\n" \
+    "and.b32 %1,k0,0xFF;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H125_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "and.b32 k0,%0,%1;\n" \
+    "add.u32 k1,k0,256;\n" \
+    "sub.u32 t,k1,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %1,t,0xFF;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H126_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "add.u32 k0,%2,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H127_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H128_%=:\n" \
+    "and.b32 t,%7,0xFF;\n" \
+    "setp.eq.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H129_%=:\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H130_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H131_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,255;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H132_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,255;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H133_%=:\n" \
+    "mov.u32 %6,0;\n" \
+    "bra LNEXT_%=;\n" \
+    "H134_%=:\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H135_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 k0,%0,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H136_%=:\n" \
+    "mov.u32 %13,w;\n" \
+    "add.u32 k0,%1,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H137_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%1,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H138_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H139_%=:\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,1;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H140_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,1;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H141_%=:\n" \
+    "add.u32 k0,%1,1;\n" \
+    "and.b32 %1,k0,0xFF;\n" \
+    "mov.u32 %7,%1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H142_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %13,w;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H143_%=:\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "add.u32 k0,%1,256;\n" \
+    "sub.u32 t,k0,%13;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "bra LNEXT_%=;\n" \
+    "H144_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "mov.u32 %12,w;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H145_%=:\n" \
+    "and.b32 t,%7,0xFF;\n" \
+    "setp.ne.u32 p,t,0;\n" \
+    "@p bra LDONE_%=;\n" \
+    "add.u32 %12,%10,w;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "xor.b32 pen,%10,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "add.u32 %8,%8,1;\n" \
+    "mov.u32 %10,%12;\n" \
+    "bra LDONE_%=;\n" \
+    "H146_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 t0,w,%14;\n" \
+    "ld.shared.u8 w,[t0];\n" \
+    "shr.u32 t1,e1,16;\n" \
+    "add.u32 t0,t1,%14;\n" \
+    "ld.shared.u8 %12,[t0];\n" \
+    "shl.b32 %12,%12,8;\n" \
+    "or.b32 w,w,%12;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H147_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "bra LNEXT_%=;\n" \
+    "H148_%=:\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,1;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "mov.u32 %7,%13;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H149_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFF;\n" \
+    "setp.lt.u32 p,%12,128;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 %12,%12,0x7F;\n" \
+    "add.u32 %12,%12,%14;\n" \
+    "ld.shared.u8 %13,[%12];\n" \
+    "add.u32 k0,%13,1;\n" \
+    "and.b32 %13,k0,0xFF;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "st.shared.u8 [%12],%13;\n" \
+    "bra LNEXT_%=;\n" \
+    "H150_%=:\n" \
+    "mov.u32 %6,1;\n" \
+    "bra LNEXT_%=;\n" \
+    "H151_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%2;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "H152_%=:\n" \
+    "setp.ne.u32 p,%6,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "add.u32 %12,w,%1;\n" \
+    "and.b32 %12,%12,0xFFFF;\n" \
+    "and.b32 t0,%12,0x1000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0xFFF;\n" \
+    "sub.u32 t0,t0,%19;\n" \
+    "setp.ge.u32 p,t0,%20;\n" \
+    "@p bra LSLOW_%=;\n" \
+    "and.b32 t0,%12,0x2000;\n" \
+    "setp.ne.u32 p,t0,0;\n" \
+    "selp.b64 dd,%18,%17,p;\n" \
+    "shr.u32 t0,%12,10;\n" \
+    "and.b32 t0,t0,3;\n" \
+    "shl.b32 t0,t0,4;\n" \
+    "shr.u64 dd,dd,t0;\n" \
+    "cvt.u32.u64 t0,dd;\n" \
+    "and.b32 t0,t0,0xFFFF;\n" \
+    "shl.b32 t0,t0,10;\n" \
+    "and.b32 t1,%12,0x3FF;\n" \
+    "add.u32 t0,t0,t1;\n" \
+    "cvt.u64.u32 dd,t0;\n" \
+    "add.u64 dd,dd,%15;\n" \
+    "ld.global.nc.u8 %13,[dd];\n" \
+    "xor.b32 pen,w,%12;\n" \
+    "and.b32 pen,pen,0xFF00;\n" \
+    "setp.ne.u32 p,pen,0;\n" \
+    "selp.u32 pen,1,0,p;\n" \
+    "xor.b32 u,%13,0xFF;\n" \
+    "add.u32 k0,%0,u;\n" \
+    "add.u32 t,k0,%4;\n" \
+    "xor.b32 k0,%0,t;\n" \
+    "xor.b32 k1,u,t;\n" \
+    "and.b32 k2,k0,k1;\n" \
+    "shr.u32 k3,k2,7;\n" \
+    "and.b32 %5,k3,1;\n" \
+    "shr.u32 %4,t,8;\n" \
+    "and.b32 %7,t,0xFF;\n" \
+    "mov.u32 %0,%7;\n" \
+    "add.u32 %8,%8,pen;\n" \
+    "bra LNEXT_%=;\n" \
+    "LNEXT_%=:\n" \
+    "and.b32 t0,e0,0x400000;\n" \
+    "setp.eq.u32 p,t0,0;\n" \
+    "@p bra LTOP_%=;\n" \
+    "LDONE_%=:\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "mov.u32 %11,0;\n" \
+    "bra LEND_%=;\n" \
+    "LSLOW_%=:\n" \
+    "bfe.u32 t0,e0,16,4;\n" \
+    "sub.u32 %8,%8,t0;\n" \
+    "bfe.u32 t0,e0,20,2;\n" \
+    "sub.u32 %10,%10,t0;\n" \
+    "add.u32 %9,%9,1;\n" \
+    "LOUT_%=:\n" \
+    "mov.u32 %11,1;\n" \
+    "bra LEND_%=;\n" \
+    "LSTORE_%=:\n" \
+    "and.b32 %10,%10,0xFFFF;\n" \
+    "mov.u32 %11,2;\n" \
+    "LEND_%=:\n" \
+    "}"
+
 namespace cule::brx {
 
-// Registers of one lane. `code` says why the block ended: 1 = `machine::cpu::execute` takes the next step,
-// 2 = `machine::bus::write` stores `value` at `address` to end the present one.
+// Registers of one lane. `code` says why the block ended: 0 = behind a branch, a jump or the end of a KiB,
+// 1 = `machine::compact::execute` takes the next step, 2 = `machine::bus::write` stores `value` at `address` to end the
+// present one.
 struct Registers {
     uint32_t a, x, y, s, carry, overflow, decimal, result, cycles, left, pc;
     uint32_t code, address, value;
 };
 
-// `ram`: shared-memory address of RAM word 0 of this lane; word i lies 128 i bytes on. `blocks_low`,
-// `blocks_high`: `Cart::segment` 0-3 and 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part
-// of the 4 KiB window that is plain.
+// `ram`: shared-memory address of the console's 128 bytes of RAM. `blocks_low`, `blocks_high`: `Cart::segment` 0-3 and
+// 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part of the 4 KiB window that is plain.
 PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,
                      uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
+#ifdef __CUDACC__
     asm volatile(
-        "{ .reg .u32 e0,e1,w,t,u,t0,t1,t2,up,pen,k<8>; .reg .u64 dd; .reg .pred p;\n"
-        "bra LJUMP_%=;\n"
-        "LTOP_%=:\n"
-        "mul.wide.u32 dd,up,8;\n"
-        "add.u64 dd,dd,%16;\n"
-        "ld.global.nc.v2.u32 {e0,e1},[dd];\n"
-        "and.b32 w,e0,0xFFFF;\n"
-        "bfe.u32 t0,e0,16,4;\n"
-        "add.u32 %8,%8,t0;\n"
-        "bfe.u32 t1,e0,20,2;\n"
-        "add.u32 up,up,t1;\n"
-        "add.u32 %10,%10,t1;\n"
-        "sub.u32 %9,%9,1;\n"
-        "and.b32 t0,e1,0xFF;\n"
-        "TBL_%=: .branchtargets H0_%=,H1_%=,H2_%=,H3_%=,H4_%=,H5_%=,H6_%=,H7_%=,H8_%=,H9_%=,H10_%=,H11_%=,H12_%=,H13_%=,H14_%=,H15_%=,H16_%=,H17_%=,H18_%=,H19_%=,H20_%=,H21_%=,H22_%=,H23_%=,H24_%=,H25_%=,H26_%=,H27_%=,H28_%=,H29_%=,H30_%=,H31_%=,H32_%=,H33_%=,H34_%=,H35_%=,H36_%=,H37_%=,H38_%=,H39_%=,H40_%=,H41_%=,H42_%=,H43_%=,H44_%=,H45_%=,H46_%=,H47_%=,H48_%=,H49_%=,H50_%=,H51_%=,H52_%=,H53_%=,H54_%=,H55_%=,H56_%=,H57_%=,H58_%=,H59_%=,H60_%=,H61_%=,H62_%=,H63_%=,H64_%=,H65_%=,H66_%=,H67_%=,H68_%=,H69_%=,H70_%=,H71_%=,H72_%=,H73_%=,H74_%=,H75_%=,H76_%=,H77_%=,H78_%=,H79_%=,H80_%=,H81_%=,H82_%=,H83_%=,H84_%=,H85_%=,H86_%=,H87_%=,H88_%=,H89_%=,H90_%=,H91_%=,H92_%=,H93_%=,H94_%=,H95_%=,H96_%=,H97_%=,H98_%=,H99_%=,H100_%=,H101_%=,H102_%=,H103_%=,H104_%=,H105_%=,H106_%=,H107_%=,H108_%=,H109_%=,H110_%=,H111_%=,H112_%=,H113_%=,H114_%=,H115_%=,H116_%=,H117_%=,H118_%=,H119_%=,H120_%=,H121_%=,H122_%=,H123_%=,H124_%=,H125_%=,H126_%=,H127_%=,H128_%=,H129_%=,H130_%=,H131_%=,H132_%=,H133_%=,H134_%=,H135_%=,H136_%=,H137_%=,H138_%=,H139_%=,H140_%=,H141_%=,H142_%=,H143_%=,H144_%=,H145_%=,H146_%=,H147_%=,H148_%=,H149_%=,H150_%=,H151_%=,H152_%=;\n"
-        "brx.idx t0,TBL_%=;\n"
-        "H0_%=:\n"
-        "bra LSLOW_%=;\n"
-        "H1_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "bra LNEXT_%=;\n"
-        "H2_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H3_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 t,%13,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H4_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 t,%13,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H5_%=:\n"
-        "mov.u32 %13,w;\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H6_%=:\n"
-        "mov.u32 %13,%0;\n"
-        "shl.b32 t,%13,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "mov.u32 %0,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H7_%=:\n"
-        "mov.u32 %13,w;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "shr.u32 %4,%0,7;\n"
-        "bra LNEXT_%=;\n"
-        "H8_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "bra LNEXT_%=;\n"
-        "H9_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H10_%=:\n"
-        "and.b32 t,%7,0x8080;\n"
-        "setp.ne.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H11_%=:\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H12_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "bra LNEXT_%=;\n"
-        "H13_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H14_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 t,%13,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H15_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 t,%13,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H16_%=:\n"
-        "mov.u32 %4,0;\n"
-        "bra LNEXT_%=;\n"
-        "H17_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H18_%=:\n"
-        "bra LNEXT_%=;\n"
-        "H19_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H20_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "or.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H21_%=:\n"
-        "sub.u32 t0,%3,129;\n"
-        "setp.ge.u32 p,t0,127;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,%10,0xFFFF;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "shr.u32 %13,%12,8;\n"
-        "and.b32 t2,%3,0x7F;\n"
-        "and.b32 t0,t2,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,t2,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 t0,t0,%14;\n"
-        "st.shared.u8 [t0],%13;\n"
-        "add.u32 %3,%3,255;\n"
-        "and.b32 %3,%3,0xFF;\n"
-        "and.b32 %13,%12,0xFF;\n"
-        "and.b32 t2,%3,0x7F;\n"
-        "and.b32 t0,t2,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,t2,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 t0,t0,%14;\n"
-        "st.shared.u8 [t0],%13;\n"
-        "add.u32 %3,%3,255;\n"
-        "and.b32 %3,%3,0xFF;\n"
-        "mov.u32 %10,w;\n"
-        "bra LJUMP_%=;\n"
-        "H22_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shr.u32 k0,%13,6;\n"
-        "and.b32 %5,k0,1;\n"
-        "and.b32 k0,%0,%13;\n"
-        "and.b32 k1,%13,0x80;\n"
-        "shl.b32 k2,k1,8;\n"
-        "or.b32 %7,k0,k2;\n"
-        "bra LNEXT_%=;\n"
-        "H23_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H24_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%13,1;\n"
-        "or.b32 t,k0,%4;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H25_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%13,1;\n"
-        "or.b32 t,k0,%4;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H26_%=:\n"
-        "mov.u32 %13,w;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H27_%=:\n"
-        "mov.u32 %13,%0;\n"
-        "shl.b32 k0,%13,1;\n"
-        "or.b32 t,k0,%4;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "mov.u32 %0,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H28_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "shr.u32 k0,%13,6;\n"
-        "and.b32 %5,k0,1;\n"
-        "and.b32 k0,%0,%13;\n"
-        "and.b32 k1,%13,0x80;\n"
-        "shl.b32 k2,k1,8;\n"
-        "or.b32 %7,k0,k2;\n"
-        "bra LNEXT_%=;\n"
-        "H29_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H30_%=:\n"
-        "and.b32 t,%7,0x8080;\n"
-        "setp.eq.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H31_%=:\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H32_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H33_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%13,1;\n"
-        "or.b32 t,k0,%4;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H34_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%13,1;\n"
-        "or.b32 t,k0,%4;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %13,t,0xFF;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H35_%=:\n"
-        "mov.u32 %4,1;\n"
-        "bra LNEXT_%=;\n"
-        "H36_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H37_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "and.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H38_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H39_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,%13,1;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H40_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,%13,1;\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H41_%=:\n"
-        "sub.u32 t0,%3,128;\n"
-        "setp.ge.u32 p,t0,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t2,%3,0x7F;\n"
-        "and.b32 t0,t2,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,t2,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 t0,t0,%14;\n"
-        "st.shared.u8 [t0],%0;\n"
-        "add.u32 %3,%3,255;\n"
-        "and.b32 %3,%3,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H42_%=:\n"
-        "mov.u32 %13,w;\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H43_%=:\n"
-        "mov.u32 %13,%0;\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,%13,1;\n"
-        "mov.u32 %7,%13;\n"
-        "mov.u32 %0,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H44_%=:\n"
-        "mov.u32 %13,w;\n"
-        "and.b32 t,%0,%13;\n"
-        "and.b32 %4,t,1;\n"
-        "shr.u32 %0,t,1;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H45_%=:\n"
-        "mov.u32 %10,w;\n"
-        "bra LJUMP_%=;\n"
-        "H46_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H47_%=:\n"
-        "mov.u32 t,%5;\n"
-        "setp.ne.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H48_%=:\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H49_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H50_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,%13,1;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H51_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,%13,1;\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H52_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H53_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "xor.b32 %0,%0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H54_%=:\n"
-        "sub.u32 t0,%3,128;\n"
-        "setp.ge.u32 p,t0,126;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 t2,%3,1;\n"
-        "and.b32 t2,t2,0x7F;\n"
-        "and.b32 t0,t2,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,t2,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 t0,t0,%14;\n"
-        "ld.shared.u8 u,[t0];\n"
-        "add.u32 t2,%3,2;\n"
-        "and.b32 t2,t2,0x7F;\n"
-        "and.b32 t0,t2,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,t2,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 t0,t0,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 %12,%12,u;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "add.u32 %3,%3,2;\n"
-        "add.u32 %10,%12,1;\n"
-        "bra LJUMP_%=;\n"
-        "H55_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H56_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%4,8;\n"
-        "or.b32 t,%13,k0;\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,t,1;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H57_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%4,8;\n"
-        "or.b32 t,%13,k0;\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,t,1;\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H58_%=:\n"
-        "sub.u32 t0,%3,128;\n"
-        "setp.ge.u32 p,t0,127;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 t2,%3,1;\n"
-        "and.b32 t2,t2,0x7F;\n"
-        "and.b32 t0,t2,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,t2,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 t0,t0,%14;\n"
-        "ld.shared.u8 %0,[t0];\n"
-        "add.u32 %3,%3,1;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H59_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "mov.u32 %13,w;\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H60_%=:\n"
-        "mov.u32 %13,%0;\n"
-        "shl.b32 k0,%4,8;\n"
-        "or.b32 t,%13,k0;\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,t,1;\n"
-        "mov.u32 %7,%13;\n"
-        "mov.u32 %0,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H61_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H62_%=:\n"
-        "mov.u32 t,%5;\n"
-        "setp.eq.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H63_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H64_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H65_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%4,8;\n"
-        "or.b32 t,%13,k0;\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,t,1;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H66_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "shl.b32 k0,%4,8;\n"
-        "or.b32 t,%13,k0;\n"
-        "and.b32 %4,%13,1;\n"
-        "shr.u32 %13,t,1;\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H67_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H68_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 u,%13;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H69_%=:\n"
-        "mov.u32 %13,w;\n"
-        "bra LNEXT_%=;\n"
-        "H70_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "mov.u32 %13,%2;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H71_%=:\n"
-        "mov.u32 %13,%2;\n"
-        "mov.u32 %12,w;\n"
-        "bra LSTORE_%=;\n"
-        "H72_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "mov.u32 %13,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H73_%=:\n"
-        "mov.u32 %13,%0;\n"
-        "mov.u32 %12,w;\n"
-        "bra LSTORE_%=;\n"
-        "H74_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "mov.u32 %13,%1;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H75_%=:\n"
-        "mov.u32 %13,%1;\n"
-        "mov.u32 %12,w;\n"
-        "bra LSTORE_%=;\n"
-        "H76_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "and.b32 %13,%0,%1;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H77_%=:\n"
-        "and.b32 %13,%0,%1;\n"
-        "mov.u32 %12,w;\n"
-        "bra LSTORE_%=;\n"
-        "H78_%=:\n"
-        "add.u32 k0,%2,255;\n"
-        "and.b32 %2,k0,0xFF;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H79_%=:\n"
-        "mov.u32 %0,%1;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H80_%=:\n"
-        "mov.u32 %13,w;\n"
-        "or.b32 k0,%0,0xEE;\n"
-        "and.b32 k1,k0,%1;\n"
-        "and.b32 %0,k1,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H81_%=:\n"
-        "mov.u32 t,%4;\n"
-        "setp.ne.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H82_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "mov.u32 %13,%2;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H83_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "mov.u32 %13,%0;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H84_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "mov.u32 %13,%1;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H85_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "and.b32 %13,%0,%1;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H86_%=:\n"
-        "mov.u32 %0,%2;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H87_%=:\n"
-        "mov.u32 %3,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H88_%=:\n"
-        "mov.u32 %13,w;\n"
-        "mov.u32 %2,%13;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H89_%=:\n"
-        "mov.u32 %13,w;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H90_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %2,%13;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H91_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H92_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H93_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H94_%=:\n"
-        "mov.u32 %2,%0;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H95_%=:\n"
-        "mov.u32 %13,w;\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H96_%=:\n"
-        "mov.u32 %1,%0;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H97_%=:\n"
-        "mov.u32 %13,w;\n"
-        "or.b32 k0,%0,0xEE;\n"
-        "and.b32 %0,k0,%13;\n"
-        "mov.u32 %1,%0;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H98_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "mov.u32 %2,%13;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H99_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H100_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H101_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H102_%=:\n"
-        "mov.u32 t,%4;\n"
-        "setp.eq.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H103_%=:\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H104_%=:\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%13;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H105_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %2,%13;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H106_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "bra LNEXT_%=;\n"
-        "H107_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H108_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%13;\n"
-        "bra LNEXT_%=;\n"
-        "H109_%=:\n"
-        "mov.u32 %5,0;\n"
-        "bra LNEXT_%=;\n"
-        "H110_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H111_%=:\n"
-        "mov.u32 %1,%3;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H112_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "and.b32 %3,%3,%13;\n"
-        "mov.u32 %0,%3;\n"
-        "mov.u32 %1,%3;\n"
-        "mov.u32 %7,%3;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H113_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %2,%13;\n"
-        "mov.u32 %7,%2;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H114_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %7,%0;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H115_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%1;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H116_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "mov.u32 %0,%13;\n"
-        "mov.u32 %1,%13;\n"
-        "mov.u32 %7,%13;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H117_%=:\n"
-        "mov.u32 %13,w;\n"
-        "add.u32 k0,%2,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H118_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%2,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H119_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H120_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,255;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H121_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,255;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H122_%=:\n"
-        "add.u32 k0,%2,1;\n"
-        "and.b32 %2,k0,0xFF;\n"
-        "mov.u32 %7,%2;\n"
-        "bra LNEXT_%=;\n"
-        "H123_%=:\n"
-        "mov.u32 %13,w;\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H124_%=:\n"
-        "add.u32 k0,%1,255;\n"
-        "and.b32 %1,k0,0xFF;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H125_%=:\n"
-        "mov.u32 %13,w;\n"
-        "and.b32 k0,%0,%1;\n"
-        "add.u32 k1,k0,256;\n"
-        "sub.u32 t,k1,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %1,t,0xFF;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H126_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "add.u32 k0,%2,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H127_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H128_%=:\n"
-        "and.b32 t,%7,0xFF;\n"
-        "setp.eq.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H129_%=:\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H130_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H131_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,255;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H132_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,255;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H133_%=:\n"
-        "mov.u32 %6,0;\n"
-        "bra LNEXT_%=;\n"
-        "H134_%=:\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H135_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 k0,%0,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H136_%=:\n"
-        "mov.u32 %13,w;\n"
-        "add.u32 k0,%1,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H137_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%1,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H138_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H139_%=:\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,1;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H140_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,1;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H141_%=:\n"
-        "add.u32 k0,%1,1;\n"
-        "and.b32 %1,k0,0xFF;\n"
-        "mov.u32 %7,%1;\n"
-        "bra LNEXT_%=;\n"
-        "H142_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "mov.u32 %13,w;\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H143_%=:\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "add.u32 k0,%1,256;\n"
-        "sub.u32 t,k0,%13;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "bra LNEXT_%=;\n"
-        "H144_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "mov.u32 %12,w;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H145_%=:\n"
-        "and.b32 t,%7,0xFF;\n"
-        "setp.ne.u32 p,t,0;\n"
-        "@p bra LNEXT_%=;\n"
-        "add.u32 %12,%10,w;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "xor.b32 pen,%10,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "add.u32 %8,%8,pen;\n"
-        "add.u32 %8,%8,1;\n"
-        "mov.u32 %10,%12;\n"
-        "bra LJUMP_%=;\n"
-        "H146_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 t0,w,%14;\n"
-        "ld.shared.u8 w,[t0];\n"
-        "shr.u32 t1,e1,16;\n"
-        "add.u32 t0,t1,%14;\n"
-        "ld.shared.u8 %12,[t0];\n"
-        "shl.b32 %12,%12,8;\n"
-        "or.b32 w,w,%12;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H147_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "bra LNEXT_%=;\n"
-        "H148_%=:\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,1;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "mov.u32 %7,%13;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H149_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFF;\n"
-        "setp.lt.u32 p,%12,128;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x7C;\n"
-        "shl.b32 t0,t0,5;\n"
-        "and.b32 t1,%12,3;\n"
-        "add.u32 t0,t0,t1;\n"
-        "add.u32 %12,t0,%14;\n"
-        "ld.shared.u8 %13,[%12];\n"
-        "add.u32 k0,%13,1;\n"
-        "and.b32 %13,k0,0xFF;\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "st.shared.u8 [%12],%13;\n"
-        "bra LNEXT_%=;\n"
-        "H150_%=:\n"
-        "mov.u32 %6,1;\n"
-        "bra LNEXT_%=;\n"
-        "H151_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%2;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "H152_%=:\n"
-        "setp.ne.u32 p,%6,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "add.u32 %12,w,%1;\n"
-        "and.b32 %12,%12,0xFFFF;\n"
-        "and.b32 t0,%12,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LSLOW_%=;\n"
-        "and.b32 t0,%12,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%12,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%12,0x3FF;\n"
-        "add.u32 t0,t0,t1;\n"
-        "cvt.u64.u32 dd,t0;\n"
-        "add.u64 dd,dd,%15;\n"
-        "ld.global.nc.u8 %13,[dd];\n"
-        "xor.b32 pen,w,%12;\n"
-        "and.b32 pen,pen,0xFF00;\n"
-        "setp.ne.u32 p,pen,0;\n"
-        "selp.u32 pen,1,0,p;\n"
-        "xor.b32 u,%13,0xFF;\n"
-        "add.u32 k0,%0,u;\n"
-        "add.u32 t,k0,%4;\n"
-        "xor.b32 k0,%0,t;\n"
-        "xor.b32 k1,u,t;\n"
-        "and.b32 k2,k0,k1;\n"
-        "shr.u32 k3,k2,7;\n"
-        "and.b32 %5,k3,1;\n"
-        "shr.u32 %4,t,8;\n"
-        "and.b32 %7,t,0xFF;\n"
-        "mov.u32 %0,%7;\n"
-        "add.u32 %8,%8,pen;\n"
-        "bra LNEXT_%=;\n"
-        "LNEXT_%=:\n"
-        "and.b32 t0,e0,0x400000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LTOP_%=;\n"
-        "LJUMP_%=:\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "setp.lt.u32 p,%9,4200;\n"
-        "@p bra LOUT_%=;\n"
-        "and.b32 t0,%10,0x1000;\n"
-        "setp.eq.u32 p,t0,0;\n"
-        "@p bra LOUT_%=;\n"
-        "and.b32 t0,%10,0xFFF;\n"
-        "sub.u32 t0,t0,%19;\n"
-        "setp.ge.u32 p,t0,%20;\n"
-        "@p bra LOUT_%=;\n"
-        "and.b32 t0,%10,0x2000;\n"
-        "setp.ne.u32 p,t0,0;\n"
-        "selp.b64 dd,%18,%17,p;\n"
-        "shr.u32 t0,%10,10;\n"
-        "and.b32 t0,t0,3;\n"
-        "shl.b32 t0,t0,4;\n"
-        "shr.u64 dd,dd,t0;\n"
-        "cvt.u32.u64 t0,dd;\n"
-        "and.b32 t0,t0,0xFFFF;\n"
-        "shl.b32 t0,t0,10;\n"
-        "and.b32 t1,%10,0x3FF;\n"
-        "add.u32 up,t0,t1;\n"
-        "bra LTOP_%=;\n"
-        "LSLOW_%=:\n"
-        "bfe.u32 t0,e0,16,4;\n"
-        "sub.u32 %8,%8,t0;\n"
-        "bfe.u32 t0,e0,20,2;\n"
-        "sub.u32 %10,%10,t0;\n"
-        "add.u32 %9,%9,1;\n"
-        "LOUT_%=:\n"
-        "mov.u32 %11,1;\n"
-        "bra LEND_%=;\n"
-        "LSTORE_%=:\n"
-        "and.b32 %10,%10,0xFFFF;\n"
-        "mov.u32 %11,2;\n"
-        "LEND_%=:\n"
-        "}"
+        PARL_BRX_TEXT
         : "+r"(r.a), "+r"(r.x), "+r"(r.y), "+r"(r.s), "+r"(r.carry), "+r"(r.overflow), "+r"(r.decimal), "+r"(r.result), "+r"(r.cycles), "+r"(r.left), "+r"(r.pc), "+r"(r.code), "+r"(r.address), "+r"(r.value)
         : "r"(ram), "l"(rom), "l"(records), "l"(blocks_low), "l"(blocks_high), "r"(plain_low), "r"(plain_span)
         : "memory");
+#else
+    // The host runs the text itself (ptx.h).
+    static const parl_ptx::Program program(PARL_BRX_TEXT);
+    uint64_t all[] = {r.a, r.x, r.y, r.s, r.carry, r.overflow, r.decimal, r.result, r.cycles, r.left, r.pc, r.code, r.address, r.value,
+                      ram, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), blocks_low, blocks_high,
+                      plain_low, plain_span};
+    program.run(all, sizeof(all) / sizeof(all[0]), ram, 128);
+    r.a = static_cast<uint32_t>(all[0]);
+    r.x = static_cast<uint32_t>(all[1]);
+    r.y = static_cast<uint32_t>(all[2]);
+    r.s = static_cast<uint32_t>(all[3]);
+    r.carry = static_cast<uint32_t>(all[4]);
+    r.overflow = static_cast<uint32_t>(all[5]);
+    r.decimal = static_cast<uint32_t>(all[6]);
+    r.result = static_cast<uint32_t>(all[7]);
+    r.cycles = static_cast<uint32_t>(all[8]);
+    r.left = static_cast<uint32_t>(all[9]);
+    r.pc = static_cast<uint32_t>(all[10]);
+    r.code = static_cast<uint32_t>(all[11]);
+    r.address = static_cast<uint32_t>(all[12]);
+    r.value = static_cast<uint32_t>(all[13]);
+#endif
 }
 
 }  // namespace cule::brx

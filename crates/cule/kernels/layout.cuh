@@ -42,6 +42,8 @@ struct Batch {
     const cule::lane::LaneRules* rules;
     const cule::lane::Start* starts;
     const uint8_t* roms;
+    const uint64_t* records;   // per byte of the ROMs, what the jump table knows of it
+    const uint32_t* choices;   // per game, how it is played: form and window
     const uint8_t* boot_pictures;
     const cule::lane::show::Reduction* reductions;
     const cule::observe::Cell* cells;
@@ -78,12 +80,15 @@ struct Call {
     const uint8_t* mask;
     const uint32_t* envs;
     uint8_t* rows;
+    uint64_t obs_stride;   // bytes from one environment's observation to the next one's; 0: they lie side by side
     uint32_t mode;
     uint32_t wide_actions;
     uint32_t row_count;
     uint32_t row_bytes;
     uint32_t writes;
     float threshold;
+    uint32_t slides;       // the older planes of observations lie there already: where the stack has moved on by one
+    uint32_t unused;
 };
 
 // The words of a head that are the RAM of a cartridge, of the console and of its copy: left out where no game has any.
@@ -223,6 +228,7 @@ struct Shown {
     uint32_t env;      // NOBODY: nothing
     uint32_t newest;
     uint32_t apart;    // goes to the last observations of episodes
+    uint32_t moved;    // one plane has come in, and the others are those before it
     cule::lane::Extra extra;
 };
 
@@ -253,7 +259,10 @@ PARL_CONST uint32_t RAM_BYTES = 128;
         const Desk desk = desk_of(b, blockIdx.x, lane);
         uint8_t* planes = b.planes + static_cast<uint64_t>(s.env) * b.stack * b.plane_bytes;
         uint8_t* obs = s.apart != 0 ? call.final_obs : call.obs;
-        if (obs != nullptr) obs += static_cast<uint64_t>(s.env) * b.stack * b.plane_bytes;
+        const uint64_t stride = s.apart != 0 || call.obs_stride == 0 ? static_cast<uint64_t>(b.stack) * b.plane_bytes
+                                                                     : call.obs_stride;
+        if (obs != nullptr) obs += s.env * stride;
+        const uint32_t from = call.slides != 0 && s.moved != 0 && s.apart == 0 ? b.stack - 1 : 0;
         for (uint32_t byte = threadIdx.x; byte < b.plane_bytes; byte += blockDim.x) {
             if (s.extra.push != cule::lane::PUSH_NOTHING) {
                 const uint8_t value = new_byte(b, s, desk, planes, byte);
@@ -263,8 +272,8 @@ PARL_CONST uint32_t RAM_BYTES = 128;
                 planes[static_cast<uint64_t>(s.newest) * b.plane_bytes + byte] = value;
             }
             if (obs == nullptr) continue;
-            uint32_t plane = s.newest;
-            for (uint32_t k = 0; k < b.stack; ++k) {
+            uint32_t plane = (s.newest + from) % b.stack;
+            for (uint32_t k = from; k < b.stack; ++k) {
                 plane = plane + 1 == b.stack ? 0 : plane + 1;
                 obs[static_cast<uint64_t>(k) * b.plane_bytes + byte] = planes[static_cast<uint64_t>(plane) * b.plane_bytes + byte];
             }

@@ -148,7 +148,7 @@ namespace cule::machine::cart {
 // Bank state and small cartridge RAM.
 struct Cart {
     Array<uint8_t, 128> ram;
-    double fraction;
+    Array<uint32_t, 2> fraction;
     uint32_t music_at;
     uint32_t rom_bytes;
     Array<uint16_t, 8> segment;
@@ -159,7 +159,7 @@ struct Cart {
     uint8_t ram_bank;
     uint8_t ram_page;
 };
-static_assert(sizeof(Cart) == 168 && alignof(Cart) == 8);
+static_assert(sizeof(Cart) == 168 && alignof(Cart) == 4);
 static_assert(PARL_OFFSET(Cart, ram) == 0 && PARL_OFFSET(Cart, fraction) == 128 && PARL_OFFSET(Cart, music_at) == 136 && PARL_OFFSET(Cart, rom_bytes) == 140);
 static_assert(PARL_OFFSET(Cart, segment) == 144 && PARL_OFFSET(Cart, plain_low) == 160 && PARL_OFFSET(Cart, plain_high) == 162 && PARL_OFFSET(Cart, kind) == 164);
 static_assert(PARL_OFFSET(Cart, claims) == 165 && PARL_OFFSET(Cart, ram_bank) == 166 && PARL_OFFSET(Cart, ram_page) == 167);
@@ -194,7 +194,7 @@ struct Machine {
     uint8_t draw;
     uint8_t eager;
 };
-static_assert(sizeof(Machine) == 472 && alignof(Machine) == 8);
+static_assert(sizeof(Machine) == 472 && alignof(Machine) == 4);
 static_assert(PARL_OFFSET(Machine, cpu) == 0 && PARL_OFFSET(Machine, riot) == 24 && PARL_OFFSET(Machine, tia) == 164 && PARL_OFFSET(Machine, cart) == 272);
 static_assert(PARL_OFFSET(Machine, input) == 440 && PARL_OFFSET(Machine, bus) == 460 && PARL_OFFSET(Machine, draws) == 464 && PARL_OFFSET(Machine, unfinished) == 468);
 static_assert(PARL_OFFSET(Machine, dimmed) == 469 && PARL_OFFSET(Machine, draw) == 470 && PARL_OFFSET(Machine, eager) == 471);
@@ -226,7 +226,7 @@ struct State {
     env::Env env;
     uint32_t unused;
 };
-static_assert(sizeof(State) == 624 && alignof(State) == 8);
+static_assert(sizeof(State) == 624 && alignof(State) == 4);
 static_assert(PARL_OFFSET(State, machine) == 0 && PARL_OFFSET(State, rules) == 472 && PARL_OFFSET(State, env) == 568 && PARL_OFFSET(State, unused) == 620);
 
 // What a player does in a frame.
@@ -265,7 +265,7 @@ struct Recent {
     uint32_t count;
     uint32_t whole;
 };
-static_assert(sizeof(Recent) == 520 && alignof(Recent) == 8);
+static_assert(sizeof(Recent) == 520 && alignof(Recent) == 4);
 static_assert(PARL_OFFSET(Recent, from) == 0 && PARL_OFFSET(Recent, inputs) == 472 && PARL_OFFSET(Recent, count) == 512 && PARL_OFFSET(Recent, whole) == 516);
 }
 
@@ -397,7 +397,7 @@ struct Start {
     env::State state;
     lane::Recent recent;
 };
-static_assert(sizeof(Start) == 1144 && alignof(Start) == 8);
+static_assert(sizeof(Start) == 1144 && alignof(Start) == 4);
 static_assert(PARL_OFFSET(Start, state) == 0 && PARL_OFFSET(Start, recent) == 624);
 
 // What a step or reset has left to show, and what it has kept.
@@ -427,7 +427,7 @@ struct Roll {
     machine::Machine middle;
     uint32_t open;
 };
-static_assert(sizeof(Roll) == 1000 && alignof(Roll) == 8);
+static_assert(sizeof(Roll) == 996 && alignof(Roll) == 4);
 static_assert(PARL_OFFSET(Roll, recent) == 0 && PARL_OFFSET(Roll, middle) == 520 && PARL_OFFSET(Roll, open) == 992);
 }
 
@@ -928,8 +928,21 @@ PARL_CONST uint32_t REDUCE_COPY = 0u;
 PARL_CONST uint32_t REDUCE_BLOCKS = 1u;
 // Averages over any area.
 PARL_CONST uint32_t REDUCE_AREA = 2u;
+// 160 x 210 to 84 x 84: area averages in whole numbers.
+PARL_CONST uint32_t REDUCE_84 = 4u;
 // Bilinear, where a side grows.
 PARL_CONST uint32_t REDUCE_BLEND = 3u;
+}
+
+namespace cule::lane::turns {
+// Each lane runs its own instructions, whatever the others do. The reference.
+PARL_CONST uint32_t FORM_PLAIN = 0u;
+// Lanes at the same place run together, by the jump table.
+PARL_CONST uint32_t FORM_GROUPED = 1u;
+// The window behind the picture.
+PARL_CONST uint32_t BEHIND = 0x1FFu;
+// Bits of the program counter that tell places apart: 8 KiB.
+PARL_CONST uint32_t PLACES = 0x1FFFu;
 }
 
 namespace cule::machine {
@@ -1383,6 +1396,31 @@ PARL_FN constexpr Array<Array<uint16_t, 16>, 3> across_table(uint32_t from, uint
 PARL_TABLE Array<Array<Array<uint16_t, 16>, 3>, 2> ACROSS = 
     Array<Array<Array<uint16_t, 16>, 3>, 2>{{observe::across_table(0u, observe::ODD_TARGETS),
     observe::across_table(observe::ODD_TARGETS, 21u)}};
+
+PARL_FN constexpr Array<Array<uint32_t, 2>, 21> across_words() {
+    Array<Array<uint32_t, 2>, 21> table = Array<Array<uint32_t, 2>, 21>{};
+    uint32_t r = 0u;
+    while (r < 21u) {
+        const uint32_t half = (r < observe::ODD_TARGETS) ? 0u : 1u;
+        const uint32_t at = r - (half * observe::ODD_TARGETS);
+        uint32_t first = 2u * static_cast<uint32_t>(r);
+        uint32_t weights = (static_cast<uint32_t>(observe::ACROSS[half][0u][at]) | (static_cast<uint32_t>(observe::ACROSS[half][1u][at]) << 8)) | (static_cast<uint32_t>(observe::ACROSS[half][2u][at]) << 16);
+        if (r == 0u) {
+            weights >>= 8;
+        } else {
+            first -= 1u + static_cast<uint32_t>(half);
+        }
+        while (first > 36u) {
+            first -= 1u;
+            weights <<= 8;
+        }
+        table[r] = Array<uint32_t, 2>{{first, weights}};
+        r += 1u;
+    }
+    return table;
+}
+// Across, per target of 21: the first of four source pixels of 40, and their weights in 40ths, the first lowest.
+PARL_TABLE Array<Array<uint32_t, 2>, 21> ACROSS_84 = observe::across_words();
 }
 
 namespace cule::observe::palette {
@@ -1715,6 +1753,7 @@ PARL_NOINLINE bool double_dunk_down(env::State& state, random::Random& random, m
 }
 
 namespace cule::lane::play {
+PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget);
 PARL_NOINLINE void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom);
 PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom);
 }
@@ -1730,7 +1769,12 @@ PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& r
 
 namespace cule::lane::show {
 PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
+PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
 PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
+}
+
+namespace cule::lane::turns {
+PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window);
 }
 
 namespace cule::machine {
@@ -1826,7 +1870,6 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand);
 }
 
 namespace cule::machine::records {
-PARL_FN uint32_t swizzled(uint32_t address);
 PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high);
 }
 
@@ -1987,6 +2030,7 @@ PARL_FN uint8_t round_pixel(float sum);
 PARL_FN uint8_t area_pixel(Slice<const uint8_t> source, Slice<const uint32_t> rows, observe::Cell x_cell, Slice<const float> x_weights, observe::Cell y_cell, Slice<const float> y_weights);
 PARL_FN uint8_t quarter(uint32_t sum);
 PARL_FN uint8_t block_average(uint32_t sum, float scale);
+PARL_FN uint32_t dot4(uint32_t a, uint32_t b, uint32_t sum);
 PARL_FN Tuple2<uint32_t, Array<uint16_t, 3>> rows_84(uint32_t d);
 PARL_INLINE void shrink_84(const Array<uint8_t, 160>& first, const Array<uint8_t, 160>& second, const Array<uint8_t, 160>& third, Array<uint16_t, 3> weights, Array<uint16_t, 104>& even, Array<uint16_t, 104>& odd, Array<uint16_t, 96>& sums);
 PARL_INLINE bool round_84(const Array<uint16_t, 96>& sums, Array<uint8_t, 96>& out);
@@ -5219,16 +5263,24 @@ PARL_NOINLINE bool double_dunk_down(env::State& state, random::Random& random, m
 
 namespace cule::lane::play {
 
+// Runs until `budget` instructions are spent or a chip asks for the end of the frame. Kernels that step give a body of
+// their own (`kernels/forms.cuh`), which leaves the same machine.
+#ifndef PARL_OWN_RUN
+PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
+    machine::compact::run(m, board, rom, budget);
+}
+#endif
+
 // As `machine::step`.
 PARL_NOINLINE void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom) {
     machine::begin_step(m, board);
     const machine::Machine start = m;
-    machine::compact::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
+    lane::play::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
     if (((m.draw != 0) && (m.tia.stop == 0)) && (m.eager == 0)) {
         rs::put(m, start);
         m.eager = 1;
         machine::tia::objects::refresh_cells(m.tia, board);
-        machine::compact::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
+        lane::play::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
     }
     machine::end_step(m, board);
 }
@@ -5403,6 +5455,26 @@ PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t>
     return most;
 }
 
+// A pixel of the area average, in floats, as `observe::area_pixel`.
+PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column) {
+    const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
+    const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
+    const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
+    const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
+    float total = 0.0f;
+    for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
+        const uint32_t from = ((static_cast<uint32_t>(y.first) + j) * observe::WIDTH) + static_cast<uint32_t>(x.first);
+        float sum = rs::fmul(static_cast<float>(lane::show::brightest(chosen, boards, work, table, from)), weights[x_at]);
+        for (uint32_t i = 1u; i < static_cast<uint32_t>(x.count); ++i) {
+            const uint8_t value = lane::show::brightest(chosen, boards, work, table, from + i);
+            sum = rs::fadd(sum, rs::fmul(static_cast<float>(value), weights[x_at + i]));
+        }
+        const float product = rs::fmul(sum, weights[y_at + j]);
+        total = (j == 0u) ? product : rs::fadd(total, product);
+    }
+    return observe::round_pixel(total);
+}
+
 // Byte `index` of a plane.
 PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
     const uint32_t size = reduction.rows * reduction.columns;
@@ -5429,42 +5501,59 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
             }
             return ((reduction.across == 2u) && (reduction.down == 2u)) ? observe::quarter(sum) : observe::block_average(sum, reduction.scale);
         }
-        case 2u: {
-            const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
-            const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
-            const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
-            const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
-            float total = 0.0f;
-            for (uint32_t j_2 = 0u; j_2 < static_cast<uint32_t>(y.count); ++j_2) {
-                const uint32_t from_2 = ((static_cast<uint32_t>(y.first) + j_2) * observe::WIDTH) + static_cast<uint32_t>(x.first);
-                float sum_2 = rs::fmul(static_cast<float>(lane::show::brightest(chosen, boards, work, table, from_2)), weights[x_at]);
-                for (uint32_t i_2 = 1u; i_2 < static_cast<uint32_t>(x.count); ++i_2) {
-                    const uint8_t value = lane::show::brightest(chosen, boards, work, table, from_2 + i_2);
-                    sum_2 = rs::fadd(sum_2, rs::fmul(static_cast<float>(value), weights[x_at + i_2]));
+        case 4u: {
+            const Array<uint32_t, 2> across = observe::ACROSS_84[column % 21u];
+            const Tuple2<uint32_t, Array<uint16_t, 3>> t3 = observe::rows_84(row);
+            const uint32_t first_row = t3._0;
+            const Array<uint16_t, 3> down = t3._1;
+            const uint32_t first_column = ((column / 21u) * 40u) + static_cast<uint32_t>(across[0u]);
+            uint32_t sum_2 = 100u;
+            for (uint32_t j_2 = 0u; j_2 < 3u; ++j_2) {
+                const uint32_t from_2 = ((first_row + j_2) * observe::WIDTH) + first_column;
+                uint32_t four = 0u;
+                for (uint32_t i_2 = 0u; i_2 < 4u; ++i_2) {
+                    four |= static_cast<uint32_t>(lane::show::brightest(chosen, boards, work, table, from_2 + i_2)) << (8u * i_2);
                 }
-                const float product = rs::fmul(sum_2, weights[y_at + j_2]);
-                total = (j_2 == 0u) ? product : rs::fadd(total, product);
+                sum_2 = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j_2]), sum_2);
             }
-            return observe::round_pixel(total);
+            return observe::is_tie_84(static_cast<uint16_t>(sum_2)) ? lane::show::area(reduction, chosen, boards, work, cells, weights, table, row, column) : static_cast<uint8_t>(sum_2 / observe::WEIGHT_84);
+        }
+        case 2u: {
+            return lane::show::area(reduction, chosen, boards, work, cells, weights, table, row, column);
         }
         case 3u: {
-            const observe::Blend x_2 = blends[static_cast<uint32_t>(reduction.blends[0u]) + column];
-            const observe::Blend y_2 = blends[static_cast<uint32_t>(reduction.blends[1u]) + row];
+            const observe::Blend x = blends[static_cast<uint32_t>(reduction.blends[0u]) + column];
+            const observe::Blend y = blends[static_cast<uint32_t>(reduction.blends[1u]) + row];
             int32_t sum_3 = 0;
             for (uint32_t j_3 = 0u; j_3 < 2u; ++j_3) {
-                const uint32_t from_3 = static_cast<uint32_t>(y_2.from[j_3]) * observe::WIDTH;
-                const uint8_t left = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x_2.from[0u]));
-                const uint8_t right = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x_2.from[1u]));
-                const int32_t across = rs::add<int32_t>(rs::mul<int32_t>(static_cast<int32_t>(left), x_2.weight[0u]), rs::mul<int32_t>(static_cast<int32_t>(right), x_2.weight[1u]));
-                sum_3 = rs::add<int32_t>(sum_3, rs::mul<int32_t>(y_2.weight[j_3], across >> 4) >> 16);
+                const uint32_t from_3 = static_cast<uint32_t>(y.from[j_3]) * observe::WIDTH;
+                const uint8_t left = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[0u]));
+                const uint8_t right = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[1u]));
+                const int32_t across_2 = rs::add<int32_t>(rs::mul<int32_t>(static_cast<int32_t>(left), x.weight[0u]), rs::mul<int32_t>(static_cast<int32_t>(right), x.weight[1u]));
+                sum_3 = rs::add<int32_t>(sum_3, rs::mul<int32_t>(y.weight[j_3], across_2 >> 4) >> 16);
             }
-            const int32_t value_2 = rs::add<int32_t>(sum_3, 2) >> 2;
-            return (value_2 > 255) ? 255 : static_cast<uint8_t>(value_2);
+            const int32_t value = rs::add<int32_t>(sum_3, 2) >> 2;
+            return (value > 255) ? 255 : static_cast<uint8_t>(value);
         }
         default: {
             return lane::show::brightest(chosen, boards, work, table, (row * observe::WIDTH) + column);
         }
     }
+}
+}
+
+namespace cule::lane::turns {
+
+// The key of a lane. A window has `1 << window` picture rows.
+PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window) {
+    const int32_t clock = machine::tia::clock_of(cycles);
+    uint32_t at = 0u;
+    if (clock >= t.window_end) {
+        at = lane::turns::BEHIND;
+    } else if (clock >= t.base) {
+        at = 1u + ((static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window);
+    }
+    return ((at << 21) | ((s & 0xFFu) << 13)) | (pc & lane::turns::PLACES);
 }
 }
 
@@ -5605,7 +5694,7 @@ namespace cule::machine::cart {
 
 // A cartridge as it is right after loading, before the first console reset.
 PARL_FN machine::cart::Cart new_(uint8_t kind, uint32_t rom_bytes) {
-    machine::cart::Cart cart = machine::cart::Cart{Array<uint8_t, 128>{}, 0.0, 0u, rom_bytes, Array<uint16_t, 8>{}, 0, 0, kind, 0, 0, 0};
+    machine::cart::Cart cart = machine::cart::Cart{Array<uint8_t, 128>{}, Array<uint32_t, 2>{}, 0u, rom_bytes, Array<uint16_t, 8>{}, 0, 0, kind, 0, 0, 0};
     switch (kind) {
         case 3:
         case 5:
@@ -5806,7 +5895,7 @@ PARL_FN void reset(machine::cart::Cart& cart, machine::Board& board, Slice<const
         }
     }
     cart.music_at = 0u;
-    cart.fraction = 0.0;
+    cart.fraction = Array<uint32_t, 2>{{0u, 0u}};
 }
 
 // Subtracts `cycles` from every stamp.
@@ -8932,9 +9021,12 @@ PARL_FN uint32_t amplitude(const machine::cart::Cart& cart) {
 PARL_FN void update_music(machine::cart::Cart& cart, uint32_t now) {
     const int32_t cycles = static_cast<int32_t>(rs::wrapping_sub<uint32_t>(now, cart.music_at));
     cart.music_at = now;
-    const double clocks = rs::fadd(rs::fdiv(rs::fmul(machine::dpc::MUSIC_HZ, static_cast<double>(cycles)), machine::dpc::CPU_HZ), cart.fraction);
+    const uint64_t kept = static_cast<uint64_t>(cart.fraction[0u]) | (static_cast<uint64_t>(cart.fraction[1u]) << 32);
+    const double fraction = rs::from_bits(kept);
+    const double clocks = rs::fadd(rs::fdiv(rs::fmul(machine::dpc::MUSIC_HZ, static_cast<double>(cycles)), machine::dpc::CPU_HZ), fraction);
     const int32_t whole = rs::float_to<int32_t>(clocks);
-    cart.fraction = rs::fsub(clocks, static_cast<double>(whole));
+    const uint64_t rest = rs::to_bits(rs::fsub(clocks, static_cast<double>(whole)));
+    cart.fraction = Array<uint32_t, 2>{{static_cast<uint32_t>(rest), static_cast<uint32_t>(rest >> 32)}};
     if (whole <= 0) {
         return;
     }
@@ -9200,11 +9292,6 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand) {
 
 namespace cule::machine::records {
 
-// The place of a RAM byte among the words of 32 lanes.
-PARL_FN uint32_t swizzled(uint32_t address) {
-    return ((address & 0x7Cu) << 5) | (address & 3u);
-}
-
 // The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
 // second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
 PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_high) {
@@ -9229,7 +9316,7 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             if (operand < 0x80u) {
                 handler = machine::records::HANDLERS[opcode][1u];
             } else {
-                operand = machine::records::swizzled(operand);
+                operand &= 0x7Fu;
             }
             break;
         }
@@ -9237,7 +9324,7 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             if ((operand & 0x1000u) != 0u) {
                 handler = machine::records::HANDLERS[opcode][2u];
             } else if ((operand & 0x1280u) == 0x80u) {
-                operand = machine::records::swizzled(operand);
+                operand &= 0x7Fu;
             } else if ((operand & 0x80u) == 0u) {
                 handler = machine::records::HANDLERS[opcode][1u];
             } else {
@@ -9249,8 +9336,8 @@ PARL_FN uint64_t record(Slice<const uint8_t> rom, uint32_t at, uint32_t plain_hi
             if ((operand < 0x80u) || (operand == 0xFFu)) {
                 handler = 0;
             }
-            second = machine::records::swizzled(operand + 1u);
-            operand = machine::records::swizzled(operand);
+            second = (operand + 1u) & 0x7Fu;
+            operand &= 0x7Fu;
             break;
         }
         case 4: {
@@ -11211,6 +11298,20 @@ PARL_FN uint8_t quarter(uint32_t sum) {
 // The average of whole blocks of any other size.
 PARL_FN uint8_t block_average(uint32_t sum, float scale) {
     return observe::round_pixel(rs::fmul(static_cast<float>(sum), scale));
+}
+
+// `sum` and the products of four pairs of bytes: one instruction of a GPU.
+PARL_FN uint32_t dot4(uint32_t a, uint32_t b, uint32_t sum) {
+#ifdef __CUDACC__
+    return __dp4a(a, b, sum);
+#else
+    uint32_t total = sum;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        const uint32_t product = ((a >> (8u * i)) & 0xFFu) * ((b >> (8u * i)) & 0xFFu);
+        total = rs::wrapping_add<uint32_t>(total, product);
+    }
+    return total;
+#endif
 }
 
 // Source rows with their weights in fifths for output row `d`, 210 rows to 84.

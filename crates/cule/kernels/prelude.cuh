@@ -301,6 +301,8 @@ PARL_FN float fadd(float a, float b) { return __fadd_rn(a, b); }
 PARL_FN float fsub(float a, float b) { return __fadd_rn(a, -b); }
 PARL_FN float fmul(float a, float b) { return __fmul_rn(a, b); }
 PARL_FN float fdiv(float a, float b) { return __fdiv_rn(a, b); }
+PARL_FN double from_bits(uint64_t a) { return __longlong_as_double(static_cast<int64_t>(a)); }
+PARL_FN uint64_t to_bits(double a) { return static_cast<uint64_t>(__double_as_longlong(a)); }
 #else
 PARL_FN double fadd(double a, double b) { return a + b; }
 PARL_FN double fsub(double a, double b) { return a - b; }
@@ -310,6 +312,16 @@ PARL_FN float fadd(float a, float b) { return a + b; }
 PARL_FN float fsub(float a, float b) { return a - b; }
 PARL_FN float fmul(float a, float b) { return a * b; }
 PARL_FN float fdiv(float a, float b) { return a / b; }
+PARL_FN double from_bits(uint64_t a) {
+    double value;
+    __builtin_memcpy(&value, &a, sizeof(value));
+    return value;
+}
+PARL_FN uint64_t to_bits(double a) {
+    uint64_t value;
+    __builtin_memcpy(&value, &a, sizeof(value));
+    return value;
+}
 #endif
 // `as`: towards zero, saturating, NaN gives 0.
 template <class T, class F> PARL_FN constexpr T float_to(F a) {

@@ -17,7 +17,7 @@ static __device__ void restart(const Batch& b, const Call& call, uint32_t env, c
         extra.clear = 0;
         b.extras[env] = extra;
         give_reset(b, call, env, head, false);
-        shown = Shown{env, head.newest, 0, extra};
+        shown = Shown{env, head.newest, 0, 0, extra};
         return;
     }
     if (call.mode == RESET_ASKED && call.seeds != nullptr && call.seeds[env] >= 0) {
@@ -34,7 +34,7 @@ static __device__ void restart(const Batch& b, const Call& call, uint32_t env, c
     store_head(b, env, head);
     b.extras[env] = extra;
     give_reset(b, call, env, head, call.mode == RESET_WITHIN);
-    shown = Shown{env, head.newest, 0, extra};
+    shown = Shown{env, head.newest, 0, 0, extra};
 }
 
 extern "C" __global__ void __launch_bounds__(128) parl_reset(Batch b, Call call) {

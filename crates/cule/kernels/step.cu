@@ -1,5 +1,6 @@
 // Steps: one lane of a block's first warp per environment, from its first frame to its last and through a reset that is
-// due, then all threads of the block show what the lanes have drawn. The plain form, and the reference of every other one.
+// due, then all threads of the block show what the lanes have drawn. How lanes share their instructions is in forms.cuh.
+#include "forms.cuh"
 #include "layout.cuh"
 
 using cule::lane::Extra;
@@ -43,6 +44,7 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
     const LaneRules& rules = *b.rules;
     const LaneGame& game = b.games[b.playing[env]];
     bool shows = true;
+    uint32_t moved = 0;
     if (head.ready == 0) {
         fault(b, FAULT_NOT_RESET, env);
     } else if (head.episode.ended != 0 && call.mode == DISABLED) {
@@ -63,10 +65,11 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
         keep_pictures(b, env, extra, desk);
         give_figures(b, call, env, cule::lane::advance::report(head, env, rules));
         extra.due = head.episode.ended != 0 && call.mode == SAME_STEP;
+        moved = 1;
         store_head(b, env, head);
     }
     b.extras[env] = extra;
-    if (shows) shown = Shown{env, head.newest, extra.due, extra};
+    if (shows) shown = Shown{env, head.newest, extra.due, moved, extra};
 }
 
 // The reset within a step whose last observation has been shown.
@@ -83,7 +86,7 @@ static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, c
     store_head(b, env, head);
     b.extras[env] = extra;
     give_reset(b, call, env, head, true);
-    shown = Shown{env, head.newest, 0, extra};
+    shown = Shown{env, head.newest, 0, 0, extra};
 }
 
 // A step of every environment. Blocks take one group of environments after the other.
@@ -91,6 +94,12 @@ extern "C" __global__ void __launch_bounds__(128) parl_step(Batch b, Call call) 
     __shared__ Shown shown[LANES];
     for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
         const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NOBODY;
+        // A group plays one game, and its first lane has an environment.
+        if (threadIdx.x == 0) {
+            const uint32_t game = b.playing[env];
+            turns_of_block() = Turns{b.records + b.games[game].rom_at, b.choices[2 * game], b.choices[2 * game + 1]};
+        }
+        __syncthreads();
         if (threadIdx.x < LANES) shown[threadIdx.x].env = NOBODY;
         if (env != NOBODY) play(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
         __syncthreads();

@@ -125,7 +125,7 @@ pub fn block_average(sum: u32, scale: f32) -> u8 {
 /// Bytes that `shrink_84` may write for a row of 84.
 pub const ROW_84: usize = 96;
 /// Weights of a pixel in the small picture: 40ths across times fifths down.
-const WEIGHT_84: u32 = 200;
+pub const WEIGHT_84: u32 = 200;
 /// Targets that are worked out together; some of them are written over by the next ones.
 const LANES: usize = 16;
 /// Targets of a group that begin at an odd source pixel.
@@ -145,6 +145,45 @@ const fn across_table(from: usize, to: usize) -> [[u16; LANES]; 3] {
         table[0][r - from] = start as u16;
         table[1][r - from] = middle as u16;
         table[2][r - from] = (40 - start - middle) as u16;
+        r += 1;
+    }
+    table
+}
+
+/// `sum` and the products of four pairs of bytes: one instruction of a GPU.
+pub fn dot4(a: u32, b: u32, sum: u32) -> u32 {
+    let mut total: u32 = sum;
+    for i in 0..4u32 {
+        let product: u32 = (a >> (8 * i) & 0xFF) * (b >> (8 * i) & 0xFF);
+        total = total.wrapping_add(product);
+    }
+    total
+}
+
+/// Across, per target of 21: the first of four source pixels of 40, and their weights in 40ths, the first lowest.
+pub const ACROSS_84: [[u32; 2]; 21] = across_words();
+
+const fn across_words() -> [[u32; 2]; 21] {
+    let mut table: [[u32; 2]; 21] = [[0; 2]; 21];
+    let mut r: usize = 0;
+    while r < 21 {
+        let half: usize = if r < ODD_TARGETS { 0 } else { 1 };
+        let at: usize = r - half * ODD_TARGETS;
+        let mut first: u32 = 2 * r as u32;
+        let mut weights: u32 = ACROSS[half][0][at] as u32
+            | (ACROSS[half][1][at] as u32) << 8
+            | (ACROSS[half][2][at] as u32) << 16;
+        // Four pixels lie within the 40: one of no weight is left out in front, or taken along.
+        if r == 0 {
+            weights >>= 8;
+        } else {
+            first -= 1 + half as u32;
+        }
+        while first > 36 {
+            first -= 1;
+            weights <<= 8;
+        }
+        table[r] = [first, weights];
         r += 1;
     }
     table

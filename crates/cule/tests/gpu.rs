@@ -11,7 +11,10 @@ use std::process::Command;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use cule::batch::gpu::{Actions, CART_AT, Call, Device, GpuBatch, Plan, Shape, Targets};
+use cule::batch::gpu::{
+    Actions, CART_AT, Call, Choice, Device, Form, GpuBatch, Plan, SHARED_BYTES, Shape, Targets, WINDOWS,
+    calibrate::{self, Effort},
+};
 use cule::batch::{
     Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
     Settings,
@@ -24,16 +27,17 @@ use cule::step::{self, StepRules};
 use cule::{CuleError, console, rom};
 use libloading::Library;
 
-/// The kernels, compiled with bounds checked; once for all tests.
+/// The kernels, compiled with bounds checked, or for long runs (`PARL_GPU_STEPS`) to be fast; once for all tests.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libkernels.so");
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let long = std::env::var_os("PARL_GPU_STEPS").is_some();
         let output = Command::new(compiler)
-            .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DPARL_CHECKED"])
-            .args(["-fPIC", "-shared"])
+            .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC", "-shared"])
+            .args(if long { ["-O2", "-fno-strict-aliasing"] } else { ["-O1", "-DPARL_CHECKED"] })
             .arg(crate_folder.join("kernels/host.cpp"))
             .arg("-o")
             .arg(&file)
@@ -223,6 +227,7 @@ impl Pair {
             ram: room.ram.as_mut_ptr() as u64,
             numbers: self.numbers.as_mut_ptr() as u64,
             flags: self.flags.as_mut_ptr() as u64,
+            ..Targets::default()
         }
     }
 
@@ -350,6 +355,7 @@ fn the_structs_of_a_launch_agree() {
         std::mem::offset_of!(Board, ram),
         first,
         second,
+        SHARED_BYTES as usize,
     ];
     for (which, size) in sizes.into_iter().enumerate() {
         // SAFETY: the function has this type (`kernels/host.cpp`).
@@ -369,6 +375,95 @@ fn a_game_with_sticky_actions() {
     assert!(pair.ended > 0, "no episode ended");
 }
 
+/// How the host brings lanes together from now on: all that have come, or some, drawn from `split`; and the turns that
+/// groups have taken since the last call, with the lanes in them.
+fn lanes(split: u64) -> (u64, u64) {
+    let mut counts = [0u64; 2];
+    // SAFETY: the function has this type (`kernels/host.cpp`) and writes two numbers.
+    unsafe {
+        let lanes: libloading::Symbol<'_, unsafe extern "C" fn(u64, *mut u64)> =
+            library().get(b"parl_lanes").unwrap();
+        lanes(split, counts.as_mut_ptr());
+    }
+    (counts[0], counts[1])
+}
+
+#[test]
+fn every_form_gives_the_same_numbers() {
+    let Some(mut pair) = Pair::new(&["seaquest", "pong", "pitfall2"], 9, &settings()) else { return };
+    pair.run(3, "before the forms");
+    for (number, choice) in Choice::all().into_iter().enumerate() {
+        let others = Choice { form: Form::Plain, window: 0 };
+        pair.gpu.choose(&[choice, others, choice], 0).unwrap();
+        for step in 0..4 {
+            pair.step(&format!("{choice:?}, step {step}"));
+        }
+        pair.compare_states(&format!("after {choice:?}"));
+        // The last choice is the plain one: nobody takes turns.
+        let (turns, _) = lanes(0);
+        assert_eq!(turns > 0, choice.form != Form::Plain, "{turns} turns of form {number}");
+    }
+    let error = pair.gpu.choose(&[Choice::default()], 0).unwrap_err();
+    assert!(error.to_string().contains("choices, one per game"), "{error}");
+}
+
+/// A device may bring any lanes together that have come to the same place.
+#[test]
+fn it_does_not_matter_who_meets() {
+    let Some(mut pair) = Pair::new(&["breakout"], 7, &settings()) else { return };
+    pair.run(2, "before the lanes are split");
+    for split in [0x5EED, 0xBEEF] {
+        lanes(split);
+        for step in 0..6 {
+            pair.step(&format!("lanes split by {split:#x}, step {step}"));
+        }
+    }
+    lanes(0);
+    pair.compare_states("after the lanes were split");
+}
+
+/// Lanes that are at the same place run together: with one key for all there would be one lane in a turn, or none that
+/// wait for each other. `PARL_GPU_STEPS` measures every window, after as many steps.
+#[test]
+fn lanes_of_a_warp_share_their_instructions() {
+    let long = steps(0) > 0;
+    let windows = if long { &WINDOWS[..] } else { &WINDOWS[4..5] };
+    let games = ["pong", "breakout", "ms_pacman", "solaris"];
+    for game in &games[..if long { 4 } else { 1 }] {
+        let Some(mut pair) = Pair::new(&[game], 32, &settings()) else { return };
+        pair.run(steps(4), game);
+        for &window in windows {
+            pair.gpu.choose(&[Choice { form: Form::Grouped, window }], 0).unwrap();
+            lanes(0);
+            pair.step(&format!("{game}, window {window}"));
+            let (turns, turning) = lanes(0);
+            let shared = turning as f64 / turns as f64;
+            println!("{game}, windows of {} rows: {shared:.1} lanes in a turn", 1 << window);
+            assert!(shared > 3.0, "{game}, window {window}: {shared} lanes in a turn");
+        }
+    }
+}
+
+/// The choice is measured on the device, written to the disk and found again.
+#[test]
+fn a_calibration_measures_what_there_is() {
+    let Some(mut pair) = Pair::new(&["pong"], 2, &settings()) else { return };
+    let choices = [Choice::default(), Choice { form: Form::Plain, window: 0 }];
+    let effort = Effort { before: 1, steps: 2, rounds: 2 };
+    let found = pair.gpu.measure(&choices, effort, 0).unwrap();
+    assert_eq!(found.iter().map(|(choice, _)| *choice).collect::<Vec<_>>(), choices);
+    assert!(found.iter().all(|(_, seconds)| *seconds > 0.0 && *seconds < 60.0), "{found:?}");
+    let steps = pair.launched.borrow().iter().filter(|kernel| *kernel == "parl_step").count();
+    assert_eq!(steps, 1 + 2 * 2 * 2);
+    let chosen = calibrate::quickest(&found).unwrap();
+    assert_eq!(calibrate::from_text(&calibrate::to_text(&found)), Some(chosen));
+    assert!(pair.gpu.measure(&[], effort, 0).is_err());
+    // What has been measured can be reset and goes on as any other.
+    pair.gpu.choose(&[chosen], 0).unwrap();
+    pair.reset(Some(vec![5, 6]), None, "the reset after the calibration");
+    pair.step("after the calibration");
+}
+
 #[test]
 fn games_mixed_within_a_batch() {
     let games = ["pong", "seaquest", "pitfall2", "freeway", "asteroids"];
@@ -383,14 +478,10 @@ fn steps(few: usize) -> usize {
 }
 
 fn vary(name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
-    vary_for(steps(24), name, games, change);
-}
-
-fn vary_for(steps: usize, name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
     let mut given = settings();
     change(&mut given);
     let Some(mut pair) = Pair::new(games, 3, &given) else { return };
-    pair.run(steps, name);
+    pair.run(steps(24), name);
     // Some reset by the caller, with and without seeds.
     pair.reset(Some(vec![-1, 9, -1]), Some(vec![true, true, false]), &format!("{name}, reset of two"));
     pair.step(&format!("{name}, after the reset of two"));
@@ -448,16 +539,29 @@ fn boots_of_every_kind() {
     }
 }
 
-/// Every game whose ROM is there, with short episodes; every other one resets within the step.
+/// Every game whose ROM is there; every other one resets within the step, and all forms take turns. A few steps have
+/// short episodes. `PARL_GPU_STEPS=2000 PARL_GPU_GAMES=0/4` runs a quarter of the games for so long, in whole episodes.
 #[test]
 fn every_game() {
-    let mut found = 0;
+    let part = std::env::var("PARL_GPU_GAMES").unwrap_or("0/1".into());
+    let (first, parts) = part.split_once('/').unwrap();
+    let (first, parts): (usize, usize) = (first.parse().unwrap(), parts.parse().unwrap());
+    let (mut found, choices) = (0, Choice::all());
     for name in names::NAMES.iter().filter(|name| rom::load(name, &[], false).is_ok()) {
         found += 1;
-        vary_for(steps(8), name, &[name], |s| {
-            s.rules.frame_limit = 27;
-            s.autoreset = if found % 2 == 0 { Autoreset::NextStep } else { Autoreset::SameStep };
-        });
+        if found % parts != first {
+            continue;
+        }
+        let choice = choices[found % choices.len()];
+        let mut given = settings();
+        given.rules.frame_limit = if steps(8) > 100 { 108_000 } else { 27 };
+        given.autoreset = if found % 2 == 0 { Autoreset::NextStep } else { Autoreset::SameStep };
+        let mut pair = Pair::new(&[name], 3, &given).unwrap();
+        pair.gpu.choose(&[choice], 0).unwrap();
+        pair.run(steps(8), name);
+        if steps(8) > 100 {
+            println!("{name}: {} steps of 3 environments, {} ends, {choice:?}", steps(8), pair.ended);
+        }
     }
     assert!(found > 0 || rom::folders(&[]).is_empty(), "no game has a ROM in {:?}", rom::folders(&[]));
     eprintln!("{found} games, {} steps each", steps(8));

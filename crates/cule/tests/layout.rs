@@ -22,7 +22,7 @@ fn env_env() {
 #[test]
 fn env_state() {
     type T = cule::env::State;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (624, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (624, 4));
     assert_eq!(offset_of!(T, machine), 0);
     assert_eq!(offset_of!(T, rules), 472);
     assert_eq!(offset_of!(T, env), 568);
@@ -67,7 +67,7 @@ fn games_rows_gamerow() {
 #[test]
 fn lane_recent() {
     type T = cule::lane::Recent;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (520, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (520, 4));
     assert_eq!(offset_of!(T, from), 0);
     assert_eq!(offset_of!(T, inputs), 472);
     assert_eq!(offset_of!(T, count), 512);
@@ -138,7 +138,7 @@ fn lane_lanegame() {
 #[test]
 fn lane_start() {
     type T = cule::lane::Start;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1144, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (1144, 4));
     assert_eq!(offset_of!(T, state), 0);
     assert_eq!(offset_of!(T, recent), 624);
 }
@@ -166,7 +166,7 @@ fn lane_figures() {
 #[test]
 fn lane_roll() {
     type T = cule::lane::Roll;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (1000, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (996, 4));
     assert_eq!(offset_of!(T, recent), 0);
     assert_eq!(offset_of!(T, middle), 520);
     assert_eq!(offset_of!(T, open), 992);
@@ -202,7 +202,7 @@ fn lane_show_chosen() {
 #[test]
 fn machine_machine() {
     type T = cule::machine::Machine;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (472, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (472, 4));
     assert_eq!(offset_of!(T, cpu), 0);
     assert_eq!(offset_of!(T, riot), 24);
     assert_eq!(offset_of!(T, tia), 164);
@@ -231,7 +231,7 @@ fn machine_board() {
 #[test]
 fn machine_cart_cart() {
     type T = cule::machine::cart::Cart;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (168, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (168, 4));
     assert_eq!(offset_of!(T, ram), 0);
     assert_eq!(offset_of!(T, fraction), 128);
     assert_eq!(offset_of!(T, music_at), 136);

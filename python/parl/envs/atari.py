@@ -95,6 +95,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         output: ``"numpy"`` arrays, or ``"torch"`` tensors that share their memory.
         render_mode: ``"rgb_array"``: :meth:`render` gives one native picture per environment; ``"rgb_grid"``:
             one picture of all of them; ``"human"``: a window shows that one after each step.
+        sliding: on a CUDA device, planes per environment of a buffer over which observations slide as views,
+            so that a step writes one plane and copies none; more than ``stack_num``. An observation then
+            lasts until the next call. 0: each is a tensor of its own.
 
     Observations are written once, by the thread that ran the console, into an array that is handed out. It
     stays the caller's: its memory is used again only after nothing refers to it any more. ``out=`` names an
@@ -166,6 +169,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         reward_dtype: str = "int32",
         output: Literal["numpy", "torch"] = "numpy",
         render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
+        sliding: int = 0,
     ) -> None:
         self.closed = True  # Nothing to close until the core is there.
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
@@ -178,6 +182,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise AtariError(f'limit_counts is {limit_counts!r}, expected "steps" or "console"')
         if channel_order not in ("last", "first"):
             raise AtariError(f'channel_order is {channel_order!r}, expected "last" or "first"')
+        self._sliding = _planes_to_slide(sliding, stack_num, device)
         games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
         if not games:
             raise AtariError("game is an empty sequence, expected at least one game")
@@ -735,3 +740,17 @@ def _torch() -> Callable[[Arrays], Any]:
 AtariVectorEnv.__signature__ = inspect.Signature(  # pyright: ignore[reportAttributeAccessIssue]
     list(inspect.signature(AtariVectorEnv.__init__).parameters.values())[1:]
 )
+
+
+def _planes_to_slide(sliding: int, stack_num: int, device: str) -> int:
+    """``sliding`` if these environments can have it."""
+    planes = arguments.whole("sliding", sliding, 0, INT32_MAX)
+    if planes == 0:
+        return 0
+    if not str(device).startswith("cuda"):
+        raise AtariError(f"sliding is {planes} on device={device!r}: observations slide on CUDA devices only")
+    if not 2 <= stack_num < planes:
+        raise AtariError(
+            f"sliding is {planes} and stack_num {stack_num}, expected a stack of at least 2, and more planes"
+        )
+    return planes

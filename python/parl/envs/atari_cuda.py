@@ -14,6 +14,7 @@ from parl import cuda
 from parl.envs import arguments
 from parl.envs.atari import AtariVectorEnv
 from parl.envs.cuda_groups import Group, Groups
+from parl.envs.cuda_sliding import Sliding
 from parl.errors import AtariError
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class CudaAtariVectorEnv(AtariVectorEnv):
       ``batch_size``, and so on, each on a stream of its own, so that a network can look at one group while
       others run. ``send`` starts the step of a group; ``recv`` gives the results of the group that was sent
       first, and lets torch's current stream wait for them, not the host.
+    - With ``sliding`` observations are views of one buffer per group, in which only the newest plane is
+      written; they last until the next ``reset``, ``step`` or ``send``. Such environments cannot be captured
+      in a graph, whose tensors stay where they are.
     - ``render`` waits; pictures are made on the host from the states, and are NumPy arrays as on the CPU.
     - Results are tensors whatever ``output`` says: ``tensor.numpy(force=True)`` or DLPack give others.
     """
@@ -52,6 +56,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
         core = Groups(config, cuda.ordinal(self._arguments["device"]))
         self._tensors, self._place = torch, core.device
+        self._slides: dict[int, Sliding] = {}
         self._everywhere = torch.ones(self.batch_size, dtype=torch.bool, device=core.device)
         return core
 
@@ -88,7 +93,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             self._core.sent.popleft()[0].join()
         self._sent = None
         for group in self._core.all:
-            results = self._results_to(out if group.first == 0 else None, with_final=False)
+            results = self._results_to(out if group.first == 0 else None, group, with_final=False, whole=True)
             seeds = None if given is None else given[group.first : group.first + group.size]
             group.begin(seeds, chosen, *results.tensors())
             group.core.reset(_address(seeds), _address(chosen), results.addresses(), group.stream(place))
@@ -193,7 +198,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         return self._stepped(actions, out)
 
     def _launch(self, group: Group, actions: Any, out: Any) -> None:
-        results = self._results_to(out, with_final=self._autoreset is AutoresetMode.SAME_STEP)
+        results = self._results_to(out, group, with_final=self._autoreset is AutoresetMode.SAME_STEP)
         group.begin(actions, *results.tensors())
         wide = actions.dtype == self._tensors.int64
         group.core.step(actions.data_ptr(), wide, results.addresses(), group.stream(self._place))
@@ -233,6 +238,29 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             self._show()
         return obs if out is None else out, rewards, results.flags[0], results.flags[1], infos
 
+    def calibrate(self) -> list[tuple[str, int, float]]:
+        """Measures how the game is played fastest on this device, and keeps that on the disk.
+
+        Environments of one game, 1,024 of them or more, do so when they are made, unless it is known or
+        ``PARL_CUDA_CALIBRATE`` is ``0``. Numbers do not depend on it. All must be reset afterwards.
+
+        Returns:
+            What was tried: the form (``"grouped"``, ``"plain"``), the rows of its window as a power of two,
+            and seconds per step of a group.
+
+        Raises:
+            AtariError: the environments play several games.
+        """
+        self._check_open()
+        self._core.idle()
+        self._forget_slides()
+        return self._core.calibrate()
+
+    @property
+    def calibrated(self) -> bool:
+        """How the games are played was known from a measurement when these environments were made."""
+        return self._core.calibrated
+
     def check(self) -> None:
         """Waits for the device, and raises what went wrong on it since the last look."""
         self._check_open()
@@ -262,6 +290,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
         self._core.idle()
+        self._forget_slides()
         if states.ndim != 2 or len(states) != len(envs):
             raise AtariError(
                 f"states are uint8 of shape {states.shape}, expected uint8 of shape ({len(envs)}, bytes)"
@@ -270,6 +299,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
 
     def _put_state(self, row: NDArray[np.uint8], envs: list[int]) -> None:
         self._core.idle()
+        self._forget_slides()
         self._core.set_state(row, envs)
 
     def _take_states(self, envs: list[int]) -> NDArray[np.uint8]:
@@ -337,19 +367,45 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             return out
         return torch.from_dlpack(out)
 
-    def _results_to(self, out: Any, *, with_final: bool) -> _Results:
+    def _results_to(self, out: Any, group: Group, *, with_final: bool, whole: bool = False) -> _Results:
         torch, place, shape = self._tensors, self._place, self._out_shape
         if out is not None:
             self._check_out(out)
         count = self.batch_size
+        stride, slides = 0, False
+        if self._sliding and out is None:
+            sliding = self._sliding_of(group)
+            stride, (obs, slides) = sliding.stride, sliding.next(whole=whole)
+        else:
+            self._forget_slides(group)
+            obs = torch.empty(shape, dtype=torch.uint8, device=place) if out is None else self._view(out)
         return _Results(
             out=out,
-            obs=torch.empty(shape, dtype=torch.uint8, device=place) if out is None else self._view(out),
+            obs=obs,
+            stride=stride,
+            slides=slides,
             final=torch.zeros(shape, dtype=torch.uint8, device=place) if with_final else None,
             ram=torch.empty((count, 128), dtype=torch.uint8, device=place) if self._ram_info else None,
             numbers=torch.empty((_NUMBERS, count), dtype=torch.int32, device=place),
             flags=torch.empty((_FLAGS, count), dtype=torch.bool, device=place),
         )
+
+    def _sliding_of(self, group: Group) -> Sliding:
+        torch, place = self._tensors, self._place
+        if place.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise AtariError(
+                "observations that slide cannot be captured in a graph: make them with sliding=0"
+            )
+        if group.first not in self._slides:
+            stack = self._arguments["stack_num"]
+            self._slides[group.first] = Sliding(self._out_shape, stack, self._sliding, place)
+        return self._slides[group.first]
+
+    def _forget_slides(self, group: Group | None = None) -> None:
+        """The last observations, of all groups or of one, are not where the next ones could follow them."""
+        for first, sliding in self._slides.items():
+            if group is None or group.first == first:
+                sliding.forget()
 
     def _figures(self, results: _Results) -> dict[str, Any]:
         numbers, here = results.numbers, self._everywhere
@@ -387,6 +443,8 @@ class _Results:
         *,
         out: Any,
         obs: Tensor,
+        stride: int,
+        slides: bool,
         final: Tensor | None,
         ram: Tensor | None,
         numbers: Tensor,
@@ -394,13 +452,14 @@ class _Results:
     ) -> None:
         self.out, self.obs, self.final, self.ram = out, obs, final, ram
         self.numbers, self.flags = numbers, flags
+        self.stride, self.slides = stride, slides
         self.actions: Tensor | None = None
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         """All that are written."""
         return self.obs, self.final, self.ram, self.numbers, self.flags
 
-    def addresses(self) -> tuple[int, int, int, int, int]:
+    def addresses(self) -> tuple[int, int, int, int, int, int, bool]:
         """Where they lie, in the core's order."""
         return (
             self.obs.data_ptr(),
@@ -408,6 +467,8 @@ class _Results:
             _address(self.ram),
             self.numbers.data_ptr(),
             self.flags.data_ptr(),
+            self.stride,
+            self.slides,
         )
 
 

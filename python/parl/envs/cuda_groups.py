@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from parl import _native, cuda
 from parl.errors import AtariError, CudaUnavailableError
 
+# Fewer environments than this are not worth measuring how they play fastest.
+CALIBRATES_FROM = 1024
 # Entropies of groups must not meet those of the environments within a group, which the core spreads.
 _SPREAD = 0xD1B54A32D192ED03
 _BITS = 2**64
@@ -77,19 +80,40 @@ class Groups:
                 "assignment": assignment[first : first + size],
                 "entropy": (config["entropy"] + number * _SPREAD) % _BITS,
             }
-            cores.append(_made(own, ordinal, folders))
+            core = _made(own, ordinal, folders)
+            if number == 0 and _is_worth_measuring(core, config["games"], size):
+                # Its environments have run then: others take their place, and find what was measured.
+                core.calibrate(0)
+                core.close()
+                core = _made(own, ordinal, folders)
+            cores.append(core)
         self.device = cuda.torch_device(ordinal)
         apart = len(cores) > 1
         self.all = [
             Group(core, number * size, cuda.SideStream(self.device) if apart else None)
             for number, core in enumerate(cores)
         ]
+        self._games: list[str] = config["games"]
         self.actions: list[int] = cores[0].actions
         self.obs_shape: list[int] = cores[0].obs_shape
         self.device_bytes: int = sum(core.device_bytes for core in cores)
         # Those at work, in the order of their steps, with what they write to; and the one whose turn it is.
         self.sent: deque[tuple[Group, Any]] = deque()
         self.turn: Group | None = None
+
+    @property
+    def calibrated(self) -> bool:
+        """How the games are played was known when the groups were made."""
+        return all(group.core.calibrated for group in self.all)
+
+    def calibrate(self) -> list[tuple[str, int, float]]:
+        """Measures, by the first group, how the game is played fastest, and keeps that."""
+        if len(self._games) != 1:
+            raise AtariError(f"{len(self._games)} games are played: calibrate environments of one game")
+        group = self.all[0]
+        group.begin()
+        found: list[tuple[str, int, float]] = group.core.calibrate(group.stream(self.device))
+        return found
 
     def idle(self) -> None:
         """Raises if a step has been sent and not received."""
@@ -171,6 +195,11 @@ def _made(config: dict[str, Any], ordinal: int, folders: list[str]) -> Any:
         if "out of memory" not in str(error) or not cuda.give_back_memory(ordinal):
             raise
     return _native.CudaAtariBatch(config, ordinal, folders)
+
+
+def _is_worth_measuring(core: Any, games: list[str], size: int) -> bool:
+    wanted = os.environ.get("PARL_CUDA_CALIBRATE") != "0"
+    return wanted and not core.calibrated and len(games) == 1 and size >= CALIBRATES_FROM
 
 
 def _told(work: Any, group: Group) -> Any:

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../../crates/cule/kernels/ptx.h"
 #include "kernel.h"
 
 #define __global__
@@ -23,6 +24,7 @@
 #define __constant__ static
 #define __shared__ static thread_local
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 
 struct uint3 {
@@ -48,7 +50,7 @@ struct Fiber {
     ucontext_t place;
     std::unique_ptr<uint8_t[]> stack;
     uint3 index;
-    bool ended = false, waits_warp = false, waits_block = false;
+    bool ended = false, waits_warp = false, waits_block = false, asks = false;
     uint32_t mask = 0;
     uint64_t given = 0;
 };
@@ -101,8 +103,17 @@ template <class T, class Take> inline auto exchange(uint32_t mask, T value, Take
 
 inline uint32_t lane_number() { return running % WARP; }
 
+// All lanes that have come here when nobody of the warp can go on otherwise.
+inline uint32_t come_together() {
+    Fiber& me = (*fibers)[running];
+    me.asks = true;
+    while (me.asks) pause();
+    return me.mask;
+}
+
 }  // namespace parl_double
 
+inline uint32_t __activemask() { return parl_double::come_together(); }
 inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) { parl_double::meet(mask); }
 inline void __syncthreads() {
     using namespace parl_double;
@@ -183,6 +194,24 @@ template <class T> inline T __reduce_and_sync(uint32_t mask, T v) {
 }
 namespace parl_double {
 
+// Tells those that ask for it who of their warp is there; true when somebody asked.
+inline bool bring_together(std::vector<Fiber>& all) {
+    bool asked = false;
+    for (uint32_t first = 0; first < all.size(); first += WARP) {
+        uint32_t here = 0;
+        for (uint32_t lane = 0; lane < WARP && first + lane < all.size(); ++lane) {
+            here |= static_cast<uint32_t>(all[first + lane].asks) << lane;
+        }
+        for (uint32_t lane = 0; lane < WARP && first + lane < all.size(); ++lane) {
+            if (!(here >> lane & 1)) continue;
+            all[first + lane].mask = here;
+            all[first + lane].asks = false;
+            asked = true;
+        }
+    }
+    return asked;
+}
+
 inline void run_block(void (*body)(void*), void* argument) {
     constexpr size_t STACK_BYTES = 256 << 10;
     static thread_local std::vector<Fiber> all;
@@ -196,7 +225,7 @@ inline void run_block(void (*body)(void*), void* argument) {
         Fiber& fiber = all[i];
         if (!fiber.stack) fiber.stack.reset(new uint8_t[STACK_BYTES]);
         fiber.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-        fiber.ended = fiber.waits_warp = fiber.waits_block = false;
+        fiber.ended = fiber.waits_warp = fiber.waits_block = fiber.asks = false;
         getcontext(&fiber.place);
         fiber.place.uc_stack.ss_sp = fiber.stack.get();
         fiber.place.uc_stack.ss_size = STACK_BYTES;
@@ -213,6 +242,7 @@ inline void run_block(void (*body)(void*), void* argument) {
             Fiber& fiber = all[running];
             if (fiber.ended) continue;
             ++left;
+            if (fiber.asks) continue;
             if (fiber.waits_warp) {
                 // Lanes that ended meanwhile are waited for no longer.
                 const uint32_t first = running / WARP * WARP;
@@ -238,6 +268,7 @@ inline void run_block(void (*body)(void*), void* argument) {
             threadIdx = fiber.index;
             swapcontext(&scheduler, &fiber.place);
         }
+        if (left > 0 && !moved) moved = bring_together(all);
         if (left > 0 && !moved) {
             std::fprintf(stderr, "the threads of a block wait for each other for ever\n");
             std::abort();

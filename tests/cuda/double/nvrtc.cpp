@@ -41,7 +41,7 @@ std::set<std::string> kernels(const std::string& source) {
 
 // Whether threads of these texts wait for each other.
 bool waits(const std::string& text) {
-    return std::regex_search(text, std::regex("__sync(threads|warp)|__\\w+_sync\\b"));
+    return std::regex_search(text, std::regex("__sync(threads|warp)|__\\w+_sync\\b|__activemask"));
 }
 
 int build(Program& program, const std::filesystem::path& folder) {

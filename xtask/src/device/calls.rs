@@ -169,8 +169,12 @@ impl Body<'_> {
         if path.segments.len() != 2 {
             return Ok(None);
         }
-        let Some(int) = Int::from_name(&path.segments[0].ident.to_string()) else { return Ok(None) };
         let name: String = path.segments[1].ident.to_string();
+        if path.segments[0].ident == "f64" && name == "from_bits" && e.args.len() == 1 {
+            let ex: Ex = self.expression(&e.args[0], Some(&Ty::Int(Int::U64)))?;
+            return Ok(Some(Ex::new(format!("rs::from_bits({})", ex.code), Ty::Float(true), ex.effect)));
+        }
+        let Some(int) = Int::from_name(&path.segments[0].ident.to_string()) else { return Ok(None) };
         let (Some(argument), 1) = (e.args.first(), e.args.len()) else {
             return refuse(e.span(), format!("`{}::{name}`", int.name()));
         };
@@ -229,6 +233,9 @@ impl Body<'_> {
         }
         match value {
             Ty::Int(int) => self.integer_method(e, &name, int, ex),
+            Ty::Float(true) if name == "to_bits" && e.args.is_empty() => {
+                Ok(Ex::new(format!("rs::to_bits({})", ex.code), Ty::Int(Int::U64), ex.effect))
+            }
             ty => refuse(e.span(), format!("method `{name}` of {}", ty.rust(self.krate))),
         }
     }

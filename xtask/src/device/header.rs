@@ -265,6 +265,12 @@ const CALLED: [&str; 9] = [
     "machine::tia::objects::cells",
 ];
 
+/// Functions whose body a kernel may give itself, with the macro by which it says so.
+const GIVEN: [(&str, &str); 1] = [("lane::play::run", "PARL_OWN_RUN")];
+
+/// Functions that a GPU has an instruction for, and the body that uses it.
+const INTRINSICS: [(&str, &str); 1] = [("observe::dot4", "return __dp4a(a, b, sum);")];
+
 /// Everything before the body.
 fn signature(krate: &Crate, function: &Function) -> String {
     let attributes: &[syn::Attribute] = &function.item.attrs;
@@ -310,10 +316,22 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
         ty => Target::Return(ty.clone()),
     };
     body.block(&function.item.block, &target)?;
+    let path: String = krate.cpp_path(function.module, &function.name);
+    let given = GIVEN.iter().find(|(name, _)| *name == path);
+    if let Some((_, own)) = given {
+        let _ = writeln!(out, "#ifndef {own}");
+    }
     let _ = writeln!(out, "{} {{", signature(krate, function));
+    let intrinsic = INTRINSICS.iter().find(|(name, _)| *name == path);
+    if let Some((_, text)) = intrinsic {
+        let _ = writeln!(out, "#ifdef __CUDACC__\n    {text}\n#else");
+    }
     for line in &body.lines {
         let _ = writeln!(out, "{line}");
     }
-    out.push_str("}\n");
+    if intrinsic.is_some() {
+        out.push_str("#endif\n");
+    }
+    out.push_str(if given.is_some() { "}\n#endif\n" } else { "}\n" });
     Ok(out)
 }

@@ -242,6 +242,8 @@ pub fn case_floats(a: u32, b: u32, c: u32) -> u64 {
     h = mix(h, x as i64 as u64 ^ (-x) as u16 as u64);
     h = mix(h, (y * 8.0) as u32 as u64 ^ (y as f64 * 3.0 + 0.5) as u64);
     let small: f64 = x / 1e9;
+    h = mix(h, small.to_bits());
+    h = mix(h, f64::from_bits(small.to_bits() ^ 1) as i64 as u64);
     h = mix(h, (small > 1.0) as u64 | ((small <= 0.0) as u64) << 1 | ((x as f32 == y) as u64) << 2);
     let nothing: f64 = (b & 1) as f64 / (c & 1) as f64;
     mix(h, nothing as i32 as u64)

@@ -1,4 +1,4 @@
-//! Compiled kernels on the disk, shared by all processes of a user.
+//! Compiled kernels on the disk, and how games are played by them, shared by all processes of a user.
 //!
 //! A file is its key; it appears whole or not at all (written beside its place and renamed), and carries a hash of what
 //! it holds, so that a damaged one is made anew. Where nothing can be written, kernels are compiled every time.
@@ -32,30 +32,44 @@ pub fn key(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn place(folder: &Path, key: &str) -> PathBuf {
-    folder.join(format!("{key}.kernel"))
+/// What a file holds, and how its name ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A compiled kernel.
+    Kernel,
+    /// How a game is played.
+    Choice,
+}
+
+fn place(folder: &Path, key: &str, kind: Kind) -> PathBuf {
+    let ending = match kind {
+        Kind::Kernel => "kernel",
+        Kind::Choice => "choice",
+    };
+    folder.join(format!("{key}.{ending}"))
 }
 
 /// What is kept under a key; `None` when there is nothing, or it is damaged.
-pub fn load(folder: &Path, key: &str) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(place(folder, key)).ok()?;
+pub fn load(folder: &Path, key: &str, kind: Kind) -> Option<Vec<u8>> {
+    let bytes = std::fs::read(place(folder, key, kind)).ok()?;
     let rest = bytes.strip_prefix(MAGIC)?;
     let (hash, image) = rest.split_at_checked(HASH_BYTES)?;
     (Md5::digest(image)[..] == *hash).then(|| image.to_vec())
 }
 
-/// Keeps an image. Several processes may do so at once: the last one wins, and all are alike.
+/// Keeps bytes under a key. Several processes may do so at once: the last one wins, and all are alike.
 ///
 /// # Errors
 /// What the file system says.
-pub fn store(folder: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
+pub fn store(folder: &Path, key: &str, kind: Kind, image: &[u8]) -> std::io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder)?;
     // Relaxed: only the number has to be new.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let beside = folder.join(format!("{key}.{}.{number}.part", std::process::id()));
     let bytes = [MAGIC, &Md5::digest(image)[..], image].concat();
-    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, place(folder, key)));
+    let written =
+        std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, place(folder, key, kind)));
     if written.is_err() {
         // Half a file is of no use to anybody; that it may not be there is no error.
         let _ = std::fs::remove_file(&beside);
@@ -93,19 +107,20 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back_and_what_is_damaged_does_not() {
         let folder = fresh("damage");
-        assert_eq!(load(&folder, "k"), None);
-        store(&folder, "k", b"machine code").unwrap();
-        assert_eq!(load(&folder, "k").unwrap(), b"machine code");
+        assert_eq!(load(&folder, "k", Kind::Kernel), None);
+        store(&folder, "k", Kind::Kernel, b"machine code").unwrap();
+        assert_eq!(load(&folder, "k", Kind::Kernel).unwrap(), b"machine code");
         assert_eq!(contents(&folder), (1, 8 + 16 + 12));
-        let whole = std::fs::read(place(&folder, "k")).unwrap();
+        assert_eq!(load(&folder, "k", Kind::Choice), None);
+        let whole = std::fs::read(place(&folder, "k", Kind::Kernel)).unwrap();
         for length in 0..whole.len() {
-            std::fs::write(place(&folder, "k"), &whole[..length]).unwrap();
-            assert_eq!(load(&folder, "k"), None, "{length} bytes");
+            std::fs::write(place(&folder, "k", Kind::Kernel), &whole[..length]).unwrap();
+            assert_eq!(load(&folder, "k", Kind::Kernel), None, "{length} bytes");
         }
         let mut flipped = whole;
         flipped[30] ^= 1;
-        std::fs::write(place(&folder, "k"), flipped).unwrap();
-        assert_eq!(load(&folder, "k"), None);
+        std::fs::write(place(&folder, "k", Kind::Kernel), flipped).unwrap();
+        assert_eq!(load(&folder, "k", Kind::Kernel), None);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -117,8 +132,8 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10 {
-                        store(&folder, "k", &image).unwrap();
-                        assert_eq!(load(&folder, "k").unwrap(), image);
+                        store(&folder, "k", Kind::Kernel, &image).unwrap();
+                        assert_eq!(load(&folder, "k", Kind::Kernel).unwrap(), image);
                     }
                 });
             }
@@ -131,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_place_that_takes_nothing_is_an_error_not_a_panic() {
-        assert!(store(Path::new("/proc/parl"), "k", b"x").is_err());
+        assert!(store(Path::new("/proc/parl"), "k", Kind::Choice, b"x").is_err());
         assert_eq!(contents(Path::new("/proc/parl")), (0, 0));
     }
 }

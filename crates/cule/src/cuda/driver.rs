@@ -18,6 +18,7 @@ const OUT_OF_MEMORY: c_int = 2;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
 const MULTIPROCESSORS: c_int = 16;
+const SHARED_BYTES: c_int = 81;
 
 macro_rules! functions {
     ($($field:ident = $name:literal ($($argument:ty),*);)*) => {
@@ -92,6 +93,8 @@ pub struct DeviceFacts {
     pub architecture: u32,
     /// Multiprocessors.
     pub units: u32,
+    /// Shared memory of a multiprocessor.
+    pub shared_bytes: u32,
     /// All its memory.
     pub total_bytes: usize,
 }
@@ -172,14 +175,15 @@ impl Driver {
         const NAME_BYTES: usize = 256;
         let device = self.handle(ordinal)?;
         let mut name = [0u8; NAME_BYTES];
-        let (mut major, mut minor, mut units, mut total) = (0, 0, 0, 0);
+        let (mut major, mut minor, mut units, mut shared, mut total) = (0, 0, 0, 0, 0);
         let f = &self.functions;
-        // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and four numbers.
+        // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and five numbers.
         unsafe {
             self.check("cuDeviceGetName", (f.name)(name.as_mut_ptr().cast(), NAME_BYTES as c_int, device))?;
             self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut major, MAJOR, device))?;
             self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut minor, MINOR, device))?;
             self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut units, MULTIPROCESSORS, device))?;
+            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut shared, SHARED_BYTES, device))?;
             self.check("cuDeviceTotalMem", (f.total)(&raw mut total, device))?;
         }
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
@@ -187,6 +191,7 @@ impl Driver {
             name: text.to_string_lossy().into_owned(),
             architecture: (10 * major + minor) as u32,
             units: units as u32,
+            shared_bytes: shared as u32,
             total_bytes: total,
         })
     }

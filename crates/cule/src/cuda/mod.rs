@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "the addresses of a launch's arguments")]
 
 pub mod cache;
+pub mod choices;
 pub mod console;
 pub mod driver;
 pub mod nvrtc;
@@ -15,7 +16,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 
 use crate::CuleError;
-use crate::batch::gpu::{Call, Device, KERNELS, Plan, Shape};
+use crate::batch::gpu::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
 use nvrtc::Nvrtc;
 pub use program::{Image, Memory, Program, Sources};
 
@@ -30,13 +31,17 @@ pub const SOURCES: Sources = Sources {
         ("prelude.cuh", include_str!("../../kernels/prelude.cuh")),
         ("machine.cuh", include_str!("../../kernels/machine.cuh")),
         ("layout.cuh", include_str!("../../kernels/layout.cuh")),
+        ("cpu_brx.cuh", include_str!("../../kernels/cpu_brx.cuh")),
+        ("forms.cuh", include_str!("../../kernels/forms.cuh")),
     ],
     kernels: &KERNELS,
 };
 /// The oldest driver that is looked at: CUDA 12.0.
 const OLDEST_DRIVER: u32 = 12_000;
-/// Warps that play on one multiprocessor: their registers fill it.
+/// Warps that play on one multiprocessor, at most: their registers fill it.
 const WARPS_PER_UNIT: u32 = 8;
+/// Shared memory of a block beside the machines of its lanes: what they show, how they play, what the system keeps.
+const OTHER_SHARED_BYTES: u32 = 2048;
 /// The oldest device: 7.5, Turing.
 const OLDEST_DEVICE: u32 = 75;
 
@@ -64,11 +69,16 @@ impl Cuda {
     }
 }
 
+/// Warps that play at a time where a multiprocessor has so much shared memory.
+fn warps_per_unit(shared_bytes: u32) -> u32 {
+    (shared_bytes / (SHARED_BYTES + OTHER_SHARED_BYTES)).clamp(1, WARPS_PER_UNIT)
+}
+
 impl Device for Cuda {
     type Memory = Memory;
 
     fn resident_warps(&self) -> u32 {
-        self.program.units * WARPS_PER_UNIT
+        self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes)
     }
 
     fn allocate(&self, bytes: usize) -> Result<Memory, CuleError> {
@@ -184,6 +194,13 @@ mod tests {
         let lines = report(&[]);
         assert_eq!(lines[0].0, "CUDA driver");
         assert_eq!(lines[0].1, error.to_string());
+    }
+
+    #[test]
+    fn warps_fit_into_the_shared_memory_of_every_family() {
+        // KiB of 7.5, of 8.6, 8.9 and 12.0, of 8.0, and of 9.0 and 10.0.
+        assert_eq!([64, 100, 164, 228].map(|kib| warps_per_unit(kib << 10)), [3, 5, 8, 8]);
+        assert_eq!(warps_per_unit(0), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cache::Kind;
 use super::driver::{self, Context, DeviceFacts, Driver};
 use super::nvrtc::Nvrtc;
 use super::{OLDEST_DEVICE, OLDEST_DRIVER, cache};
@@ -54,13 +55,13 @@ impl Sources {
             let versions = format!("{driver} {}.{}", nvrtc.version.0, nvrtc.version.1);
             parts.push(versions.as_bytes());
             let key = cache::key(&parts);
-            if let Some(image) = folder.as_ref().and_then(|folder| cache::load(folder, &key)) {
+            if let Some(image) = folder.as_ref().and_then(|folder| cache::load(folder, &key, Kind::Kernel)) {
                 return Ok(Image { file, image, from_cache: true });
             }
             let compiled = nvrtc.compile((file, text), self.headers, &options, target.starts_with("sm_"))?;
             if let Some(folder) = &folder {
                 // A cache that cannot be written to costs time, nothing else.
-                let _ = cache::store(folder, &key, &compiled.image);
+                let _ = cache::store(folder, &key, Kind::Kernel, &compiled.image);
             }
             Ok(Image { file, image: compiled.image, from_cache: false })
         };
@@ -154,8 +155,10 @@ pub struct Program {
     pub(super) context: Arc<Context>,
     modules: Vec<u64>,
     functions: Vec<(&'static str, u64)>,
-    /// Multiprocessors of the device.
-    pub units: u32,
+    /// The device.
+    pub facts: DeviceFacts,
+    /// Version of the driver.
+    pub driver: u32,
     /// Every kernel came from the disk.
     pub from_cache: bool,
 }
@@ -170,10 +173,11 @@ impl Program {
         let (driver, facts) = device(ordinal)?;
         let nvrtc = Nvrtc::find(folders)?;
         let target = nvrtc.target(facts.architecture)?;
-        let images = sources.compile(&nvrtc, &target, driver.version()?, &[])?;
+        let version = driver.version()?;
+        let images = sources.compile(&nvrtc, &target, version, &[])?;
         let context = Arc::new(Context::new(driver, ordinal)?);
-        let units = facts.units;
-        let mut program = Self { context, modules: vec![], functions: vec![], units, from_cache: true };
+        let mut program =
+            Self { context, modules: vec![], functions: vec![], facts, driver: version, from_cache: true };
         for image in images {
             let module = program.context.load(&image.image)?;
             for (kernel, _) in sources.kernels.iter().filter(|(_, file)| *file == image.file) {

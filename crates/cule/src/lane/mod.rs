@@ -19,6 +19,7 @@ pub mod boot;
 pub mod play;
 pub mod reset;
 pub mod show;
+pub mod turns;
 
 use bytemuck::{Pod, Zeroable};
 

@@ -5,7 +5,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::NONE;
-use crate::observe::{Blend, Cell, WIDTH, block_average, quarter, round_pixel};
+use crate::observe::{
+    ACROSS_84, Blend, Cell, WEIGHT_84, WIDTH, block_average, dot4, is_tie_84, quarter, round_pixel, rows_84,
+};
 
 /// The native size.
 pub const REDUCE_COPY: u32 = 0;
@@ -13,6 +15,8 @@ pub const REDUCE_COPY: u32 = 0;
 pub const REDUCE_BLOCKS: u32 = 1;
 /// Averages over any area.
 pub const REDUCE_AREA: u32 = 2;
+/// 160 x 210 to 84 x 84: area averages in whole numbers.
+pub const REDUCE_84: u32 = 4;
 /// Bilinear, where a side grows.
 pub const REDUCE_BLEND: u32 = 3;
 
@@ -79,6 +83,37 @@ fn brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usiz
     most
 }
 
+/// A pixel of the area average, in floats, as `observe::area_pixel`.
+#[inline(never)]
+fn area(
+    reduction: &Reduction,
+    chosen: &Chosen,
+    boards: &[u8],
+    work: &[u8],
+    cells: &[Cell],
+    weights: &[f32],
+    table: &[u8],
+    row: usize,
+    column: usize,
+) -> u8 {
+    let x: Cell = cells[reduction.cells[0] as usize + column];
+    let y: Cell = cells[reduction.cells[1] as usize + row];
+    let x_at: usize = (reduction.weights[0] + x.at) as usize;
+    let y_at: usize = (reduction.weights[1] + y.at) as usize;
+    let mut total: f32 = 0.0;
+    for j in 0..y.count as usize {
+        let from: usize = (y.first as usize + j) * WIDTH + x.first as usize;
+        let mut sum: f32 = brightest(chosen, boards, work, table, from) as f32 * weights[x_at];
+        for i in 1..x.count as usize {
+            let value: u8 = brightest(chosen, boards, work, table, from + i);
+            sum += value as f32 * weights[x_at + i];
+        }
+        let product: f32 = sum * weights[y_at + j];
+        total = if j == 0 { product } else { total + product };
+    }
+    round_pixel(total)
+}
+
 /// Byte `index` of a plane.
 #[inline(never)]
 pub fn pixel(
@@ -119,24 +154,27 @@ pub fn pixel(
                 block_average(sum, reduction.scale)
             }
         }
-        REDUCE_AREA => {
-            let x: Cell = cells[reduction.cells[0] as usize + column];
-            let y: Cell = cells[reduction.cells[1] as usize + row];
-            let x_at: usize = (reduction.weights[0] + x.at) as usize;
-            let y_at: usize = (reduction.weights[1] + y.at) as usize;
-            let mut total: f32 = 0.0;
-            for j in 0..y.count as usize {
-                let from: usize = (y.first as usize + j) * WIDTH + x.first as usize;
-                let mut sum: f32 = brightest(chosen, boards, work, table, from) as f32 * weights[x_at];
-                for i in 1..x.count as usize {
-                    let value: u8 = brightest(chosen, boards, work, table, from + i);
-                    sum += value as f32 * weights[x_at + i];
+        REDUCE_84 => {
+            // Whole numbers, 200ths of a pixel. Where they lie exactly between two pixels, the floats decide.
+            let across: [u32; 2] = ACROSS_84[column % 21];
+            let (first_row, down): (usize, [u16; 3]) = rows_84(row);
+            let first_column: usize = column / 21 * 40 + across[0] as usize;
+            let mut sum: u32 = 100;
+            for j in 0..3usize {
+                let from: usize = (first_row + j) * WIDTH + first_column;
+                let mut four: u32 = 0;
+                for i in 0..4usize {
+                    four |= (brightest(chosen, boards, work, table, from + i) as u32) << (8 * i);
                 }
-                let product: f32 = sum * weights[y_at + j];
-                total = if j == 0 { product } else { total + product };
+                sum = dot4(four, across[1] * down[j] as u32, sum);
             }
-            round_pixel(total)
+            if is_tie_84(sum as u16) {
+                area(reduction, chosen, boards, work, cells, weights, table, row, column)
+            } else {
+                (sum / WEIGHT_84) as u8
+            }
         }
+        REDUCE_AREA => area(reduction, chosen, boards, work, cells, weights, table, row, column),
         REDUCE_BLEND => {
             let x: Blend = blends[reduction.blends[0] as usize + column];
             let y: Blend = blends[reduction.blends[1] as usize + row];
@@ -152,5 +190,67 @@ pub fn pixel(
             if value > 255 { 255 } else { value as u8 }
         }
         _ => brightest(chosen, boards, work, table, row * WIDTH + column),
+    }
+}
+
+#[cfg(not(device))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::reduce::Reducer;
+
+    #[test]
+    fn four_products_are_summed() {
+        assert_eq!(dot4(0x04_03_02_01, 0x28_1E_14_0A, 5), 5 + 10 + 40 + 90 + 160);
+        assert_eq!(dot4(u32::MAX, u32::MAX, 1), 1 + 4 * 255 * 255);
+    }
+
+    #[test]
+    fn weights_across_are_40ths_of_pixels_that_are_there() {
+        for [first, weights] in ACROSS_84 {
+            assert!(first + 4 <= 40, "from {first}");
+            assert_eq!(dot4(weights, 0x01_01_01_01, 0), 40);
+        }
+    }
+
+    /// Every pixel in whole numbers is the one in floats, also where it lies between two.
+    #[test]
+    fn whole_numbers_give_the_pixels_of_floats() {
+        let (mut cells, mut weights, mut blends) = (vec![], vec![], vec![]);
+        let reducer = Reducer::new(210, 84, 84).unwrap();
+        let mut whole = reducer.describe(&mut cells, &mut weights, &mut blends);
+        assert_eq!(whole.kind, REDUCE_84);
+        whole.channels = 1;
+        let floats = Reduction { kind: REDUCE_AREA, ..whole };
+        let table: Vec<u8> = (0..=255).collect();
+        let chosen = Chosen { picture: [0, 1, NONE], picture_bytes: 0 };
+        let (mut draws, mut ties) = (1u64, 0);
+        for few in [false, true, true] {
+            let boards: Vec<u8> = (0..2 * 210 * WIDTH)
+                .map(|_| {
+                    draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let byte = (draws >> 56) as u8;
+                    if few { byte & 0xE0 } else { byte }
+                })
+                .collect();
+            for index in 0..84 * 84 {
+                let one = |reduction: &Reduction| {
+                    pixel(reduction, &chosen, &boards, &[], &cells, &weights, &blends, &table, index)
+                };
+                assert_eq!(one(&whole), one(&floats), "pixel {index}");
+                let bright = |at: usize| u32::from(brightest(&chosen, &boards, &[], &table, at));
+                let (row, down) = rows_84(index as usize / 84);
+                let [first, across] = ACROSS_84[index as usize % 84 % 21];
+                let sum: u32 = (0..3)
+                    .flat_map(|j| (0..4).map(move |i| (j, i)))
+                    .map(|(j, i)| {
+                        let at = (row + j) * WIDTH + index as usize % 84 / 21 * 40 + first as usize + i;
+                        bright(at) * (across >> (8 * i) & 0xFF) * u32::from(down[j])
+                    })
+                    .sum();
+                ties += u32::from(sum % WEIGHT_84 == 100);
+            }
+        }
+        assert!(ties > 100, "only {ties} pixels lay between two");
     }
 }

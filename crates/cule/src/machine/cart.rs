@@ -48,8 +48,9 @@ const E7_PAGES: u32 = 1024;
 pub struct Cart {
     /// RAM of a superchip, or the registers of the display processor (`dpc.rs`).
     pub ram: [u8; 128],
-    /// DPC: the part of a music clock that has passed.
-    pub fraction: f64,
+    /// DPC: the part of a music clock that has passed, the bits of an `f64`, the lower half first. Words, so that a
+    /// machine can lie at any multiple of four bytes.
+    pub fraction: [u32; 2],
     /// DPC: cycle at which the music was brought up to date.
     pub music_at: u32,
     /// Bytes of the ROM image, padded.
@@ -74,7 +75,7 @@ pub struct Cart {
 pub fn new(kind: u8, rom_bytes: u32) -> Cart {
     let mut cart: Cart = Cart {
         ram: [0; 128],
-        fraction: 0.0,
+        fraction: [0; 2],
         music_at: 0,
         rom_bytes,
         segment: [0; 8],
@@ -199,7 +200,7 @@ pub fn reset(cart: &mut Cart, board: &mut Board, rom: &[u8]) {
         }
     }
     cart.music_at = 0;
-    cart.fraction = 0.0;
+    cart.fraction = [0, 0];
 }
 
 /// Subtracts `cycles` from every stamp.

@@ -132,9 +132,12 @@ fn amplitude(cart: &Cart) -> u32 {
 fn update_music(cart: &mut Cart, now: u32) {
     let cycles: i32 = now.wrapping_sub(cart.music_at) as i32;
     cart.music_at = now;
-    let clocks: f64 = MUSIC_HZ * cycles as f64 / CPU_HZ + cart.fraction;
+    let kept: u64 = cart.fraction[0] as u64 | (cart.fraction[1] as u64) << 32;
+    let fraction: f64 = f64::from_bits(kept);
+    let clocks: f64 = MUSIC_HZ * cycles as f64 / CPU_HZ + fraction;
     let whole: i32 = clocks as i32;
-    cart.fraction = clocks - whole as f64;
+    let rest: u64 = (clocks - whole as f64).to_bits();
+    cart.fraction = [rest as u32, (rest >> 32) as u32];
     if whole <= 0 {
         return;
     }

@@ -327,11 +327,6 @@ const KINDS: [u8; 256] = [
     4, 3, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// The place of a RAM byte among the words of 32 lanes.
-fn swizzled(address: u32) -> u32 {
-    (address & 0x7C) << 5 | address & 3
-}
-
 /// The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
 /// second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
 pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
@@ -356,14 +351,14 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
             if operand < 0x80 {
                 handler = HANDLERS[opcode][1];
             } else {
-                operand = swizzled(operand);
+                operand &= 0x7F;
             }
         }
         2 => {
             if operand & 0x1000 != 0 {
                 handler = HANDLERS[opcode][2];
             } else if operand & 0x1280 == 0x80 {
-                operand = swizzled(operand);
+                operand &= 0x7F;
             } else if operand & 0x80 == 0 {
                 handler = HANDLERS[opcode][1];
             } else {
@@ -374,8 +369,8 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
             if operand < 0x80 || operand == 0xFF {
                 handler = 0;
             }
-            second = swizzled(operand + 1);
-            operand = swizzled(operand);
+            second = operand + 1 & 0x7F;
+            operand &= 0x7F;
         }
         4 => operand = operand as u8 as i8 as u16 as u32,
         _ => {}

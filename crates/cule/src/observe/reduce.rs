@@ -107,8 +107,8 @@ impl Reducer {
                 reduction.down = *down as u32;
                 reduction.scale = block_scale(*across, *down);
             }
-            Kind::Area { x, y, .. } => {
-                reduction.kind = show::REDUCE_AREA;
+            Kind::Area { x, y, small } => {
+                reduction.kind = if *small { show::REDUCE_84 } else { show::REDUCE_AREA };
                 for (i, axis) in [x, y].into_iter().enumerate() {
                     reduction.cells[i] = cells.len() as u32;
                     reduction.weights[i] = weights.len() as u32;

@@ -32,6 +32,11 @@ pub const CART_AT: [usize; 2] = [
 ];
 const CART_RAM: usize = offset_of!(Machine, cart) + offset_of!(Cart, ram);
 
+/// Words of a machine's row in shared memory: odd, so that a word of 32 rows lies in 32 banks.
+const ROW_WORDS: u32 = (size_of::<Machine>() as u32 / 4) | 1;
+/// Bytes of a block's shared memory that hold the machines of its lanes.
+pub const SHARED_BYTES: u32 = LANES * ROW_WORDS * 4;
+
 /// Where everything of a batch lies: device addresses, then counts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -53,6 +58,8 @@ pub struct Plan {
     pub(super) rules: u64,
     pub(super) starts: u64,
     pub(super) roms: u64,
+    pub(super) records: u64,
+    pub(super) choices: u64,
     pub(super) boot_pictures: u64,
     pub(super) reductions: u64,
     pub(super) cells: u64,
@@ -91,12 +98,15 @@ pub struct Call {
     pub(super) mask: u64,
     pub(super) envs: u64,
     pub(super) rows: u64,
+    pub(super) obs_stride: u64,
     pub(super) mode: u32,
     pub(super) wide_actions: u32,
     pub(super) row_count: u32,
     pub(super) row_bytes: u32,
     pub(super) writes: u32,
     pub(super) threshold: f32,
+    pub(super) slides: u32,
+    pub(super) unused: u32,
 }
 
 /// Threads to environments: those of one game side by side, filled up to whole warps.
@@ -180,6 +190,21 @@ mod tests {
         // 1,232 bytes less 2 x 128.
         assert_eq!([head_words(true), head_words(false)], [308, 244]);
         assert_eq!((0..308).filter(|&word| is_cart_ram(word)).count(), 64);
+    }
+
+    #[test]
+    fn a_word_of_all_rows_lies_in_as_many_banks() {
+        const BANKS: u32 = 32;
+        for word in 0..ROW_WORDS {
+            let banks: std::collections::HashSet<u32> =
+                (0..LANES).map(|lane| (lane * ROW_WORDS + word) % BANKS).collect();
+            assert_eq!(banks.len(), BANKS as usize, "word {word}");
+        }
+        // A row holds a machine, and begins where one may begin.
+        assert!(ROW_WORDS as usize * 4 >= size_of::<Machine>());
+        assert_eq!(align_of::<Machine>(), 4);
+        // 472 bytes and a word: 8 blocks take 119 KiB of the 228 of an H200.
+        assert_eq!(SHARED_BYTES, 32 * 476);
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //! Host only. A step is one launch on the caller's stream, without waiting; a second one follows where resets may run
 //! the whole boot. Results go to addresses on the device that the caller gives.
 
+pub mod calibrate;
+mod choice;
 mod layout;
 mod starts;
 mod tables;
 
-pub use layout::{CART_AT, Call, Plan};
+pub use choice::{Choice, Form, WINDOWS};
+pub use layout::{CART_AT, Call, Plan, SHARED_BYTES};
 
 use bytemuck::Zeroable;
 use layout::{BYTE_THREADS, FAULTS, LANES, NO_ROOM, blocks};
@@ -97,6 +100,11 @@ pub struct Targets {
     pub numbers: u64,
     /// Three rows of bytes: terminated, truncated, ended.
     pub flags: u64,
+    /// Bytes from one observation to the next; 0 where they lie side by side.
+    pub obs_stride: u64,
+    /// `obs` lies one plane behind where the last call wrote, and nothing else has happened to the environments since: the
+    /// older planes are there already, and only what a step has not moved on by one is written whole.
+    pub slides: bool,
 }
 
 /// Where the actions of a step lie on the device, one row per environment.
@@ -126,6 +134,7 @@ pub struct GpuBatch<D: Device> {
     actions: u32,
     shape: Vec<usize>,
     faults: D::Memory,
+    choices: D::Memory,
     /// What nobody touches from here, and what must live as long as the batch.
     _memory: Vec<D::Memory>,
     bytes: usize,
@@ -208,6 +217,8 @@ impl<D: Device> GpuBatch<D> {
             rules: pile.filled(&[rules])?,
             starts: pile.filled(&tables.starts)?,
             roms: pile.filled(&tables.roms)?,
+            records: pile.filled(&tables.records)?,
+            choices: 0,
             boot_pictures: pile.filled(&tables.boot_pictures)?,
             reductions: pile.filled(&tables.reductions)?,
             cells: pile.filled(&tables.cells)?,
@@ -234,6 +245,10 @@ impl<D: Device> GpuBatch<D> {
         let (memory, bytes) = (pile.memory, pile.bytes);
         let faults = device.allocate(FAULTS * size_of::<u32>())?;
         plan.faults = device.address(&faults);
+        let mut choices = device.allocate(games.len() * size_of::<[u32; 2]>())?;
+        plan.choices = device.address(&choices);
+        let words = vec![Choice::default().words(); games.len()];
+        device.write(&mut choices, bytemuck::cast_slice(&words), 0)?;
         let quick = tables.games.iter().all(|game| game.start_frames != 0);
         let mut batch = Self {
             resident: device.resident_warps(),
@@ -246,6 +261,7 @@ impl<D: Device> GpuBatch<D> {
             plan,
             actions: all,
             faults,
+            choices,
             _memory: memory,
             bytes,
             highest,
@@ -280,9 +296,27 @@ impl<D: Device> GpuBatch<D> {
         self.bytes
     }
 
+    /// The ROM image of each game.
+    pub fn images(&self) -> Vec<&[u8]> {
+        self.games.iter().map(|game| game.code.image()).collect()
+    }
+
     /// Name of the game of an environment.
     pub fn game(&self, env: usize) -> &'static str {
         names::NAMES[self.games[self.playing[env]].row]
+    }
+
+    /// How each game is played from now on; the order is that of the games. Numbers do not depend on it.
+    ///
+    /// # Errors
+    /// [`CuleError::BufferLength`]: there are more or fewer games; or what the device says.
+    pub fn choose(&mut self, choices: &[Choice], stream: u64) -> Result<(), CuleError> {
+        if choices.len() != self.games.len() {
+            let (expected, found) = (self.games.len(), choices.len());
+            return Err(CuleError::BufferLength { what: "choices, one per game", expected, found });
+        }
+        let words: Vec<[u32; 2]> = choices.iter().map(|choice| choice.words()).collect();
+        self.device.write(&mut self.choices, bytemuck::cast_slice(&words), stream)
     }
 
     /// The device.
@@ -578,8 +612,8 @@ const RESET_WITHIN: u32 = 1;
 const RESET_ASKED: u32 = 2;
 
 fn base(out: &Targets) -> Call {
-    let Targets { obs, final_obs, ram, numbers, flags } = *out;
-    Call { obs, final_obs, ram, numbers, flags, ..Call::default() }
+    let Targets { obs, final_obs, ram, numbers, flags, obs_stride, slides } = *out;
+    Call { obs, final_obs, ram, numbers, flags, obs_stride, slides: u32::from(slides), ..Call::default() }
 }
 
 /// True when a game's cartridge has RAM, or registers that lie where it would be.

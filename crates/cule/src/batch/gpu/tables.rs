@@ -7,7 +7,7 @@ use super::super::{Boot, ObsType, Padding, Settings};
 use super::starts::Starts;
 use crate::lane::show::Reduction;
 use crate::lane::{self, LaneGame, LaneRules, Start};
-use crate::machine::tia;
+use crate::machine::{records, tia};
 use crate::observe::{Blend, Cell, palette};
 
 /// What is the same for all environments, and per game.
@@ -19,6 +19,8 @@ pub(super) struct Tables {
     pub needy: Vec<bool>,
     pub reductions: Vec<Reduction>,
     pub roms: Vec<u8>,
+    /// Per byte of the ROMs, what the jump table knows of it.
+    pub records: Vec<u64>,
     /// Two pictures of each game, `boot_bytes` together.
     pub boot_pictures: Vec<u8>,
     pub boot_bytes: usize,
@@ -60,6 +62,9 @@ impl Tables {
             tables.starts.extend(starts.all);
             tables.roms.extend_from_slice(image);
             tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);
+            let plain_high = u32::from(game.boot.machine.cart.plain_high);
+            tables.records.extend((0..image.len()).map(|at| records::record(image, at, plain_high)));
+            tables.records.resize(tables.roms.len(), 0);
             let end = tables.boot_pictures.len() + tables.boot_bytes;
             tables.boot_pictures.extend(game.boot_pictures.bytes());
             tables.boot_pictures.resize(end, 0);

@@ -1,0 +1,136 @@
+// How the lanes of a warp play their frames. The plain form lets each run its own instructions; the grouped one lets those
+// at the same place run them together: the smallest key goes first (src/lane/turns.rs). All leave the same machine.
+#pragma once
+#define PARL_OWN_RUN
+#include "machine.cuh"
+#include "cpu_brx.cuh"
+
+// How a game is played, and what the jump table knows of its ROM: a record per byte.
+struct Turns {
+    const uint64_t* records;
+    uint32_t form;    // one of FORM_
+    uint32_t window;  // picture rows that are one window of the key, as a shift
+};
+
+// What the block's first warp plays: one game, so all its lanes have the same.
+static __device__ Turns& turns_of_block() {
+    __shared__ Turns all;
+    return all;
+}
+
+// The machines of the playing lanes while their frames run. A row has an odd number of words, so that a word of 32 rows
+// lies in 32 banks, as it would word by word side by side; but it stays a plain struct.
+PARL_CONST uint32_t ROW_WORDS = (sizeof(cule::machine::Machine) / 4) | 1;
+PARL_CONST uint32_t ROW_LANES = 32;
+PARL_CONST uint32_t SHARED_BYTES = ROW_LANES * ROW_WORDS * 4;
+static_assert(alignof(cule::machine::Machine) <= 4, "a row begins at any word");
+static_assert(SHARED_BYTES <= 16 * 1024, "eight blocks share a multiprocessor");
+
+static __device__ cule::machine::Machine& row_of(uint32_t lane) {
+    __shared__ uint32_t rows[ROW_LANES * ROW_WORDS];
+    return *reinterpret_cast<cule::machine::Machine*>(rows + lane * ROW_WORDS);
+}
+
+// The smallest key of the lanes in `together`, all of which are here.
+static __device__ uint32_t smallest(uint32_t together, uint32_t key) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(together, key);
+#else
+    // Bit by bit from the top: those with a 1 drop out where another has a 0.
+    uint32_t left = together, found = 0;
+    for (uint32_t bit = 32; bit-- > 0;) {
+        const uint32_t zeros = __ballot_sync(together, (key >> bit & 1) == 0) & left;
+        if (zeros != 0) left = zeros; else found |= 1u << bit;
+    }
+    return found;
+#endif
+}
+
+// Four 16-bit blocks of the ROM, the first lowest.
+static __device__ uint64_t four_blocks(const cule::machine::cart::Cart& cart, uint32_t from) {
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < 4; ++i) all |= static_cast<uint64_t>(cart.segment[from + i]) << (16 * i);
+    return all;
+}
+
+static __device__ void give_registers(cule::machine::operations::Cpu& c, const cule::brx::Registers& r) {
+    c.a = static_cast<uint8_t>(r.a);
+    c.x = static_cast<uint8_t>(r.x);
+    c.y = static_cast<uint8_t>(r.y);
+    c.s = static_cast<uint8_t>(r.s);
+    c.carry = static_cast<uint8_t>(r.carry);
+    c.overflow = static_cast<uint8_t>(r.overflow);
+    c.decimal = static_cast<uint8_t>(r.decimal);
+    c.result = r.result;
+    c.cycles = r.cycles;
+    c.left = r.left;
+    c.pc = static_cast<uint16_t>(r.pc);
+}
+
+static __device__ void take_registers(cule::brx::Registers& r, const cule::machine::operations::Cpu& c) {
+    r.a = c.a;
+    r.x = c.x;
+    r.y = c.y;
+    r.s = c.s;
+    r.carry = c.carry;
+    r.overflow = c.overflow;
+    r.decimal = c.decimal;
+    r.result = c.result;
+    r.cycles = c.cycles;
+    r.left = c.left;
+    r.pc = c.pc;
+}
+
+// What has left the block: a step of the machine's own interpreter, or the store that the block has left open.
+static __device__ __noinline__ void by_hand(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
+                                            cule::brx::Registers& r) {
+    cule::machine::operations::Cpu cpu = m.cpu;
+    give_registers(cpu, r);
+    if (r.code == 2) {
+        cule::machine::bus::write(m, cpu, board, r.address, r.value, false);
+    } else {
+        cpu.left -= 1;
+        cule::machine::compact::execute(m, cpu, board, rom);
+        m.cpu.interrupt = cpu.interrupt;
+        m.cpu.jammed = cpu.jammed;
+    }
+    take_registers(r, cpu);
+}
+
+// A frame of the lanes that are here together. Those that are not play theirs apart: what a lane computes does not depend
+// on whom it meets.
+static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, cule::machine::Board& board,
+                                                Slice<const uint8_t> rom, uint32_t budget) {
+    const uint32_t together = __activemask();
+    const Turns turns = turns_of_block();
+    cule::machine::Machine& m = row_of(threadIdx.x);
+    rs::put(m, given);
+    const uint32_t ram = static_cast<uint32_t>(__cvta_generic_to_shared(&m.riot.ram));
+    const uint32_t low = m.cart.plain_low;
+    const uint32_t span = m.cart.plain_high > low ? m.cart.plain_high - low : 0;
+    cule::brx::Registers r{};
+    take_registers(r, m.cpu);
+    r.left = m.cpu.jammed != 0 ? 0 : budget;
+    for (;;) {
+        const uint32_t key =
+            r.left == 0 ? 0xFFFFFFFFu : cule::lane::turns::key(m.tia, r.cycles, r.s, r.pc, turns.window);
+        const uint32_t first = smallest(together, key);
+        if (first == 0xFFFFFFFFu) break;
+        if (key == first) {
+            cule::brx::run(r, ram, rom.data, turns.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
+            if (r.code != 0) by_hand(m, board, rom, r);
+        }
+    }
+    give_registers(m.cpu, r);
+    rs::put(given, m);
+}
+
+namespace cule::lane::play {
+PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
+    if (turns_of_block().form == turns::FORM_GROUPED) {
+        run_grouped(m, board, rom, budget);
+    } else {
+        machine::compact::run(m, board, rom, budget);
+    }
+}
+}  // namespace cule::lane::play

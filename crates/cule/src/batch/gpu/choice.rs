@@ -1,0 +1,63 @@
+//! How a game is played on a device: the form of its frames and the window of the lanes' key. Host only.
+
+use crate::lane::turns;
+
+/// How the lanes of a warp play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Form {
+    /// Each lane for itself.
+    Plain = turns::FORM_PLAIN,
+    /// Lanes at the same place together.
+    Grouped = turns::FORM_GROUPED,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Plain, Self::Grouped];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Grouped => "grouped",
+        }
+    }
+
+    /// The form of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|form| form.name() == name)
+    }
+}
+
+/// How one game is played. All give the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// How the lanes of a warp play.
+    pub form: Form,
+    /// Rows of the picture that are one window of the key, as a power of two. Of no effect in forms without a key.
+    pub window: u32,
+}
+
+impl Default for Choice {
+    /// Windows of 16 rows: the best fixed ones over twenty games.
+    fn default() -> Self {
+        Self { form: Form::Grouped, window: 4 }
+    }
+}
+
+/// Windows that differ enough to be tried: 1, 2, 4, 8, 16 and 64 rows, and the whole picture.
+pub const WINDOWS: [u32; 7] = [0, 1, 2, 3, 4, 6, 9];
+
+impl Choice {
+    /// Everything that can be chosen.
+    pub fn all() -> Vec<Self> {
+        let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
+        [&grouped[..], &[Self { form: Form::Plain, window: 0 }]].concat()
+    }
+
+    /// As the kernels take it.
+    pub(super) fn words(self) -> [u32; 2] {
+        [self.form as u32, self.window]
+    }
+}
