@@ -1,7 +1,7 @@
 """The figures on which the choice of kernels rests, in the order in which they decide something.
 
-1. Frames of a lone warp by the interpreter with the jump table, then with 1 to 32 warps on each
-   multiprocessor: what a jump costs, and how much of the device is used.
+1. Frames of a lone warp by the interpreter with the jump table, lanes grouped, then with 1 to 32 warps on
+   each multiprocessor: what a jump costs, and how much of the device is used. The plain form beside it.
 2. The minimum over a warp: latency, and throughput.
 3. Code of 2 to 200 KB, over and over: what the instruction cache costs.
 4. Observations alone: steps of one frame with pictures beside steps of one frame with RAM.
@@ -23,6 +23,8 @@ import parl
 from parl.atari import Console
 
 GAMES = ("pong", "ms_pacman", "solaris")
+# Forms by their numbers in crates/cule/src/lane/turns.rs, and windows of the key as powers of two.
+FORMS = {"plain": (0, 0), "grouped, rows": (1, 0), "grouped, 16 rows": (1, 4), "grouped, picture": (1, 9)}
 # What a saved state begins with, before the machine's own bytes (crates/cule/src/console/states.rs).
 HEADER_BYTES = 24
 WARP = 32
@@ -60,15 +62,18 @@ def frames(kernels: Kernels, record: Record, game: str, sizes: list[int]) -> Non
         count = warps * WARP
         state = torch.from_numpy(machines(game, count, offset, machine_bytes)).to(device)
         boards = torch.zeros((count, board_bytes), dtype=torch.uint8, device=device)
-        took = kernels.milliseconds("frame", warps, WARP, state, boards, image, len(rom), records, count)
-        record.add(
-            "frames, jump table",
-            game=game,
-            warps=warps,
-            warps_per_multiprocessor=per_processor,
-            milliseconds=round(took, 3),
-            frames_per_second=round(count / took * 1000),
-        )
+        for name, (form, window) in FORMS.items():
+            run = (state.clone(), boards, image, len(rom), records, count, form, window)
+            took = kernels.milliseconds("frame", warps, WARP, *run)
+            record.add(
+                "frames alone",
+                game=game,
+                form=name,
+                warps=warps,
+                warps_per_multiprocessor=per_processor,
+                milliseconds=round(took, 3),
+                frames_per_second=round(count / took * 1000),
+            )
 
 
 def minima(kernels: Kernels, record: Record) -> None:

@@ -42,7 +42,10 @@ def started(games: Any, envs: int, device: str, **options: Any) -> Any:
     return env
 
 
-def room(env: Any) -> torch.Tensor:
+def room(env: Any) -> torch.Tensor | None:
+    """Where observations go again and again; None where they slide over a buffer of their own."""
+    if env._sliding:
+        return None
     return torch.empty(
         (env.num_envs, *env.single_observation_space.shape), dtype=torch.uint8, device=env.device
     )
@@ -109,6 +112,17 @@ def compile_times(record: Record, device: str) -> None:
             record.add("compile", when=when, target=target, seconds=took, files=files)
 
 
+def forms(record: Record, games: list[str], envs: int, device: str) -> None:
+    """Steps of every form and window: what the choice per game rests on, kept on the disk from now on."""
+    for game in games:
+        env = started(game, envs, device)
+        found = env.calibrate()
+        env.close()
+        rates = {f"{form} {window}": round(SKIP * envs / seconds) for form, window, seconds in found}
+        best = max(rates, key=rates.__getitem__)
+        record.add("forms", game=game, envs=envs, best=best, rates=rates)
+
+
 def start_up(record: Record, sizes: list[int], device: str) -> None:
     for envs in sizes:
         made: list[Any] = []
@@ -159,6 +173,9 @@ def main(command: list[str] | None = None) -> int:
     # What follows finds the kernels on the disk, and torch at work.
     cuda.prepare(device)
     started("breakout", 32, device).close()
+    # Before anything else is measured: environments of these games are played in their quickest form then.
+    os.environ["PARL_CUDA_CALIBRATE"] = "0"
+    forms(record, games, given.envs, device)
     start_up(record, given.sizes, device)
     for envs in given.sizes:
         env = started("breakout", envs, device)
@@ -173,6 +190,7 @@ def main(command: list[str] | None = None) -> int:
         ("eight games mixed", (games * 8)[:8], {}),
         ("rgb", "breakout", {"obs_type": "rgb"}),
         ("ram", "breakout", {"obs_type": "ram"}),
+        ("sliding observations", "breakout", {"sliding": 64}),
     ]
     for name, mixed, options in mixes:
         env = started(mixed, given.envs, device, **options)
