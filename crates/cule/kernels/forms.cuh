@@ -81,20 +81,27 @@ static __device__ void take_registers(cule::brx::Registers& r, const cule::machi
     r.pc = c.pc;
 }
 
-// What has left the block: a step of the machine's own interpreter, or the store that the block has left open.
+// A step that has left the block, by the machine's own interpreter.
 static __device__ __noinline__ void by_hand(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
                                             cule::brx::Registers& r) {
     cule::machine::operations::Cpu cpu = m.cpu;
     give_registers(cpu, r);
-    if (r.code == 2) {
-        cule::machine::bus::write(m, cpu, board, r.address, r.value, false);
-    } else {
-        cpu.left -= 1;
-        cule::machine::compact::execute(m, cpu, board, rom);
-        m.cpu.interrupt = cpu.interrupt;
-        m.cpu.jammed = cpu.jammed;
-    }
+    cpu.left -= 1;
+    cule::machine::compact::execute(m, cpu, board, rom);
+    m.cpu.interrupt = cpu.interrupt;
+    m.cpu.jammed = cpu.jammed;
     take_registers(r, cpu);
+}
+
+// The store that the block has left open. All that it asks of the processor, and changes in it, is the time.
+static __device__ __noinline__ void store_by_hand(cule::machine::Machine& m, cule::machine::Board& board,
+                                                  cule::brx::Registers& r) {
+    cule::machine::operations::Cpu cpu{};
+    cpu.cycles = r.cycles;
+    cpu.left = r.left;
+    cule::machine::bus::write(m, cpu, board, r.address, r.value, false);
+    r.cycles = cpu.cycles;
+    r.left = cpu.left;
 }
 
 // A frame of the lanes that are here together. Those that are not play theirs apart: what a lane computes does not depend
@@ -118,7 +125,8 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
         if (first == 0xFFFFFFFFu) break;
         if (key == first) {
             cule::brx::run(r, ram, rom.data, turns.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
-            if (r.code != 0) by_hand(m, board, rom, r);
+            if (r.code == 1) by_hand(m, board, rom, r);
+            if (r.code == 2) store_by_hand(m, board, r);
         }
     }
     give_registers(m.cpu, r);

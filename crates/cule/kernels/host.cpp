@@ -216,6 +216,8 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_e
         given_call = call;
         given_kernel = entry.run;
         body = run_given;
+        // A file of its own on a device: what does not step has the plain form.
+        turns_of_block() = Turns{nullptr, cule::lane::turns::FORM_PLAIN, 0};
         for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
             if (entry.has_barriers) {
                 run_block();
