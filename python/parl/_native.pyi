@@ -473,9 +473,9 @@ class CudaAtariBatch:
 
     ``config`` is that of :class:`AtariBatch`. Addresses are those of contiguous device memory, 0 for none;
     ``targets`` those of obs, final_obs, ram, numbers and flags, then the bytes from one observation to the
-    next (0: side by side) and whether their older planes lie there already. ``reset`` and ``step`` do not wait. Actions
-    are int32 or, with ``wide``, int64; of continuous environments float32 (n, 4): to the right, up,
-    trigger, strength. A single row of states goes into all environments that are named.
+    next (0: side by side) and whether their older planes lie there already. ``reset`` and ``step`` do not
+    wait. Actions are int32 or, with ``wide``, int64; of continuous environments float32 (n, 4): to the right,
+    up, trigger, strength. A single row of states goes into all environments that are named.
     """
 
     def __new__(
