@@ -16,6 +16,9 @@ use crate::state::State;
 const SILENCE: Duration = Duration::from_secs(120);
 /// Rounds between two reports of a process.
 const ROUNDS: usize = 4;
+/// Operations of all processes between two kills: so a soak on a busy machine kills as often for its work as on an idle
+/// one, and not its processes before they have done anything.
+const KILL_EVERY: std::ops::Range<u64> = 20_000..400_000;
 
 /// A process of the soak: `child NAME SEED BATCH WRITER`. It reports its counts on its output until that is closed.
 pub fn child(arguments: &[String]) -> Result<(), String> {
@@ -116,7 +119,10 @@ fn watch(
 ) -> Result<(), String> {
     let mut rng = Rng::new(plan.seed ^ state.runs);
     let begun = Instant::now();
-    let (mut last, mut kill_at) = (Instant::now(), Instant::now() + Duration::from_millis(300));
+    let mut last = Instant::now();
+    let after =
+        |from: u64, rng: &mut Rng| from + KILL_EVERY.start + rng.below(KILL_EVERY.end - KILL_EVERY.start);
+    let mut kill_at = after(state.tally.operations(), &mut rng);
     loop {
         if let Ok((number, news)) = receive.recv_timeout(Duration::from_millis(5)) {
             state.add(news);
@@ -132,7 +138,9 @@ fn watch(
                 return Err(format!("process {} has done nothing for {SILENCE:?}: it hangs", one.number));
             }
         }
-        if Instant::now() >= kill_at {
+        if state.tally.operations() >= kill_at {
+            // Not just when a report has come in: at any place of a round.
+            std::thread::sleep(Duration::from_micros(rng.below(2000)));
             let victim = rng.below(running.len() as u64) as usize;
             running[victim].child.kill().map_err(|e| e.to_string())?;
             // Now and then it stays a zombie for a while, as under a parent that is busy.
@@ -143,7 +151,7 @@ fn watch(
             running[victim] = start(plan, name, *next, send)?;
             *next += 1;
             state.killed += 1;
-            kill_at = Instant::now() + Duration::from_millis(20 + rng.below(300));
+            kill_at = after(state.tally.operations(), &mut rng);
         }
         if state.keep(plan, begun, &mut last)? {
             return Ok(());

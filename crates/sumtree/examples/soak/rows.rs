@@ -11,7 +11,7 @@ use sumtree::{Draws, Rng, SumTreeError};
 
 const WORDS: usize = 8;
 const ROW_BYTES: usize = 8 * WORDS;
-const CLASSES: u64 = 61;
+const CLASSES: u32 = 61;
 /// Weights per unit of priority: the replay's scale at exponent 1.
 const UNITS: f32 = 65_536.0;
 
@@ -87,16 +87,32 @@ pub fn settings(capacity: usize) -> Settings {
     }
 }
 
-/// Word `at` of a row: another one for every number, since the factor is odd.
-fn word(number: u64, at: usize) -> u64 {
-    (number ^ at as u64).wrapping_mul(0xd6e8_feb8_6659_fd93 ^ (at as u64) << 33)
+/// What the words of a row have in common besides the first: another one for every number, since the factor is odd.
+fn essence(number: u64) -> u64 {
+    number.wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// A priority of the class of a row: its weight is `class + 1` modulo [`CLASSES`], never 0, below 2^24 so that it is
-/// exact in f32.
+/// What tells word `at` of a row from its other words.
+const fn mark(at: usize) -> u64 {
+    (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The words of a row. A few vector instructions, so that a soak spends its time in the replay.
+fn words(number: u64) -> [u64; WORDS] {
+    let essence = essence(number);
+    std::array::from_fn(|at| if at == 0 { number } else { essence ^ mark(at) })
+}
+
+/// All weights of a row are this modulo [`CLASSES`].
+fn class(number: u64) -> u32 {
+    // Upper bits take part, so that rows of different workers do not share their order of classes.
+    ((number ^ number >> 40) as u32 + 1) % CLASSES
+}
+
+/// A priority of the class of a row: its weight is never 0, and below 2^24 so that it is exact in f32.
 fn priority(number: u64, rng: &mut Rng) -> f32 {
-    let weight = CLASSES * rng.below(1 << 17) + number % CLASSES + 1;
-    weight as f32 / UNITS
+    let weight = CLASSES * (1 + rng.below(1 << 17) as u32) + class(number);
+    weight as f32 * (1.0 / UNITS)
 }
 
 /// One actor and learner in one: adds, draws, updates, and checks what it gets.
@@ -156,13 +172,12 @@ impl Worker {
     pub fn add(&mut self, replay: &Replay) -> Result<(), ReplayError> {
         // Of all lengths, so that reservations begin and end anywhere in a chunk.
         let count = 1 + self.rng.below(self.batch as u64) as usize;
-        for i in 0..count {
-            let number = self.next + i as u64;
-            for (at, bytes) in self.rows[i * ROW_BYTES..][..ROW_BYTES].chunks_exact_mut(8).enumerate() {
-                let value = if at == 0 { number } else { word(number, at) };
-                bytes.copy_from_slice(&value.to_ne_bytes());
+        let rows = self.rows[..count * ROW_BYTES].chunks_exact_mut(ROW_BYTES).zip(&mut self.priorities);
+        for (number, (row, given)) in (self.next..).zip(rows) {
+            for (bytes, word) in row.chunks_exact_mut(8).zip(words(number)) {
+                bytes.copy_from_slice(&word.to_ne_bytes());
             }
-            self.priorities[i] = priority(number, &mut self.rng);
+            *given = priority(number, &mut self.rng);
         }
         self.next += count as u64;
         let rows = Rows {
@@ -192,22 +207,25 @@ impl Worker {
             weights: &mut self.weights,
             tickets: &mut self.tickets,
         };
-        match replay.sample_drawn(mode, 0.4, &mut batch, &mut self.drawn) {
+        // Importance weights are not looked at here: exponent 0 spares the powers.
+        match replay.sample_drawn(mode, 0.0, &mut batch, &mut self.drawn) {
             Err(ReplayError::NotSampleable { .. }) => return Ok(()),
             other => other?,
         }
-        for i in 0..self.batch {
-            let mut words = self.rows[i * ROW_BYTES..][..ROW_BYTES]
-                .chunks_exact(8)
-                .map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));
-            let number = words.next().expect("a row has words");
-            let torn = words.enumerate().any(|(at, value)| value != word(number, at + 1));
-            let weight = u64::from(self.drawn[i]);
+        // One in eight is updated again much later, when its row is likely to be gone.
+        let keep = self.rng.below(8) as usize;
+        for (i, row) in self.rows.chunks_exact(ROW_BYTES).enumerate() {
+            let seen: [u64; WORDS] = std::array::from_fn(|at| {
+                u64::from_ne_bytes(row[8 * at..][..8].try_into().expect("eight bytes"))
+            });
+            let number = seen[0];
+            let apart = seen.iter().zip(words(number)).fold(0, |apart, (seen, word)| apart | (seen ^ word));
+            let weight = self.drawn[i];
+            let (torn, wrong) = (apart != 0, weight % CLASSES != class(number));
             self.tally.torn += u64::from(torn);
             self.tally.zero += u64::from(weight == 0);
-            self.tally.wrong += u64::from(!torn && weight % CLASSES != (number % CLASSES + 1) % CLASSES);
-            // One in eight is updated again much later, when its row is likely to be gone.
-            if self.rng.below(8) == 0 {
+            self.tally.wrong += u64::from(!torn && wrong);
+            if i % 8 == keep {
                 let entry = (self.tickets[i], number);
                 if self.late.len() < 4096 {
                     self.late.push(entry);

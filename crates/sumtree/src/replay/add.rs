@@ -145,15 +145,12 @@ impl Replay {
         self.write(piece, packed, &reservation);
         let pin = reservation.pin();
         // In order of sequence, so that a link never leads to a row that is not published: final observations first.
-        for k in 0..piece.finals.len() {
-            reservation.publish(count + k, 0);
-        }
-        let mut finals = (0..).map(|k| reservation.row(count + k));
+        let mut finals = reservation.rows().skip(count);
+        reservation.rows().skip(count).for_each(|row| reservation.publish(row, 0));
         let mut complete = Vec::with_capacity(count);
-        for i in 0..count {
-            let row = reservation.row(i);
+        for (i, row) in reservation.rows().take(count).enumerate() {
             tickets[i] = row.ticket();
-            reservation.publish(i, piece.parked.map_or(LARGEST, |parked| parked[i]));
+            reservation.publish(row, piece.parked.map_or(LARGEST, |parked| parked[i]));
             match (piece.ends, piece.envs) {
                 (Some(ends), Some(envs)) => {
                     let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
@@ -194,7 +191,7 @@ impl Replay {
         let first = reservation.row(0).slot;
         for (column, blobs) in self.columns.iter().zip(packed) {
             if let (Some(to), Some(blobs)) = (&column.packed, blobs) {
-                let slots = (0..count + piece.finals.len()).map(|i| reservation.row(i).slot);
+                let slots = reservation.rows().map(|row| row.slot);
                 // SAFETY: these slots are reserved and not yet published.
                 unsafe { to.write(slots, blobs) };
             }

@@ -48,6 +48,19 @@ impl Ring {
         Row { slot: (sequence % slots) as usize, lap: ((sequence / slots + 1) & Self::LAP_MASK) as u32 }
     }
 
+    /// Slots and laps of sequence numbers, with one division for all.
+    pub fn rows(&self, sequences: Range<u64>) -> impl Iterator<Item = Row> + use<> {
+        let (slots, mut next) = (self.slots, self.row(sequences.start));
+        sequences.map(move |_| {
+            let row = next;
+            next.slot += 1;
+            if next.slot == slots {
+                next = Row { slot: 0, lap: ((u64::from(row.lap) + 1) & Self::LAP_MASK) as u32 };
+            }
+            row
+        })
+    }
+
     /// Sequence number of a row that is there while so many chunks are marked.
     pub fn sequence(&self, row: Row, marked: u64) -> u64 {
         let slots = self.slots as u64;
@@ -158,6 +171,10 @@ mod tests {
         assert_eq!(ring.row(5), Row { slot: 5, lap: 1 });
         assert_eq!(ring.row(6), Row { slot: 0, lap: 2 });
         assert_eq!(ring.chunk_slots(7), 1..2);
+        let last_of_all = 6 * (Ring::LAP_MASK - 1);
+        for range in [0..20, 5..6, 17..17, last_of_all - 3..last_of_all + 9] {
+            assert!(ring.rows(range.clone()).eq(range.map(|sequence| ring.row(sequence))));
+        }
     }
 
     #[test]

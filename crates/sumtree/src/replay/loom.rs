@@ -83,7 +83,7 @@ impl Model {
         let row = reservation.row(0);
         self.write(row);
         let pin = reservation.pin();
-        reservation.publish(0, weight);
+        reservation.publish(reservation.row(0), weight);
         pin.make_ready(&[row], 1);
         reservation.settle(&pin);
         row
@@ -95,7 +95,7 @@ impl Model {
         let rows: Vec<_> = (0..weights.len()).map(|i| reservation.row(i)).collect();
         rows.iter().for_each(|row| self.write(*row));
         let pin = reservation.pin();
-        weights.iter().enumerate().for_each(|(i, weight)| reservation.publish(i, *weight));
+        weights.iter().zip(reservation.rows()).for_each(|(weight, row)| reservation.publish(row, *weight));
         pin.make_ready(&rows, 1);
         reservation.settle(&pin);
     }
@@ -108,7 +108,7 @@ impl Model {
         let row = reservation.row(0);
         self.write(row);
         let pin = reservation.pin();
-        reservation.publish(0, weight);
+        reservation.publish(reservation.row(0), weight);
         let step = Step { row, end: End::None, last: None };
         self.tails.append(&pin, 0, &WINDOW, step, |row| {
             pin.make_ready(&[row], 1);
@@ -148,7 +148,7 @@ impl Model {
         let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), count);
         let rows: Vec<_> = (0..count).map(|i| reservation.row(i)).collect();
         let pin = reservation.pin();
-        rows.iter().enumerate().for_each(|(i, row)| reservation.publish(i, row.lap));
+        rows.iter().for_each(|row| reservation.publish(*row, row.lap));
         pin.make_ready(&rows, 1);
         reservation.settle(&pin);
     }

@@ -400,7 +400,7 @@ mod tests {
             let adding = scope.spawn(|| {
                 let reservation = replay.slots.reserve(replay.slots.enter().unwrap().change(), 20);
                 let pin = reservation.pin();
-                reservation.publish(0, 77);
+                reservation.publish(reservation.row(0), 77);
                 pin.make_ready(&[reservation.row(0)], 1);
                 panic!("while rows are written");
             });

@@ -115,7 +115,7 @@ impl Replay {
             Chances::Equal => 1.0,
             Chances::Mixed(odds) => odds.probability(slot as usize, weight.max(1)),
         };
-        if let Chances::Equal = chances {
+        if beta == 0.0 || matches!(chances, Chances::Equal) {
             return weights.fill(1.0);
         }
         let rows = || indices.iter().zip(drawn).map(|(slot, weight)| probability(*slot, *weight));

@@ -301,8 +301,7 @@ impl<W: Weights> Slots<W> {
         let mut closed = [Row { slot: 0, lap: 0 }; N];
         for first in (start..end).step_by(N) {
             let (mut count, mut were_ready) = (0, 0);
-            for sequence in first..end.min(first + N as u64) {
-                let row = self.ring.row(sequence);
+            for row in self.ring.rows(first..end.min(first + N as u64)) {
                 if let Some(was_ready) = self.shut_slot(row.slot, Some(row.lap)) {
                     closed[count] = row;
                     count += 1;
@@ -809,13 +808,18 @@ impl<'a, W: Weights> Reservation<'a, W> {
         self.member.slots.ring.row(self.first + i as u64)
     }
 
+    /// All rows, in order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row> + use<W> {
+        self.member.slots.ring.rows(self.first..self.first + self.count as u64)
+    }
+
     pub(super) fn pin(&self) -> Pin<'a, W> {
         self.member.pin()
     }
 
-    /// Opens row `i`, not yet sampleable, after its bytes were written.
-    pub(super) fn publish(&self, i: usize, parked: u32) {
-        let (slots, row) = (self.member.slots, self.row(i));
+    /// Opens a row of this reservation, not yet sampleable, after its bytes were written.
+    pub(super) fn publish(&self, row: Row, parked: u32) {
+        let slots = self.member.slots;
         slots.state(row.slot, LINK).store(NO_LINK, Ordering::Relaxed);
         slots.state(row.slot, PARKED).store(parked, Ordering::Relaxed);
         // Release: pairs with the Acquire loads under a pin; publishes the row's bytes, link and parked weight.
@@ -829,8 +833,7 @@ impl<'a, W: Weights> Reservation<'a, W> {
         fence(Ordering::SeqCst);
         let reserved = slots.words[word::RESERVED].load(Ordering::Acquire);
         let end = reserved.saturating_sub(slots.ring.capacity as u64).min(self.first + self.count as u64);
-        for sequence in self.first..end {
-            let row = slots.ring.row(sequence);
+        for row in slots.ring.rows(self.first..end) {
             slots.close_slot(row.slot, Some(row.lap));
         }
     }
