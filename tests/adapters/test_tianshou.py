@@ -71,6 +71,7 @@ def same(a, b):
         ({}, (3,)),
         ({"ignore_obs_next": True}, (3,)),
         ({"stack_num": 2}, (3,)),
+        ({"ignore_obs_next": True, "stack_num": 4}, (3,)),
         ({"ignore_obs_next": True, "save_only_last_obs": True, "stack_num": 2}, (2, 3)),
         ({"weight_norm": False}, (3,)),
     ],

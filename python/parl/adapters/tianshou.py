@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PrioritizedReplayBuffer", "PrioritizedVectorReplayBuffer"]
 
+# What of a row Tianshou stacks.
+_STACKED = frozenset(("obs", "obs_next", "info", "policy"))
 _EPSILON = float(np.finfo(np.float32).eps)
 
 
@@ -135,11 +137,7 @@ class _Prioritized(ReplayBuffer):
         if isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind in "iu":
             if latest is not None and len(index) == len(latest[0]) and (index == latest[0]).all():
                 return latest[1]
-            if self.stack_num == 1:
-                batch = self._gather(index)
-            else:
-                batch = ReplayBuffer.__getitem__(self, index)
-            indices = index
+            batch, indices = self._gather(index), index
         elif isinstance(index, slice):
             indices = self.sample_indices(0) if index == slice(None) else self._indices[: len(self)][index]
             batch = ReplayBuffer.__getitem__(self, indices)
@@ -155,14 +153,30 @@ class _Prioritized(ReplayBuffer):
         rows = self._meta.__dict__
         batch = Batch()
         found = batch.__dict__
+        # With a stack, (B, stack) rows, the oldest first, for what Tianshou stacks; else (B,).
+        stacks = self._stacks(indices)
         for key, value in rows.items():
-            found[key] = _take(value, indices)
+            found[key] = _take(value, stacks if key in _STACKED else indices)
         if not self._save_obs_next:
-            found["obs_next"] = _take(rows["obs"], self.next(indices))
+            after = self.next(indices)
+            if self.stack_num > 1:
+                # From the next row back comes this one, and so on, unless the episode ends here.
+                shifted = np.concatenate([stacks[:, 1:], after[:, None]], 1)
+                after = np.where((after == indices)[:, None], stacks, shifted)
+            found["obs_next"] = _take(rows["obs"], after)
         for key in ("obs_next", "info", "policy"):
             if key not in found:
                 found[key] = Batch()
         return batch
+
+    def _stacks(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self.stack_num == 1:
+            return indices
+        stacks = np.empty((len(indices), self.stack_num), np.int64)
+        stacks[:, -1] = indices
+        for at in range(self.stack_num - 2, -1, -1):
+            indices = stacks[:, at] = self.prev(indices)
+        return stacks
 
 
 class PrioritizedReplayBuffer(_Prioritized, _TianshouPrioritized):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -141,7 +141,9 @@ class PrioritizedSampler(_TorchRLSampler):
             self._slots.tree.seed(int(torch.randint(2**62, (), generator=self._rng)))
         slots, weights = self._slots.draw(batch_size)
         index = torch.from_numpy(slots)
-        importance = torch.from_numpy((weights / self._slots.smallest) ** -self._beta).to(self.dtype)
+        importance = (weights / self._slots.smallest) ** -self._beta
+        # By numpy: an operation of torch between two of numpy costs several of these.
+        importance = torch.from_numpy(importance if self.dtype == torch.float64 else np.float32(importance))
         if storage.ndim > 1:
             index = unravel_index(index, storage.shape)
         return index, {"priority_weight": importance}
@@ -155,7 +157,9 @@ class PrioritizedSampler(_TorchRLSampler):
     def mark_update(self, index: Any, *, storage: Any = None) -> None:
         """Gives rows that were just written the priority of rows that come without one."""
         slots = self._flat(index, storage)
-        slots = slots[slots >= 0]
+        self._mark(slots[slots >= 0])
+
+    def _mark(self, slots: NDArray[np.int64]) -> None:
         self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
 
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
@@ -286,7 +290,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
 
     def _plain_rows(self) -> _Rows | None:
         """The arrays of the storage if short ways through them lead to the same end, else None."""
-        if not self._short or (self._transform and len(cast("Any", self._transform))):
+        if not self._short or _transforms(self._transform):
             return None
         storage, writer = self._storage, self._writer
         if not isinstance(storage, TensorStorage) or not storage.initialized or storage.ndim != 1:
@@ -316,10 +320,11 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         size = rows.size
         with self._replay_lock, self._write_lock:
             at = writer._cursor
-            index = torch.arange(at, at + n)
+            slots = np.arange(at, at + n)
             if at + n > size:
-                index %= size
-            fits = 0 < n <= size and rows.write(tensordicts, at, n, index)
+                slots %= size
+            index = torch.from_numpy(slots)
+            fits = 0 < n <= size and rows.write(tensordicts, at, n, slots)
             if fits:
                 writer._cursor = (at + n) % size
                 writer._write_count += n
@@ -331,13 +336,13 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
                 writer._bump_generation(index, tensordicts)
                 entities = storage._attached_entities
                 if len(entities) == 1 and entities[0] is self:
-                    self._sampler.mark_update(index)
+                    self._sampler._mark(slots)
                 else:
                     writer._mark_update_entities(index)
         if not fits:
             # Rows that were written up to where they stopped to fit are written again.
             return super().extend(tensordicts, update_priority=update_priority)
-        if update_priority is not False and (given := tensordicts.get(self.priority_key, None)) is not None:
+        if update_priority is not False and (given := _field(tensordicts, self.priority_key)) is not None:
             self.update_priority(index, given)
         return index
 
@@ -375,8 +380,13 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
             data: rows with ``index`` and the priority key, as :meth:`sample` gave them.
         """
         if self._plain_rows() is not None and data.ndim == 1:
-            index, priority = data.get("index"), data.get(self.priority_key, None)
-            if priority is not None and index.ndim == 1 and priority.numel() == index.numel():
+            index, priority = _field(data, "index"), _field(data, self.priority_key)
+            if (
+                index is not None
+                and priority is not None
+                and index.ndim == 1
+                and priority.numel() == index.numel()
+            ):
                 with self._replay_lock, self._write_lock:
                     self._sampler.update_priority(index, priority)
                 return
@@ -421,8 +431,8 @@ class _Rows:
                 except (AttributeError, TypeError):  # no tensor, or of a dtype that numpy does not know
                     self.plain = False
 
-    def write(self, given: Any, at: int, n: int, index: torch.Tensor) -> bool:
-        """Copies n rows to ``at``, and on from the start of the ring.
+    def write(self, given: Any, at: int, n: int, slots: NDArray[np.int64]) -> bool:
+        """Copies n rows to ``at``, and on from the start of the ring: to ``slots``.
 
         Returns:
             False, perhaps after some of them, if they are not of these fields, shapes and dtypes on the CPU.
@@ -455,7 +465,7 @@ class _Rows:
         ):  # no such key, no CPU tensor, with gradient
             return False
         if self.has_index:
-            self.index[index.numpy()] = index.numpy()
+            self.index[slots] = slots
         return True
 
     def take(self, index: torch.Tensor, n: int) -> Any:
@@ -472,6 +482,23 @@ class _Rows:
         if self.has_index:
             tables[0]["index"] = index
         return _tensordict(tables[0], n, device)
+
+
+def _transforms(transform: Any) -> bool:
+    """Whether a buffer's transform does anything."""
+    if transform is None:
+        return False
+    try:  # Asked three times a step: as ``len`` finds it, without the way there.
+        return bool(transform._modules["transforms"]._modules)
+    except (AttributeError, KeyError):
+        return True
+
+
+def _field(data: Any, key: Any) -> Any:
+    """A tensor of a TensorDict, None if there is none: as ``get`` finds it, without the way there."""
+    if type(data) is TensorDict and type(key) is str:
+        return data._tensordict.get(key)
+    return data.get(key, None)
 
 
 def _tensordict(fields: dict[str, Any], n: int, device: Any) -> Any:
