@@ -70,6 +70,55 @@ fn passed4(through: __m256i, sought: __m256i) -> usize {
     4 - beyond.count_ones() as usize
 }
 
+/// Running sums of 16 u32 behind a zero: the 16 lie in whole registers from byte 32 on.
+#[repr(align(32))]
+struct Running {
+    _cells: [u32; 24],
+}
+
+/// Of 16 u32 that sum below 2^32: how many running sums are at most `sought`, the one before the first that is not,
+/// and that first child. Beyond the last child the latter two mean nothing.
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn search16(low: __m256i, high: __m256i, sought: u32) -> (usize, u32, u32) {
+    let bound = _mm256_set1_epi32(sought as i32);
+    let first = running8(low);
+    let carry = _mm256_permutevar8x32_epi32(first, _mm256_set1_epi32(7));
+    let second = _mm256_add_epi32(running8(high), carry);
+    // There is no unsigned compare: a <= b is min(a, b) == a.
+    let passed = |through| _mm256_cmpeq_epi32(_mm256_min_epu32(through, bound), through);
+    // Order does not matter to a count; each child is two bytes of the packed masks.
+    let bytes = _mm256_movemask_epi8(_mm256_packs_epi32(passed(first), passed(second)));
+    let lane = bytes.count_ones() as usize / 2;
+    let mut running = std::mem::MaybeUninit::<Running>::uninit();
+    let start = running.as_mut_ptr().cast::<u32>();
+    // SAFETY: a zero at word 7, the sums at 8..24; `lane & 15` and one more are among them.
+    unsafe {
+        start.add(7).write(0);
+        _mm256_store_si256(start.add(8).cast(), first);
+        _mm256_store_si256(start.add(16).cast(), second);
+        let at = start.add(7 + (lane & 15));
+        let (before, through) = (at.read(), at.add(1).read());
+        (lane, before, through.wrapping_sub(before))
+    }
+}
+
+/// Whether any bit of `mask` is set in any of the cells.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn any(cells: __m256i, mask: u64) -> bool {
+    _mm256_testz_si256(cells, _mm256_set1_epi64x(mask as i64)) == 0
+}
+
+/// A search of 32 bits for sums that may be larger.
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn search16_below(low: __m256i, high: __m256i, residual: u64) -> (usize, u64) {
+    let clipped = residual.min(u64::from(u32::MAX)) as u32;
+    let (lane, before, _) = search16(low, high, clipped);
+    (lane, residual - u64::from(before))
+}
+
 #[repr(align(64))]
 struct Sums {
     _cells: [u64; 32],
@@ -80,6 +129,37 @@ struct Sums {
 #[inline]
 #[target_feature(enable = "avx2,bmi2,popcnt")]
 unsafe fn wide<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, u64) {
+    if GROUP == 16 {
+        // SAFETY: the caller's promise.
+        let seen = unsafe { [0, 4, 8, 12].map(|at| load_half_line(start.add(at))) };
+        let all = _mm256_or_si256(_mm256_or_si256(seen[0], seen[1]), _mm256_or_si256(seen[2], seen[3]));
+        // As most sums of few leaves are: below 2^28 each (none below zero), so below 2^32 together.
+        if !any(all, !0 << (28 + RAISED)) {
+            let low = seen.map(|sums| _mm256_srli_epi64::<{ RAISED as i32 }>(sums));
+            return search16_below(halves(low[0], low[1]), halves(low[2], low[3]), residual);
+        }
+        // SAFETY: the caller's promise. A cell that is read again may have changed: each search stands for itself.
+        return unsafe { wide_sums::<GROUP>(start, residual) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { wide_sums::<GROUP>(start, residual) }
+}
+
+/// The lower halves of 8 u64, in order.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn halves(a: __m256i, b: __m256i) -> __m256i {
+    let picked = _mm256_shuffle_ps::<0x88>(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
+    _mm256_permute4x64_epi64::<0xd8>(_mm256_castps_si256(picked))
+}
+
+/// [`wide`] for sums of any size.
+///
+/// # Safety
+/// As [`wide`].
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+unsafe fn wide_sums<const GROUP: usize>(start: *const u64, residual: u64) -> (usize, u64) {
     let sought = _mm256_set1_epi64x(residual as i64);
     let mut before = std::mem::MaybeUninit::<Sums>::uninit();
     let sums = before.as_mut_ptr().cast::<u64>();
@@ -106,6 +186,13 @@ unsafe fn narrow<const GROUP: usize>(start: *const u32, residual: u64) -> (usize
     if GROUP < 8 {
         // SAFETY: the caller's promise.
         return unsafe { scalar::count::<crate::sync::AtomicU32, GROUP>(start.cast(), residual) };
+    }
+    if GROUP == 16 {
+        // SAFETY: the caller's promise.
+        let (low, high) = unsafe { (load_half_line(start), load_half_line(start.add(8))) };
+        if !any(_mm256_or_si256(low, high), 0xf000_0000_f000_0000) {
+            return search16_below(low, high, residual);
+        }
     }
     let sought = _mm256_set1_epi64x(residual as i64);
     let mut before = std::mem::MaybeUninit::<Sums>::uninit();
@@ -147,6 +234,12 @@ unsafe fn leaf<const GROUP: usize>(start: *const u32, residual: u64) -> (usize, 
     }
     // A node of leaves sums below 2^32, so a residual beyond u32 is beyond the node too.
     let clipped = residual.min(u64::from(u32::MAX)) as u32;
+    if GROUP == 16 {
+        // SAFETY: the caller's promise.
+        let (low, high) = unsafe { (load_half_line(start), load_half_line(start.add(8))) };
+        let (lane, before, weight) = search16(low, high, clipped);
+        return (lane, u64::from(clipped.wrapping_sub(before)), weight);
+    }
     let sought = _mm256_set1_epi32(clipped as i32);
     let mut before = std::mem::MaybeUninit::<[Sums; 2]>::uninit();
     let sums = before.as_mut_ptr().cast::<u32>();
@@ -181,7 +274,10 @@ fn find_top(top: &Top, target: u64) -> (usize, u64) {
         // SAFETY: the slice has at least 8 entries, and is our own memory.
         let (low, high) =
             unsafe { (_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(4).cast())) };
-        passed4(low, sought) + passed4(high, sought)
+        let beyond = |sums| _mm256_castsi256_ps(_mm256_cmpgt_epi64(sums, sought));
+        // One bit of each.
+        let bits = _mm256_movemask_ps(_mm256_shuffle_ps::<0x88>(beyond(low), beyond(high)));
+        8 - bits.count_ones() as usize
     };
     let mut coarse = passed(&top.coarse);
     if top.entries > 512 {
