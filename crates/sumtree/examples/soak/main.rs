@@ -68,10 +68,16 @@ fn threads(plan: &Plan, state: &mut State) -> Result<(), String> {
         }
         drop(send);
         let mut last = Instant::now();
+        let mut silent = 0;
         let result = loop {
-            match receive.recv_timeout(Duration::from_secs(120)) {
-                Ok(Ok(news)) => state.add(news),
+            // Counted in seconds of waiting, so that a machine that stood still for long is no hang.
+            match receive.recv_timeout(Duration::from_secs(1)) {
+                Ok(Ok(news)) => {
+                    silent = 0;
+                    state.add(news);
+                }
                 Ok(Err(error)) => break Err(error),
+                Err(_) if silent < 120 => silent += 1,
                 Err(_) => break Err("no thread has reported for two minutes: something hangs".to_owned()),
             }
             // An error must not leave the workers running: they stop below.

@@ -12,8 +12,10 @@ use crate::Plan;
 use crate::rows::{self, Tally, Worker};
 use crate::state::State;
 
-/// A process that has said nothing for so long hangs.
+/// A process that has said nothing for so long, while it had a processor or did not want one, hangs.
 const SILENCE: Duration = Duration::from_secs(120);
+/// A round of the watch that took longer was held up, as by a machine that does other work: no silence of others.
+const ROUND_MAX: Duration = Duration::from_millis(200);
 /// Rounds between two reports of a process.
 const ROUNDS: usize = 4;
 /// Operations of all processes between two kills: so a soak on a busy machine kills as often for its work as on an idle
@@ -43,7 +45,29 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
 struct Running {
     child: Child,
     number: u64,
-    heard: Instant,
+    silent: Duration,
+    /// How long it had waited for a processor when it was heard last.
+    queued: Duration,
+}
+
+impl Running {
+    /// How long it has waited for a processor since it was started, ready to run; 0 where that is not to be had.
+    fn queued(&self) -> Duration {
+        let text =
+            std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap_or_default();
+        Duration::from_nanos(text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0))
+    }
+
+    fn hear(&mut self) {
+        (self.silent, self.queued) = (Duration::ZERO, self.queued());
+    }
+
+    /// Whether it hangs, after another `round` without a word.
+    fn hangs(&mut self, round: Duration) -> bool {
+        self.silent += round.min(ROUND_MAX);
+        self.silent > SILENCE
+            && self.silent.saturating_sub(self.queued().saturating_sub(self.queued)) > SILENCE
+    }
 }
 
 /// Everything a child says: its number and its counts.
@@ -71,7 +95,7 @@ fn start(plan: &Plan, name: &str, number: u64, send: &Sender<Report>) -> Result<
             }
         }
     });
-    Ok(Running { child, number, heard: Instant::now() })
+    Ok(Running { child, number, silent: Duration::ZERO, queued: Duration::ZERO })
 }
 
 pub fn run(plan: &Plan, state: &mut State) -> Result<(), String> {
@@ -119,7 +143,7 @@ fn watch(
 ) -> Result<(), String> {
     let mut rng = Rng::new(plan.seed ^ state.runs);
     let begun = Instant::now();
-    let mut last = Instant::now();
+    let (mut last, mut begun_round) = (Instant::now(), Instant::now());
     let after =
         |from: u64, rng: &mut Rng| from + KILL_EVERY.start + rng.below(KILL_EVERY.end - KILL_EVERY.start);
     let mut kill_at = after(state.tally.operations(), &mut rng);
@@ -127,14 +151,15 @@ fn watch(
         if let Ok((number, news)) = receive.recv_timeout(Duration::from_millis(5)) {
             state.add(news);
             if let Some(one) = running.iter_mut().find(|one| one.number == number) {
-                one.heard = Instant::now();
+                one.hear();
             }
         }
+        let round = std::mem::replace(&mut begun_round, Instant::now()).elapsed();
         for one in running.iter_mut() {
             if let Some(status) = one.child.try_wait().map_err(|e| e.to_string())? {
                 return Err(format!("process {} ended by itself: {status}", one.number));
             }
-            if one.heard.elapsed() > SILENCE {
+            if one.hangs(round) {
                 return Err(format!("process {} has done nothing for {SILENCE:?}: it hangs", one.number));
             }
         }
