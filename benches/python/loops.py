@@ -10,6 +10,12 @@ it, and in calls of the buffer), the median and quartiles over the rounds of the
 then what a buffer that costs nothing at all would reach in the peer's loop ("free buffer"): no bar above that
 can be met by any buffer.
 
+Beside the plain settings there are those in which people meet these buffers: ``--batch 256 --updates 4``
+(several updates per environment step); ``stacked`` rows as Tianshou's Atari scripts keep them (one frame a
+row, stacks of four made when rows are drawn); and, with ``--cleanrl FILE``, the buffer that CleanRL's
+``rainbow_atari.py`` brings along (two binary trees in Python): FILE is that script from a checkout of
+CleanRL, of which the classes of the buffer are run as they are.
+
 The network of the pixel games is as small as one can be (a convolution with stride 8), so that gathering rows
 is not buried under it; ``--network nature`` takes the one of Mnih et al. (2015) and shows how it is.
 """
@@ -17,6 +23,8 @@ is not buried under it; ``--network nature`` takes the one of Mnih et al. (2015)
 from __future__ import annotations
 
 import argparse
+import ast
+import collections
 import os
 import platform
 import statistics
@@ -36,6 +44,8 @@ from torch import nn
 
 BARS = {"own prioritized": 1.5, "cpprb prioritized": 1.5, "own uniform": 1.0}
 PIXELS = (4, 84, 84)
+# Where CleanRL's script is, if it is to be compared with.
+CLEANRL: dict[str, str] = {}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -119,8 +129,10 @@ class Timed:
 class Setting:
     """What a group of variants has in common."""
 
-    def __init__(self, pixels: bool, capacity: int, batch: int, network: str):
-        self.pixels, self.capacity, self.batch, self.network = pixels, capacity, batch, network
+    def __init__(self, kind: str, capacity: int, batch: int, network: str, updates: int = 1):
+        self.pixels, self.stacked = kind != "numbers", kind == "stacked"
+        self.capacity, self.batch, self.network, self.updates = capacity, batch, network, updates
+        pixels = self.pixels
         self.env = "Frames-v0" if pixels else "CartPole-v1"
         self.actions = 4 if pixels else 2
         self.shape, self.dtype = (PIXELS, np.uint8) if pixels else ((4,), np.float32)
@@ -178,6 +190,7 @@ def sb3(setting: Setting, kind: str) -> Variant:
         batch_size=setting.batch,
         learning_starts=0,
         train_freq=1,
+        gradient_steps=setting.updates,
         policy_kwargs={
             "features_extractor_class": Extractor,
             "net_arch": [128] if setting.pixels else [120, 84],
@@ -264,14 +277,15 @@ def torchrl(setting: Setting, kind: str) -> Variant:
     def run(n: int) -> None:
         for _ in range(n):
             buffer.extend(next(steps).reshape(-1))
-            data = buffer.sample()
-            value = loss(data)["loss"]
-            value.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            update_target.step()
-            if kind != "own uniform":
-                buffer.update_tensordict_priority(data)
+            for _ in range(setting.updates):
+                data = buffer.sample()
+                value = loss(data)["loss"]
+                value.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                update_target.step()
+                if kind != "own uniform":
+                    buffer.update_tensordict_priority(data)
 
     return run, timed
 
@@ -299,11 +313,12 @@ def tianshou(setting: Setting, kind: str) -> Variant:
         model=Model(setting.pixels, setting.network), action_space=spaces.Discrete(setting.actions)
     )
     algorithm = DQN(policy=policy, optim=AdamOptimizerFactory(lr=1e-4), target_update_freq=500)
+    layout = {"stack_num": 4, "ignore_obs_next": True, "save_only_last_obs": True} if setting.stacked else {}
     if kind == "own uniform":
-        buffer = theirs.VectorReplayBuffer(setting.capacity, 4)
+        buffer = theirs.VectorReplayBuffer(setting.capacity, 4, **layout)
     else:
         module = theirs if kind == "own prioritized" else ours
-        buffer = module.PrioritizedVectorReplayBuffer(setting.capacity, 4, alpha=0.6, beta=0.4)
+        buffer = module.PrioritizedVectorReplayBuffer(setting.capacity, 4, alpha=0.6, beta=0.4, **layout)
     collector = theirs.Collector(algorithm, envs, buffer)
     collector.reset()
     collector.collect(n_step=4)
@@ -312,7 +327,7 @@ def tianshou(setting: Setting, kind: str) -> Variant:
         part._size = part.maxsize
     buffer._lengths[:] = [part.maxsize for part in buffer.buffers]
     size = len(buffer)
-    for name in ("obs", "obs_next"):
+    for name in ("obs",) if setting.stacked else ("obs", "obs_next"):
         getattr(buffer, name)[:] = getattr(buffer, name)[0]
     if kind != "own uniform":
         rng = np.random.default_rng(1)
@@ -331,7 +346,7 @@ def tianshou(setting: Setting, kind: str) -> Variant:
         for _ in range(n // 4):
             collector.collect(n_step=4)
             with policy_within_training_step(policy):
-                for _ in range(4):
+                for _ in range(4 * setting.updates):
                     algorithm.update(buffer=buffer, sample_size=setting.batch)
 
     return run, timed
@@ -341,7 +356,8 @@ def tianshou(setting: Setting, kind: str) -> Variant:
 
 
 def cleanrl(setting: Setting, kind: str) -> Variant:
-    make = {"own uniform": _sb3_rows, "cpprb prioritized": _cpprb_rows}.get(kind, _parl_rows)
+    makers = {"own uniform": _sb3_rows, "cpprb prioritized": _cpprb_rows, "own prioritized": _cleanrl_rows}
+    make = makers.get(kind, _parl_rows)
     timed = Timed()
     store, draw, prioritize = (timed.wrap(call) for call in make(setting, kind))
     torch.manual_seed(0)
@@ -363,17 +379,18 @@ def cleanrl(setting: Setting, kind: str) -> Variant:
             after, reward, terminated, truncated, _ = env.step(action)
             store(obs, after, action, reward, terminated, truncated)
             obs = env.reset()[0] if terminated or truncated else after
-            rows, actions, rewards, dones, afters, weights, which = draw()
-            with torch.no_grad():
-                wanted = rewards.flatten() + 0.99 * target(afters).max(1).values * (1 - dones.flatten())
-            values = network(rows).gather(1, actions.reshape(-1, 1)).squeeze(1)
-            errors = wanted - values
-            loss = errors.square().mean() if weights is None else (weights * errors.square()).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if which is not None:
-                prioritize(which, errors.detach().abs().numpy())
+            for _ in range(setting.updates):
+                rows, actions, rewards, dones, afters, weights, which = draw()
+                with torch.no_grad():
+                    wanted = rewards.flatten() + 0.99 * target(afters).max(1).values * (1 - dones.flatten())
+                values = network(rows).gather(1, actions.reshape(-1, 1)).squeeze(1)
+                errors = wanted - values
+                loss = errors.square().mean() if weights is None else (weights * errors.square()).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if which is not None:
+                    prioritize(which, errors.detach().abs().numpy())
             state["steps"] += 1
             if state["steps"] % 500 == 0:
                 target.load_state_dict(network.state_dict())
@@ -436,6 +453,51 @@ def _cpprb_rows(setting: Setting, kind: str):
         data = buffer.sample(setting.batch, beta=0.4)
         names = ("obs", "act", "rew", "done", "next_obs", "weights")
         return *(torch.from_numpy(np.asarray(data[name])) for name in names), data["indexes"]
+
+    return store, draw, buffer.update_priorities
+
+
+def _cleanrl_rows(setting: Setting, kind: str):
+    """The buffer that CleanRL's Rainbow script defines, from the script itself."""
+    wanted = {"PrioritizedBatch", "SumSegmentTree", "MinSegmentTree", "PrioritizedReplayBuffer"}
+    names: dict[str, Any] = {"np": np, "torch": torch, "collections": collections, "deque": collections.deque}
+    for node in ast.parse(Path(CLEANRL["file"]).read_text()).body:
+        target = getattr(node, "targets", [None])[0]
+        if {getattr(node, "name", None), getattr(target, "id", None)} & wanted:
+            exec(compile(ast.Module([node], []), CLEANRL["file"], "exec"), names)
+    buffer = names["PrioritizedReplayBuffer"](setting.capacity, setting.shape, "cpu", 1, 0.99, 0.6, 0.4)
+    if setting.dtype != np.uint8:  # The script is for images.
+        for name in ("buffer_obs", "buffer_next_obs"):
+            setattr(buffer, name, np.zeros((setting.capacity, *setting.shape), setting.dtype))
+    first = 0
+    for rows in setting.chunks():
+        part = slice(first, first := first + len(rows["done"]))
+        for name, key in (("obs", "obs"), ("next_obs", "obs"), ("actions", "action"), ("rewards", "reward")):
+            getattr(buffer, f"buffer_{name}")[part] = rows[key]
+        weights = rows["priority"] ** 0.6
+        # Where its trees keep the leaves; the sums above them follow below, all at once.
+        at = slice(part.start + setting.capacity - 1, part.stop + setting.capacity - 1)
+        buffer.sum_tree.tree[at] = buffer.min_tree.tree[at] = weights
+    for depth in range(setting.capacity.bit_length(), -1, -1):
+        nodes = np.arange(2**depth - 1, min(2 ** (depth + 1), setting.capacity) - 1)
+        for tree, join in ((buffer.sum_tree.tree, np.add), (buffer.min_tree.tree, np.minimum)):
+            tree[nodes] = join(tree[2 * nodes + 1], tree[2 * nodes + 2])
+    buffer.size = setting.capacity
+
+    def store(obs, after, action, reward, terminated, truncated):
+        buffer.add(obs, action, reward, after, terminated)
+
+    def draw():
+        data = buffer.sample(setting.batch)
+        return (
+            data.observations,
+            data.actions,
+            data.rewards,
+            data.dones.float(),
+            data.next_observations,
+            data.weights.float().flatten(),
+            data.indices,
+        )
 
     return store, draw, buffer.update_priorities
 
@@ -519,11 +581,12 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
     ),
     "cleanrl": (
         cleanrl,
-        ["own uniform", "cpprb prioritized", "parl uniform", "parl prioritized"],
+        ["own uniform", "own prioritized", "cpprb prioritized", "parl uniform", "parl prioritized"],
         [
             ("parl uniform", "own uniform"),
             ("parl prioritized", "own uniform"),
             ("parl prioritized", "cpprb prioritized"),
+            ("parl prioritized", "own prioritized"),
         ],
     ),
 }
@@ -531,6 +594,9 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
 
 def measure(name: str, setting: Setting, rounds: int, steps: int, write: Callable[[str], None]) -> None:
     make, kinds, pairs = GROUPS[name]
+    if name == "cleanrl" and not CLEANRL:
+        kinds = [kind for kind in kinds if kind != "own prioritized"]
+        pairs = [pair for pair in pairs if pair[1] != "own prioritized"]
     variants = {kind: make(setting, kind) for kind in kinds}
     for run, _ in variants.values():
         run(max(steps // 4, 8))
@@ -550,10 +616,10 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, write: Callabl
                     )
                 )
             )
-    rows = f"{setting.capacity} rows of {'84x84x4 uint8' if setting.pixels else '4 float32'}"
-    write(
-        f"\n{name}, {rows}, batch {setting.batch}, {rounds} rounds of {steps} steps; us of CPU time per step"
-    )
+    shape = "84x84 uint8, stacked 4 when drawn" if setting.stacked else "84x84x4 uint8"
+    rows = f"{setting.capacity} rows of {shape if setting.pixels else '4 float32'}"
+    work = f"batch {setting.batch}, {setting.updates} update{'s' * (setting.updates > 1)} a step"
+    write(f"\n{name}, {rows}, {work}, {rounds} rounds of {steps} steps; us of CPU time per step")
     write(f"{'':20}{'whole step':>12}{'in the buffer':>16}{'its share':>12}")
     for kind in kinds:
         whole, _, inside = (statistics.median(values) for values in zip(*figures[kind], strict=True))
@@ -581,10 +647,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--libraries", nargs="+", choices=list(GROUPS), default=list(GROUPS))
-    parser.add_argument("--rows", nargs="+", choices=["numbers", "pixels"], default=["numbers", "pixels"])
+    parser.add_argument(
+        "--rows", nargs="+", choices=["numbers", "pixels", "stacked"], default=["numbers", "pixels"]
+    )
     parser.add_argument("--capacity", type=int, default=1_000_000, help="rows of numbers")
     parser.add_argument("--pixel-capacity", type=int, default=10_000, help="rows of pixels, 56 kB each")
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--updates", type=int, default=1, help="gradient steps per environment step")
+    parser.add_argument("--cleanrl", help="CleanRL's rainbow_atari.py, for the buffer in it")
     parser.add_argument("--network", choices=["small", "nature"], default="small")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=200, help="environment steps per round and variant")
@@ -594,16 +664,19 @@ def main() -> None:
     # Compared is work, not the number of threads.
     torch.set_num_threads(1)
     lines: list[str] = []
+    if arguments.cleanrl:
+        CLEANRL["file"] = arguments.cleanrl
 
     def write(line: str) -> None:
         print(line, flush=True)
         lines.append(line)
 
     for kind in arguments.rows:
-        pixels = kind == "pixels"
+        pixels = kind != "numbers"
         capacity = arguments.pixel_capacity if pixels else arguments.capacity
-        setting = Setting(pixels, capacity, arguments.batch, arguments.network)
-        for name in arguments.libraries:
+        setting = Setting(kind, capacity, arguments.batch, arguments.network, arguments.updates)
+        # Only Tianshou's buffer makes stacks of single frames when rows are drawn.
+        for name in arguments.libraries if kind != "stacked" else ["tianshou"]:
             steps = arguments.steps if not pixels else max(arguments.steps // 2, 8)
             measure(name, setting, arguments.rounds, steps, write)
     if arguments.record:
@@ -611,7 +684,7 @@ def main() -> None:
 
 
 def record(lines: list[str]) -> None:
-    """Writes what was printed, with the machine and the versions, into ``benches/records``."""
+    """Adds what was printed, with the machine and the versions, to the day's file in ``benches/records``."""
     from importlib.metadata import version
 
     names = ("stable-baselines3", "torchrl", "tianshou", "cpprb", "torch", "numpy")
@@ -632,7 +705,10 @@ def record(lines: list[str]) -> None:
         ]
     )
     path = ROOT / "benches" / "records" / f"{date}-loops.md"
-    path.write_text(head + "\n\n```text" + "\n".join(["", *lines]).replace("text\n\n", "text\n") + "\n```\n")
+    # Several settings of one day stand one after the other.
+    before = path.read_text() + "\n" if path.exists() else ""
+    table = "\n".join(["", *lines]).replace("text\n\n", "text\n")
+    path.write_text(f"{before}{head}\n\n```text{table}\n```\n")
     print(f"wrote {path.relative_to(ROOT)}")
 
 
