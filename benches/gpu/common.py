@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def arguments(given: list[str] | None = None, **defaults: Any) -> argparse.Names
     parser.add_argument("--sizes", type=int, nargs="*", default=[256, 1024, 4096, 32_768])
     parser.add_argument("--steps", type=int, default=defaults.get("steps", 2000))
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=540, help="begins nothing after so long")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "records")
     found = parser.parse_args(given)
     number, count = map(int, found.part.split("/"))
@@ -96,3 +98,62 @@ class Record:
         print(line, flush=True)
         with self.path.open("a") as file:
             file.write(line + "\n")
+
+
+# Exit status of a script whose time was over before its work was.
+UNFINISHED = 3
+# Arguments that do not change what is found.
+_FREE = ("out", "seconds", "part", "games")
+
+
+class Session:
+    """A script's work in pieces, in as many calls as it takes: what ``--out`` has is not done again.
+
+    Records count that are of the same commit, device, driver and arguments.
+
+    Args:
+        given: of :func:`arguments`.
+        name: of the script.
+        facts: of :func:`machine`.
+    """
+
+    def __init__(self, given: argparse.Namespace, name: str, facts: dict[str, Any]) -> None:
+        self.earlier: list[dict[str, Any]] = []
+        settings = {key: value for key, value in vars(given).items() if key not in _FREE}
+        for path in sorted(given.out.glob(f"*-gpu-{name}*.jsonl")):
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            first = lines[0] if lines else {}
+            alike = all(first.get(key) == facts[key] for key in ("commit", "device", "driver, clock, power"))
+            before = {key: value for key, value in first.get("arguments", {}).items() if key not in _FREE}
+            if alike and before == settings:
+                self.earlier += lines[1:]
+        self.record = Record(given, name, facts)
+        self._end = time.monotonic() + given.seconds
+        self._longest = 0.0
+        self.left: list[str] = []
+
+    def before(self, what: str, **values: Any) -> dict[str, Any] | None:
+        """An earlier finding with these values."""
+        wanted = {"what": what, **values}
+        for line in self.earlier:
+            if all(key in line and line[key] == value for key, value in wanted.items()):
+                return line
+        return None
+
+    def piece(self, name: str, work: Callable[[], Any]) -> Any:
+        """What a piece of work gives; None, and it is left, where it would not end in time."""
+        start = time.monotonic()
+        if start + self._longest > self._end:
+            self.left.append(name)
+            return None
+        found = work()
+        self._longest = max(self._longest, time.monotonic() - start)
+        return found
+
+    def status(self, failed: int) -> int:
+        """Exit status of the script, and what is left."""
+        if self.left:
+            print(
+                f"{len(self.left)} pieces are left, {self.left[0]} the first: call again with the same --out"
+            )
+        return 1 if failed else UNFINISHED if self.left else 0

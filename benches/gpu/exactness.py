@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from common import Record, arguments, chosen, machine
+from common import Session, arguments, chosen, machine
 
 import parl
 from parl import cuda
@@ -109,7 +110,8 @@ def main(command: list[str] | None = None) -> int:
     ids = chosen(given, folder)
     if given.quick:
         given.steps = min(given.steps, 100)
-    record = Record(given, "exactness", machine(given.device))
+    session = Session(given, "exactness", machine(given.device))
+    record = session.record
     # Prefetched while the first games are loaded.
     cuda.prefetch(given.device)
     runs: list[tuple[str, list[str], dict[str, Any]]] = [(game, [game], {}) for game in ids]
@@ -123,20 +125,29 @@ def main(command: list[str] | None = None) -> int:
     runs += [
         (f"{ids[0]}, {kind}", [ids[0]], {"obs_type": kind, **native}) for kind in ("rgb", "index", "ram")
     ]
-    failed = 0
-    for name, games, options in runs:
+
+    def run(name: str, games: list[str], options: dict[str, Any]) -> bool:
         start = time.perf_counter()
         found, ended = compare(games, given.envs, given.steps, given.device, **options)
-        failed += found is not None
         seconds = round(time.perf_counter() - start, 1)
         facts = {"envs": given.envs, "steps": given.steps, "episodes": ended, "seconds": seconds}
         record.add("exactness", run=name, difference=found, **facts)
-    found = seeded(ids[0], given.device, 100)
-    failed += found is not None
-    record.add("exactness", run=f"{ids[0]}, one state of the CPU in 100 consoles", difference=found)
-    total = len(runs) + 1
-    record.add("equal", runs=total, equal=total - failed)
-    return 1 if failed else 0
+        return found is None
+
+    def seed() -> bool:
+        found = seeded(ids[0], given.device, 100)
+        record.add("exactness", run=copies, difference=found)
+        return found is None
+
+    copies = f"{ids[0]}, one state of the CPU in 100 consoles"
+    equal = failed = 0
+    work = [(name, partial(run, name, games, options)) for name, games, options in runs] + [(copies, seed)]
+    for name, piece in work:
+        found = True if session.before("exactness", run=name, difference=None) else session.piece(name, piece)
+        equal += found is True
+        failed += found is False
+    record.add("equal", runs=len(work), equal=equal, failed=failed, left=len(session.left))
+    return session.status(failed)
 
 
 if __name__ == "__main__":

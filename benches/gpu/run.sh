@@ -1,33 +1,109 @@
 #!/bin/sh
 # Everything that needs a CUDA device: first whether its numbers are those of the CPU, then how fast it is.
 #
-#   ALE_ROMS_DIR=<folder> benches/gpu/run.sh [--quick] [--part 1/4] [--out benches/records]
+#   ALE_ROMS_DIR=<folder> benches/gpu/run.sh [tests|exactness|replay|micro|speed|all] [--quick] [--out DIR] [--part 1/4]
 #
 # Needs the installed wheel, torch with CUDA, NVRTC (pip install nvidia-cuda-nvrtc) and the folder of ROMs. Builds nothing.
-# Stops with the first script that fails; findings are written as they are made. --quick takes minutes; --part runs a part
-# of the games, where a machine is lent for minutes at a time. PARL_COMMIT names the commit where there is no repository.
+# PARL_WHEELS=<folder> installs parl's wheel (and what it needs that the machine lacks) from that folder into an
+# environment of its own first, which sees the machine's torch.
+#
+#   tests      the tests that run with a stand-in elsewhere; compute-sanitizer, where it is
+#   exactness  all games on the device beside the CPU, mixed batches, both autoreset modes, states moved
+#   replay     sum tree and replay beside the CPU's, then their speed, beside TorchRL's where it is
+#   micro      what the kernels rest on: cycles, instruction cache, the observations' share
+#   speed      frames per second, start-up, compile time, memory
+#
+# Machines are lent for minutes: each part ends within LIMIT_S seconds (540) and is called again with the same --out until
+# it exits with 0. Findings are written as they are made; what records there have of the same commit, device and settings
+# is not done again. Exit status 3: there is more to do. --quick takes some games and short runs. PARL_COMMIT names the
+# commit where there is no repository.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH= cd -- "$here/../.." && pwd)
 python=${PYTHON:-python3}
+limit=${LIMIT_S:-540}
+part=all
+case "${1:-}" in
+tests | exactness | replay | micro | speed | all)
+    part=$1
+    shift
+    ;;
+-* | "") ;;
+*)
+    echo "$1 is none of tests, exactness, replay, micro, speed, all" >&2
+    exit 2
+    ;;
+esac
+
+if [ -n "${PARL_WHEELS:-}" ]; then
+    place=${TMPDIR:-/tmp}/parl-gpu-environment
+    if [ ! -x "$place/bin/python" ]; then
+        "$python" -m venv --system-site-packages "$place"
+        "$place/bin/python" -m pip install -q --no-index --find-links "$PARL_WHEELS" parl-rl
+    fi
+    python=$place/bin/python
+fi
+
+# One script within what is left of the limit; those that know --seconds stop by themselves before it.
+begun=$(date +%s)
+run() {
+    left=$((limit - $(date +%s) + begun))
+    if [ "$left" -lt 5 ]; then
+        echo "left for the next call: $*"
+        status=3
+        return 0
+    fi
+    found=0
+    if command -v timeout >/dev/null 2>&1; then timeout "$left" "$@" || found=$?; else "$@" || found=$?; fi
+    # 124: cut by the limit.
+    case $found in
+    0) ;;
+    3 | 124) [ "$status" = 1 ] || status=3 ;;
+    *) status=1 ;;
+    esac
+}
+remaining() { echo $((limit - $(date +%s) + begun - 20)); }
+
+tests() {
+    if "$python" -c "import pytest" 2>/dev/null && [ -d "$root/tests/cuda" ]; then
+        run "$python" -m pytest -q -p no:cacheprovider "$root/tests/cuda"
+    else
+        echo "pytest or the repository's tests are not on this machine: left out"
+    fi
+    if command -v compute-sanitizer >/dev/null 2>&1; then
+        for tool in memcheck initcheck synccheck; do
+            run compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" "$here/exactness.py" --games pong \
+                --envs 64 --steps 20 --out "${TMPDIR:-/tmp}/parl-sanitizer-$tool"
+        done
+        run compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick \
+            --out "${TMPDIR:-/tmp}/parl-sanitizer-replay"
+    else
+        echo "compute-sanitizer is not on this machine: left out"
+    fi
+}
+exactness() { run "$python" "$here/exactness.py" --seconds "$(remaining)" "$@"; }
+replay() {
+    run "$python" "$here/replay_exactness.py" "$@"
+    run "$python" "$here/replay_speed.py" "$@"
+}
+micro() {
+    # It reads the kernels from the repository.
+    if [ -d "$root/crates/cule/kernels" ]; then run "$python" "$here/micro.py" "$@"; fi
+}
+speed() { run "$python" "$here/speed.py" --seconds "$(remaining)" "$@"; }
+
+status=0
 "$python" -m parl doctor
-# The tests that run with a stand-in elsewhere: here with the device, graphs and streams being torch's own.
-if "$python" -c "import pytest" 2>/dev/null && [ -d "$here/../../tests/cuda" ]; then
-    "$python" -m pytest -q -p no:cacheprovider "$here/../../tests/cuda"
-else
-    echo "pytest or the repository's tests are not on this machine: left out"
-fi
-if command -v compute-sanitizer >/dev/null 2>&1; then
-    for tool in memcheck initcheck synccheck; do
-        compute-sanitizer --tool "$tool" --error-exitcode 9 \
-            "$python" "$here/exactness.py" --games pong --envs 64 --steps 20 --out "${TMPDIR:-/tmp}/parl-sanitizer"
-    done
-    compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick
-else
-    echo "compute-sanitizer is not on this machine: left out"
-fi
-"$python" "$here/replay_exactness.py" "$@"
-"$python" "$here/replay_speed.py" "$@"
-"$python" "$here/exactness.py" "$@"
-"$python" "$here/speed.py" "$@"
-# What the kernels rest on; it reads them from the repository.
-if [ -d "$here/../../crates/cule/kernels" ]; then "$python" "$here/micro.py" "$@"; fi
+case $part in
+tests) tests ;;
+all)
+    tests
+    exactness "$@"
+    replay "$@"
+    micro "$@"
+    speed "$@"
+    ;;
+*) "$part" "$@" ;;
+esac
+[ "$status" != 3 ] || echo "not finished: call again with the same --out"
+exit "$status"

@@ -11,12 +11,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
-from common import TWENTY, Record, arguments, chosen, machine
+from common import TWENTY, Record, Session, arguments, chosen, machine
 
 import parl
 from parl import cuda
@@ -167,22 +168,42 @@ def main(command: list[str] | None = None) -> int:
         print(f"no ROMs: {reason}")
         return 1
     device, games = given.device, chosen(given, folder)
-    record = Record(given, "speed", machine(device))
+    session = Session(given, "speed", machine(device))
+    record = session.record
     steps = min(given.steps, 5) if given.quick else given.steps
-    compile_times(record, device)
+    if session.before("compile", when="from the cache") is None:
+        session.piece("compile times", lambda: compile_times(record, device))
     # What follows finds the kernels on the disk, and torch at work.
     cuda.prepare(device)
     started("breakout", 32, device).close()
     # Before anything else is measured: environments of these games are played in their quickest form then.
     os.environ["PARL_CUDA_CALIBRATE"] = "0"
-    forms(record, games, given.envs, device)
-    start_up(record, given.sizes, device)
-    for envs in given.sizes:
-        env = started("breakout", envs, device)
-        facts = {"game": "breakout", "envs": envs}
-        record.add("frames", **facts, **summary(frames_per_second(env, device, steps)))
-        record.add("frames, graph", **facts, **summary(graph_rate(env, device, steps)))
-        env.close()
+    for game in games:
+        if session.before("forms", game=game) is None:
+            session.piece(f"forms of {game}", partial(forms, record, [game], given.envs, device))
+
+    def rates(what: str, games: Any, envs: int, facts: dict[str, Any], **options: Any) -> float:
+        """Frames per second, recorded unless an earlier call has; 0 where there was no time for it."""
+        earlier = session.before(what, envs=envs, **facts)
+        if earlier is not None:
+            return earlier["frames_per_second"]
+
+        def measure() -> float:
+            env = started(games, envs, device, **options)
+            rate = graph_rate if what == "frames, graph" else frames_per_second
+            found = summary(rate(env, device, steps))
+            env.close()
+            record.add(what, envs=envs, **facts, **found)
+            return found["frames_per_second"]
+
+        return session.piece(f"{what}, {facts}, {envs}", measure) or 0.0
+
+    for size in given.sizes:
+        if session.before("start", envs=size) is None:
+            session.piece(f"start of {size}", partial(start_up, record, [size], device))
+    for size in given.sizes:
+        for what in ("frames", "frames, graph"):
+            rates(what, "breakout", size, {"game": "breakout"})
     mixes: list[tuple[str, Any, dict[str, Any]]] = [
         ("SameStep", "breakout", {"autoreset_mode": "SameStep"}),
         ("exact boot", "breakout", {"boot": "exact"}),
@@ -193,25 +214,25 @@ def main(command: list[str] | None = None) -> int:
         ("sliding observations", "breakout", {"sliding": 64}),
     ]
     for name, mixed, options in mixes:
-        env = started(mixed, given.envs, device, **options)
-        facts = {"run": name, "envs": given.envs, "games": mixed}
-        record.add("frames, other settings", **facts, **summary(frames_per_second(env, device, steps)))
-        env.close()
-    moves(record, given.envs, device)
-    medians: dict[str, float] = {}
-    for game in games:
-        env = started(game, given.envs, device)
-        found = summary(frames_per_second(env, device, steps))
-        medians[game] = found["frames_per_second"]
-        record.add("frames", game=game, envs=given.envs, **found)
-        env.close()
+        rates("frames, other settings", mixed, given.envs, {"run": name, "games": mixed}, **options)
+    if session.before("states") is None:
+        session.piece("states", lambda: moves(record, given.envs, device))
+    # The twenty first: their median is the bar.
+    medians = {
+        game: rates("frames", game, given.envs, {"game": game})
+        for game in sorted(games, key=lambda game: game not in TWENTY)
+    }
+    medians = {game: rate for game, rate in medians.items() if rate}
     twenty = [medians[game] for game in TWENTY if game in medians]
     if twenty:
         middle = statistics.median(twenty)
         record.add("median of the twenty", games=len(twenty), envs=given.envs, frames_per_second=middle)
-    worst = min(medians, key=medians.__getitem__)
-    record.add("worst game", game=worst, envs=given.envs, frames_per_second=medians[worst], of=len(medians))
-    return 0
+    if medians:
+        worst = min(medians, key=medians.__getitem__)
+        record.add(
+            "worst game", game=worst, envs=given.envs, frames_per_second=medians[worst], of=len(medians)
+        )
+    return session.status(0)
 
 
 if __name__ == "__main__":

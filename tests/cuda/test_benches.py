@@ -2,60 +2,24 @@
 
 import contextlib
 import json
+import os
+import subprocess
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import driver
 import pytest
-import torch
+import rehearse
 
 FOLDER = Path(__file__).parents[2] / "benches" / "gpu"
-
-
-class Graph:
-    """torch.cuda.CUDAGraph on the double: what torch itself draws is not captured, the launches are."""
-
-    def __init__(self) -> None:
-        self.graph = driver.Graph()
-
-    def replay(self) -> None:
-        self.graph.replay()
-
-
-@contextlib.contextmanager
-def captured(graph: Graph) -> Iterator[None]:
-    double = graph.graph.double
-    assert double is not None
-    stream = driver.ctypes.c_void_p(driver.Graph.HANDLE)
-    assert double.cuStreamBeginCapture_v2(stream, 0) == 0
-    driver.Stream.handle = driver.Graph.HANDLE
-    try:
-        yield
-    finally:
-        driver.Stream.handle = 0
-        assert double.cuStreamEndCapture(stream, driver.ctypes.byref(graph.graph.graph)) == 0
 
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The scripts, and torch.cuda where the driver is the double."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    if driver.library() is not None:
-
-        def properties(device: str) -> Any:
-            assert device == "cuda"
-            return types.SimpleNamespace(name="The double", multi_processor_count=2, total_memory=1)
-
-        def synchronize(device: Any = None) -> None:
-            del device
-
-        monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-        monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
-        monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-        monkeypatch.setattr(torch.cuda, "graph", captured)
+    rehearse.stand_in(monkeypatch.setattr)
     import exactness
     import speed
 
@@ -65,18 +29,33 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    [path] = folder.glob(f"*-gpu-{name}-quick-*.jsonl")
+    """Findings of the newest call."""
+    path = max(folder.glob(f"*-gpu-{name}-quick-*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_exactness(scripts: Any, tmp_path: Path) -> None:
     command = ["--quick", "--games", "pong", "--envs", "2", "--steps", "6", "--out", str(tmp_path)]
+    # Without time nothing is begun, and there is more to do.
+    assert scripts.exactness.main([*command, "--seconds", "-1"]) == 3
+    assert lines(tmp_path, "exactness")[-1] == {
+        "what": "equal",
+        "runs": 9,
+        "equal": 0,
+        "failed": 0,
+        "left": 9,
+    }
     assert scripts.exactness.main(command) == 0
     found = lines(tmp_path, "exactness")
     assert found[0]["what"] == "machine"
     assert {"commit", "device", "CUDA driver", "driver, clock, power"} <= set(found[0])
-    assert found[-1] == {"what": "equal", "runs": 9, "equal": 9}
+    assert found[-1] == {"what": "equal", "runs": 9, "equal": 9, "failed": 0, "left": 0}
+    assert len(found) == 11
     assert all(line["difference"] is None for line in found[1:-1])
+    # What is on record is not run again; with other settings it is.
+    assert scripts.exactness.main([*command, "--seconds", "-1"]) == 0
+    assert lines(tmp_path, "exactness")[1:] == found[-1:]
+    assert scripts.exactness.main([*command, "--seconds", "-1", "--steps", "7"]) == 3
 
 
 def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +95,46 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert forms["best"] in forms["rates"]
     assert {"states", "median of the twenty", "worst game"} <= set(kinds)
     assert all(line["frames_per_second"] > 0 for line in found if "frames_per_second" in line)
+    # A second call measures nothing, and sums up the same.
+    assert scripts.speed.main([*options, "--seconds", "-1", "--out", str(tmp_path)]) == 0
+    again = lines(tmp_path, "speed")
+    assert [line["what"] for line in again[1:]] == ["median of the twenty", "worst game"]
+    assert again[1:] == found[-2:]
+
+
+def test_the_script_runs_its_parts(tmp_path: Path, double: None) -> None:
+    """`run.sh` itself, one part after the other, until it says that all is done."""
+    python = tmp_path / "python"
+    tests = Path(__file__).parent
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tests / "rehearse.py"}" "$@"\n')
+    python.chmod(0o755)
+    environment = {**os.environ, "PYTHON": str(python), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(FOLDER / "run.sh"), *arguments]
+        return subprocess.run(
+            command, env={**environment, **more}, capture_output=True, text=True, check=False
+        )
+
+    options = [
+        "--quick",
+        "--games",
+        "pong",
+        "--envs",
+        "2",
+        "--steps",
+        "2",
+        "--out",
+        str(tmp_path / "records"),
+    ]
+    # No time for anything but the report.
+    short = run("exactness", *options, LIMIT_S="1")
+    assert short.returncode == 3, short.stdout + short.stderr
+    assert "not finished: call again with the same --out" in short.stdout
+    assert "CUDA device 0" in short.stdout
+    whole = run("exactness", *options)
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    assert lines(tmp_path / "records", "exactness")[-1]["equal"] == 9
+    wrong = run("everything")
+    assert wrong.returncode == 2
+    assert "everything is none of tests, exactness, replay, micro, speed, all" in wrong.stderr

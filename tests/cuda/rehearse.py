@@ -1,0 +1,78 @@
+"""Runs a script of `benches/gpu` with the driver's double as if it were a device: `rehearse.py SCRIPT ...`.
+
+Takes `-m parl ...` and `-c CODE` as well, so that it can be the `PYTHON` of `benches/gpu/run.sh`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import driver
+import torch
+
+
+class Graph:
+    """torch.cuda.CUDAGraph on the double: what torch itself draws is not captured, the launches are."""
+
+    def __init__(self) -> None:
+        self.graph = driver.Graph()
+
+    def replay(self) -> None:
+        self.graph.replay()
+
+
+@contextlib.contextmanager
+def captured(graph: Graph) -> Iterator[None]:
+    double = graph.graph.double
+    assert double is not None
+    stream = driver.ctypes.c_void_p(driver.Graph.HANDLE)
+    assert double.cuStreamBeginCapture_v2(stream, 0) == 0
+    driver.Stream.handle = driver.Graph.HANDLE
+    try:
+        yield
+    finally:
+        driver.Stream.handle = 0
+        assert double.cuStreamEndCapture(stream, driver.ctypes.byref(graph.graph.graph)) == 0
+
+
+def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """What the scripts ask of torch.cuda, where the driver is the double; `put` sets attributes."""
+    if driver.library() is None:
+        return
+
+    def properties(device: str) -> Any:
+        assert device == "cuda"
+        return types.SimpleNamespace(name="The double", multi_processor_count=2, total_memory=1)
+
+    def synchronize(device: Any = None) -> None:
+        del device
+
+    put(torch.cuda, "get_device_properties", properties)
+    put(torch.cuda, "synchronize", synchronize)
+    put(torch.cuda, "CUDAGraph", Graph)
+    put(torch.cuda, "graph", captured)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    driver.stand_in()
+    stand_in()
+    if arguments[0] == "-c":
+        exec(arguments[1], {"__name__": "__main__"})
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
