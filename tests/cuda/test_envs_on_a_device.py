@@ -37,7 +37,7 @@ def pair(games: Any, num_envs: int, **options: Any) -> tuple[Any, Any]:
 
 
 def run(cpu: Any, gpu: Any, steps: int, seed: int = 3) -> int:
-    """Resets and steps both; episodes that ended."""
+    """Resets and steps both, which must give the same; steps in which episodes ended."""
     same(cpu.reset(seed=seed), gpu.reset(seed=seed))
     draws = np.random.default_rng(seed)
     ended = 0
@@ -75,17 +75,19 @@ def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets(preset: str) -> None:
     cpu, gpu = (parl.make_vec("breakout", 2, preset=preset, device=device) for device in ("cpu", "cuda"))
-    run(cpu, gpu, 4)
+    # No episode is over after four steps.
+    assert run(cpu, gpu, 4) == 0
     cpu.close()
     gpu.close()
 
 
 def test_exact_boots() -> None:
     cpu, gpu = pair("breakout", 2, boot="exact", max_num_frames_per_episode=20)
-    run(cpu, gpu, 4)
+    assert run(cpu, gpu, 6) == 1
     # Unseeded: the console boots on the memory as it is.
     same(cpu.reset(), gpu.reset())
     same(cpu.step(np.zeros(2, np.int64)), gpu.step(np.zeros(2, np.int64)))
+    np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
     cpu.close()
     gpu.close()
 
@@ -119,6 +121,8 @@ def test_they_go_through_a_pickle() -> None:
     copy = pickle.loads(pickle.dumps(gpu))
     actions = np.array([2, 3])
     same(tuple(map(plain, gpu.step(actions))), copy.step(actions))
+    np.testing.assert_array_equal(copy.get_state(), gpu.get_state())
+    assert copy.get_state().shape[0] == 2
     gpu.close()
     copy.close()
 
@@ -174,6 +178,8 @@ def test_a_step_is_captured_and_replayed() -> None:
         graph.replay()
         same(cpu.step(np.full(2, step % 4)), results)
     gpu.check()
+    np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
+    assert int(results[-1]["frame_number"].min()) > 0
     cpu.close()
     gpu.close()
 
@@ -234,6 +240,7 @@ def test_each_device_has_its_own(double: None) -> None:
     same(results, first.reset(seed=1))
     same(results, second.reset(seed=1))
     second.set_state(first.get_state())
+    assert (second.get_state() == expected.get_state()).all()
     for envs in (first, second):
         envs.check()
         envs.close()
