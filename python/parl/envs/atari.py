@@ -378,7 +378,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._sent = None
         obs, ram = self._target(out), self._ram()
         numbers, _, _ = self._core.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
-        infos = self._infos(numbers, ram)
+        infos = self._infos(numbers, ram, _all_of(numbers))
         if self.render_mode == "human":
             self._show()
         return self._out(obs), infos
@@ -661,19 +661,18 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         rewards = numbers[_REWARD]
         if self._reward_dtype != np.int32:
             rewards = rewards.astype(self._reward_dtype)
-        infos = self._infos(numbers, ram)
+        infos = self._infos(numbers, ram, _all_of(numbers))
         if self._clips:
             infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], infos["_env_id"]
         if any_ended:
-            self._add_ends(infos, numbers, flags[2], final_obs)
+            self._add_ends(infos, numbers, flags[2], None if final_obs is None else self._out(final_obs))
         if self._torch is not None:
             obs, rewards, ends, cuts = map(self._torch, (obs, rewards, flags[0], flags[1]))
             return obs, rewards, ends, cuts, infos
         return obs, rewards, flags[0], flags[1], infos
 
-    def _infos(self, numbers: Arrays, ram: Arrays | None) -> dict[str, Any]:
-        # One mask for all keys of a step: every environment has these figures.
-        here = np.ones(numbers.shape[1], np.bool_)
+    def _infos(self, numbers: Any, ram: Any, here: Any) -> dict[str, Any]:
+        """Figures of a step by name, as arrays or tensors; ``here``: that all environments have them."""
         infos: dict[str, Any] = {
             "env_id": numbers[_ENV_ID],
             "lives": numbers[_LIVES],
@@ -688,17 +687,20 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             infos["ram"], infos["_ram"] = ram, here
         return infos
 
-    def _add_ends(
-        self, infos: dict[str, Any], numbers: Arrays, ended: Arrays, final_obs: Arrays | None
-    ) -> None:
+    def _add_ends(self, infos: dict[str, Any], numbers: Any, ended: Any, final_obs: Any) -> None:
         infos["episode_return"], infos["_episode_return"] = numbers[_RETURN], ended
         infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
         if final_obs is not None:
             final: dict[str, Any] = {}
             for i, name in enumerate(("lives", "frame_number", "episode_frame_number")):
                 final[name], final[f"_{name}"] = numbers[_FINAL + i], ended
-            infos["final_obs"], infos["_final_obs"] = self._out(final_obs), ended
+            infos["final_obs"], infos["_final_obs"] = final_obs, ended
             infos["final_info"], infos["_final_info"] = final, ended
+
+
+def _all_of(numbers: Arrays) -> Arrays:
+    """One mask for all keys of a step: every environment has these figures."""
+    return np.ones(numbers.shape[1], np.bool_)
 
 
 def make_vec(

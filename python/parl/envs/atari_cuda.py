@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Rows of the numbers and flags that the kernels write: parl._native.CudaAtariBatch.
 _NUMBERS, _FLAGS = 11, 3
-_REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
+_REWARD, _RAW, _ENV_ID = 0, 1, 5
 
 
 class CudaAtariVectorEnv(AtariVectorEnv):
@@ -233,7 +233,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         if results.actions is not None:
             if self._clips:
                 infos["raw_reward"], infos["_raw_reward"] = results.numbers[_RAW], infos["_env_id"]
-            self._add_episodes(infos, results)
+            self._add_ends(infos, results.numbers, results.flags[2], results.final)
         if self.render_mode == "human":
             self._show()
         return obs if out is None else out, rewards, results.flags[0], results.flags[1], infos
@@ -408,31 +408,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
                 sliding.forget()
 
     def _figures(self, results: _Results) -> dict[str, Any]:
-        numbers, here = results.numbers, self._everywhere
-        infos: dict[str, Any] = {
-            "env_id": numbers[_ENV_ID],
-            "lives": numbers[_LIVES],
-            "frame_number": numbers[_FRAME],
-            "episode_frame_number": numbers[_EPISODE_FRAME],
-            "_env_id": here,
-            "_lives": here,
-            "_frame_number": here,
-            "_episode_frame_number": here,
-        }
-        if results.ram is not None:
-            infos["ram"], infos["_ram"] = results.ram, here
-        return infos
-
-    def _add_episodes(self, infos: dict[str, Any], results: _Results) -> None:
-        numbers, ended = results.numbers, results.flags[2]
-        infos["episode_return"], infos["_episode_return"] = numbers[_RETURN], ended
-        infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
-        if results.final is not None:
-            final: dict[str, Any] = {}
-            for i, name in enumerate(("lives", "frame_number", "episode_frame_number")):
-                final[name], final[f"_{name}"] = numbers[_FINAL + i], ended
-            infos["final_obs"], infos["_final_obs"] = results.final, ended
-            infos["final_info"], infos["_final_info"] = final, ended
+        return self._infos(results.numbers, results.ram, self._everywhere)
 
 
 class _Results:
