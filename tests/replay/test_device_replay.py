@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from device_cases import CASES, Case, assert_same, compare, tensors  # noqa: E402
-from emulated import HostReplay, HostUniformReplay  # noqa: E402
+from emulated import HostPlace, HostReplay, HostSumTree, HostUniformReplay  # noqa: E402
 
 import parl  # noqa: E402
-from parl.errors import InconsistentError, NotSampleableError  # noqa: E402
+from parl.errors import CudaUnavailableError, InconsistentError, NotSampleableError  # noqa: E402
 from parl.replay.device import layout  # noqa: E402
 
 
@@ -193,6 +193,20 @@ def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
 def test_bad_calls_are_errors_at_once(call: Any, error: type[Exception], text: str):
     with pytest.raises(error, match=text):
         call(HostReplay(20, FIELDS, device="cuda", num_envs=4))
+
+
+def test_memory_that_is_not_there_is_a_reason_with_numbers(monkeypatch: pytest.MonkeyPatch):
+    def none_left(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(HostPlace, "memory", lambda self: (1000, 5000))
+    monkeypatch.setattr(torch, "zeros", none_left)
+    text = r"out of memory on cpu: \d{5,} bytes were asked for, 1000 of 5000 are free"
+    for make in (lambda: HostReplay(200, FIELDS, device="cuda"), lambda: HostSumTree(200)):
+        with pytest.raises(CudaUnavailableError, match=text):
+            make()
+    monkeypatch.undo()
+    assert HostReplay(200, FIELDS, device="cuda").capacity == 200
 
 
 def test_tensors_given_are_filled_and_beta_is_read_on_the_device():

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parl import _native, cuda
+from parl.errors import CudaUnavailableError
 
 if TYPE_CHECKING:
     import ctypes
@@ -58,6 +59,27 @@ class Place:
         """A tensor of arbitrary numbers."""
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device)
 
+    def zeros(self, size: int) -> Tensor:
+        """Bytes of 0.
+
+        Raises:
+            CudaUnavailableError: there are not so many.
+        """
+        torch = self.torch
+        try:
+            return torch.zeros(size, dtype=torch.uint8, device=self.device)
+        except torch.OutOfMemoryError as error:
+            free, total = self.memory()
+            raise CudaUnavailableError(
+                f"out of memory on {self.device}: {size} bytes were asked for, {free} of {total} are free"
+            ) from error
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, what torch keeps for later included, and bytes in all."""
+        free, total = self.torch.cuda.mem_get_info(self.device)
+        kept = self.torch.cuda.memory_reserved(self.device) - self.torch.cuda.memory_allocated(self.device)
+        return free + kept, total
+
     def given(self, value: Any, dtype: str) -> Tensor:
         """Whatever the caller has, here and contiguous."""
         tensor = self.torch.as_tensor(value, device=self.device)
@@ -80,8 +102,7 @@ class Parts:
 
     def allocate(self, place: Place) -> None:
         """Allocates all parts, of zeros."""
-        torch = place.torch
-        self._memory = torch.zeros(max(self.bytes, 1), dtype=torch.uint8, device=place.device)
+        self._memory = place.zeros(max(self.bytes, 1))
 
     def address(self, name: str) -> int:
         """Where a part begins, 0 if there is none."""
