@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 SOURCES = Path(__file__).parent / "double"
 COMPILER = os.environ.get("CXX", "c++")
@@ -122,6 +123,19 @@ def stand_in() -> None:
     torch.cuda.current_stream = current_stream
 
 
+class Keeping(TorchDispatchMode):
+    """Keeps all tensors that are made within, as torch keeps those of a graph: replays write to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.kept.append(made)
+        return made
+
+
 class Graph:
     """A captured step: torch's own graph on a device, the driver's on the double."""
 
@@ -139,8 +153,10 @@ class Graph:
         stream = ctypes.c_void_p(self.HANDLE)
         assert self.double.cuStreamBeginCapture_v2(stream, 0) == 0
         Stream.handle = self.HANDLE
+        self.keeping = Keeping()
         try:
-            result = work()
+            with self.keeping:
+                result = work()
         finally:
             Stream.handle = 0
             status = self.double.cuStreamEndCapture(stream, ctypes.byref(self.graph))

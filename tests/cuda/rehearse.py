@@ -20,6 +20,8 @@ import torch
 class Graph:
     """torch.cuda.CUDAGraph on the double: what torch itself draws is not captured, the launches are."""
 
+    keeping: driver.Keeping
+
     def __init__(self) -> None:
         self.graph = driver.Graph()
 
@@ -34,8 +36,10 @@ def captured(graph: Graph) -> Iterator[None]:
     stream = driver.ctypes.c_void_p(driver.Graph.HANDLE)
     assert double.cuStreamBeginCapture_v2(stream, 0) == 0
     driver.Stream.handle = driver.Graph.HANDLE
+    graph.keeping = driver.Keeping()
     try:
-        yield
+        with graph.keeping:
+            yield
     finally:
         driver.Stream.handle = 0
         assert double.cuStreamEndCapture(stream, driver.ctypes.byref(graph.graph.graph)) == 0

@@ -190,10 +190,15 @@ def test_a_step_is_captured_and_replayed() -> None:
 def test_nothing_waits_for_the_device(double: None) -> None:
     envs = parl.AtariVectorEnv("breakout", 2, device="cuda")
     before = driver.figure("synchronisations"), driver.figure("copies")
+    allocated = driver.figure("allocations")
     envs.reset(seed=0)
     envs.reset(options={"reset_mask": np.array([True, False])})
-    envs.step(np.zeros(2, np.int64))
+    infos = envs.step(np.zeros(2, np.int64))[-1]
     assert (driver.figure("synchronisations"), driver.figure("copies")) == before
+    # Statistics stay where they are; the driver allocates nothing that the caller sees.
+    assert {"lives", "episode_return", "_episode_return", "episode_length"} <= infos.keys()
+    assert all(isinstance(value, torch.Tensor) for value in infos.values())
+    assert driver.figure("allocations") == allocated
     envs.check()
     assert driver.figure("synchronisations") == before[0] + 1
     envs.close()
