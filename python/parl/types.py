@@ -265,6 +265,58 @@ class Algorithm(Protocol):
         ...
 
 
+class DevicePolicy(Protocol):
+    """Chooses actions on a learner's device, with the learner's own networks."""
+
+    def act(self, observations: Tensor, env_steps: int) -> Tensor:
+        """Exploring actions (N, ...) for observations (N, ...), tensors on the device; does not wait."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The generator's state."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        ...
+
+
+class DeviceLearner(Learner, Protocol):
+    """A learner whose updates never wait for its device.
+
+    Attributes:
+        generator: what updates draw from.
+    """
+
+    generator: Any
+
+    def compute_there(self, batch: Batch) -> Tensor:
+        """As ``compute``, with a batch and priorities (B,) on the device; can be captured in a graph."""
+        ...
+
+    def step_there(self) -> None:
+        """The part of ``step`` that is on the device; can be captured."""
+        ...
+
+    def stepped(self) -> None:
+        """The rest of ``step``, such as a copy to a target network every so often."""
+        ...
+
+
+@runtime_checkable
+class DeviceAlgorithm(Algorithm, Protocol):
+    """An algorithm that can act on the device it learns on."""
+
+    @property
+    def records_updates(self) -> bool:
+        """Whether an update is recorded as a graph."""
+        ...
+
+    def make_device_policy(self, learner: Any, seed: int) -> DevicePolicy:
+        """A policy that acts with the networks of ``learner``."""
+        ...
+
+
 @dataclass(frozen=True)
 class Rollout:
     """T steps of N environments, as one actor saw them (torch tensors; time first).

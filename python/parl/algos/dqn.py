@@ -329,6 +329,15 @@ class DQN(ReplayedAlgorithm):
         """A learner with weights drawn from ``seed``."""
         return DQNLearner(self.config, self.spec, seed, device)
 
+    @property
+    def records_updates(self) -> bool:
+        """See :class:`parl.types.DeviceAlgorithm`."""
+        return self.config.cuda_graph
+
+    def make_device_policy(self, learner: DQNLearner, seed: int) -> DeviceQPolicy:
+        """See :class:`parl.types.DeviceAlgorithm`: explores as actor 0 does."""
+        return DeviceQPolicy(self.config, self.spec, learner.online, learner.weights.device, seed)
+
 
 class QPolicy(SeededPolicy):
     """Acts by the highest value; explores by random actions, fewer as the run goes on, and by noisy layers.
@@ -381,6 +390,36 @@ class QPolicy(SeededPolicy):
         self._noise.set_state(state["noise"])
 
 
+class DeviceQPolicy:
+    """As :class:`QPolicy`, with a learner's own network, where that is: :class:`parl.types.DevicePolicy`."""
+
+    def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
+        self._config, self._network = config, network
+        self._actions = spec.num_actions or 0
+        self._generator = torch.Generator(device).manual_seed(seed)
+
+    def act(self, observations: Tensor, env_steps: int) -> Tensor:
+        """Exploring actions (N,) int64; does not wait."""
+        config, count = self._config, len(observations)
+        if config.noisy:
+            resample_noise(self._network, self._generator)
+        epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_steps)
+        with torch.no_grad():
+            greedy = self._network.mean(self._network(observations)).argmax(dim=1)
+        where, own = observations.device, self._generator
+        any_action = torch.randint(self._actions, (count,), generator=own, device=where)
+        explores = torch.rand(count, generator=own, device=where) < epsilon
+        return torch.where(explores, any_action, greedy)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self._generator.set_state(state["generator"])
+
+
 class DQNLearner:
     """Online and target network, loss, priorities and optimizer. See :class:`parl.types.Learner`."""
 
@@ -399,10 +438,11 @@ class DQNLearner:
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
-        self._generator = torch.Generator(self._device).manual_seed(seed)
+        self._count = torch.zeros((), device=self._device)
+        self.generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.online, self.target)
         self._loss = compiled(config, self.loss)
-        self._captured = Captured(self._backward, self._generator) if config.cuda_graph else None
+        self._captured = Captured(self._backward, self.generator) if config.cuda_graph else None
         self._latest: tuple[Tensor, Tensor, Tensor] | None = None
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
@@ -413,7 +453,7 @@ class DQNLearner:
         if config.distribution != "iqn":
             return None, None
         both = torch.rand(
-            (2, len(batch.reward), config.quantiles), generator=self._generator, device=self._device
+            (2, len(batch.reward), config.quantiles), generator=self.generator, device=self._device
         )
         return both[0], both[1]
 
@@ -470,11 +510,16 @@ class DQNLearner:
         self._latest = latest = run(cast("TensorBatch", batch))
         return latest[1].abs().add_(self._config.priority_epsilon).cpu().numpy()
 
+    def compute_there(self, batch: Batch) -> Tensor:
+        """See :class:`parl.types.DeviceLearner`."""
+        self._latest = latest = self._backward(batch)
+        return latest[1].abs() + self._config.priority_epsilon
+
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of :meth:`loss`, and what it gives."""
         if self._config.noisy:
-            resample_noise(self.online, self._generator)
-            resample_noise(self.target, self._generator)
+            resample_noise(self.online, self.generator)
+            resample_noise(self.target, self.generator)
         self.gradients.zero_()
         loss, delta, q = self._loss(batch)
         loss.backward()
@@ -486,22 +531,31 @@ class DQNLearner:
 
     def step(self) -> None:
         """Scales long gradients down, one Adam step, lets the target network follow."""
+        self.step_there()
+        self.stepped()
+
+    def step_there(self) -> None:
+        """See :class:`parl.types.DeviceLearner`."""
         config = self._config
         if config.max_gradient_norm:
             limit_norm(self.gradients, config.max_gradient_norm)
-        self._updates += 1
+        self._count += 1
         adam_step(
             self.weights,
             self.gradients,
             self._mean,
             self._square,
-            self._updates,
+            self._count,
             config.learning_rate,
             config.adam_epsilon,
         )
         if config.target_tau:
             self._target_weights.lerp_(self.weights, config.target_tau)
-        elif self._updates % config.target_period == 0:
+
+    def stepped(self) -> None:
+        """See :class:`parl.types.DeviceLearner`."""
+        self._updates += 1
+        if not self._config.target_tau and self._updates % self._config.target_period == 0:
             self._target_weights.copy_(self.weights)
 
     def metrics(self) -> dict[str, float]:
@@ -524,7 +578,7 @@ class DQNLearner:
             "mean": self._mean.clone(),
             "square": self._square.clone(),
             "updates": self._updates,
-            "generator": self._generator.get_state(),
+            "generator": self.generator.get_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -534,7 +588,8 @@ class DQNLearner:
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
         self._updates = state["updates"]
-        self._generator.set_state(state["generator"])
+        self._count.fill_(self._updates)
+        self.generator.set_state(state["generator"])
 
 
 def _chosen(values: Tensor, action: Tensor) -> Tensor:

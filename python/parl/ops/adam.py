@@ -16,7 +16,7 @@ def adam_step(
     gradients: Tensor,
     mean: Tensor,
     square: Tensor,
-    step: int,
+    step: int | Tensor,
     learning_rate: float,
     epsilon: float,
     betas: tuple[float, float] = (0.9, 0.999),
@@ -28,14 +28,14 @@ def adam_step(
         gradients: (P,) float32.
         mean: (P,) float32, running mean of the gradients, changed; zeros before the first step.
         square: (P,) float32, running mean of their squares, changed; zeros before the first step.
-        step: number of this step, from 1.
+        step: number of this step, from 1; or () float32 of it on the device, as CUDA graphs need it.
         learning_rate: step size.
         epsilon: offset of the denominator.
         betas: decay of the two means.
 
     Source: Kingma and Ba (2015), algorithm 1.
     """
-    count = torch.tensor(float(step), device=weights.device)
+    count = step if isinstance(step, Tensor) else torch.tensor(float(step), device=weights.device)
     fused = getattr(torch, "_fused_adam_")  # noqa: B009 - missing in torch's stubs
     fused(
         [weights],

@@ -84,8 +84,8 @@ class Setup:
         """Transitions of one learner in an update."""
         return self.batch_size // self.learners
 
-    def make_replay(self, shared: str | None) -> PrioritizedReplay:
-        """An empty replay; named shared memory if ``shared``. Of stacks of pictures it keeps each once.
+    def make_replay(self, shared: str | None, device: str = "cpu") -> PrioritizedReplay:
+        """An empty replay, on ``device``; named shared memory if ``shared``. Stacks' pictures are kept once.
 
         Importance weights are divided by the largest of the batch or, where learners each see a part of it
         only, of all rows: either way the learners' mean gradient is that of the whole batch.
@@ -107,6 +107,7 @@ class Setup:
             autoreset=spec.autoreset,
             num_envs=self.num_envs,
             shared=shared,
+            device=device,
             seed=self._own_seed,
             frame_stack=stack,
             stack_padding=spec.stack_padding,

@@ -182,8 +182,11 @@ def settings_for(
 
 def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
     from parl.envs import EnvMaker
+    from parl.runtime.on_device import is_on_device
 
-    return EnvMaker(maker.env, maker.options | keywords(config.evaluation_env_options))
+    # Evaluations act on the processor, wherever training does.
+    options = maker.options | ({"device": "cpu"} if is_on_device(maker) else {})
+    return EnvMaker(maker.env, options | keywords(config.evaluation_env_options))
 
 
 @dataclasses.dataclass(frozen=True)

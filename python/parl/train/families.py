@@ -101,8 +101,11 @@ class ReplayFamily:
         self, algorithm: Any, config: TrainConfig, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
     ) -> TrainConfig:
         """See :class:`Family`: numbers of actors and learners, measured, and of threads."""
+        from parl.runtime.on_device import is_on_device
         from parl.runtime.torchrun import Group
 
+        if is_on_device(maker):
+            return _settle_on_device(config, say)
         group = Group.found()
         if group is not None:
             if config.schedule == "lockstep":
@@ -207,8 +210,31 @@ class ReplayFamily:
         """See :class:`Family`."""
         from parl.runtime.free import FreeLoop
         from parl.runtime.lockstep import LockstepLoop
+        from parl.runtime.on_device import DeviceLoop, is_on_device
 
+        if is_on_device(setup.maker):
+            return DeviceLoop(setup, saved)
         return (LockstepLoop if config.schedule == "lockstep" else FreeLoop)(setup, saved)
+
+
+def _settle_on_device(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
+    """Settings of a run whose environments are on a device: one process, where all is.
+
+    Raises:
+        ConfigError: others were asked for.
+    """
+    if config.device == "cpu":
+        raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
+    for name, only in (("actors", 1), ("learners", 1), ("halves", False), ("engine", "local")):
+        value = getattr(config, name)
+        if value not in (only, "auto"):
+            raise ConfigError(
+                f"{name} = {value!r}: with environments on a CUDA device all is one process, {only!r}"
+            )
+    if "WORLD_SIZE" in os.environ:
+        raise ConfigError("torchrun starts processes; environments on a CUDA device are all in one")
+    say(f"environments, replay and learner are on {config.device}, in one process")
+    return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
 
 
 def _divided(config: TrainConfig, group: Group) -> TrainConfig:

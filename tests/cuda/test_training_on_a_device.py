@@ -1,0 +1,178 @@
+"""Training with environments, replay and learner on a device, from `parl.train`, and its parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import driver
+import numpy as np
+import pytest
+import rehearse
+import torch
+
+import parl
+from parl.algos.dqn import DQN
+from parl.errors import ConfigError
+from parl.replay.device.replay import DeviceReplay
+from parl.runtime import on_device
+
+# Gradients make torch count devices, which the double's driver has no answer to.
+pytestmark = pytest.mark.filterwarnings("ignore:CUDA initialization")
+
+OPTIONS: dict[str, Any] = {
+    "env": "parl/Breakout-v0",
+    "env_options": ["device=cuda", "img_height=36", "img_width=36", "max_num_frames_per_episode=40"],
+    "device": "cuda",
+    "num_envs": 3,
+    "batch_size": 4,
+    "replay_ratio": 1.0,
+    "replay_capacity": 200,
+    "learning_starts": 18,
+    "n_step": 2,
+    "target_period": 3,
+    "hidden": (16,),
+    "checkpoint_every": 30,
+    "evaluation_episodes": 0,
+    "quiet": True,
+    "tensorboard": False,
+}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learners are where the device's tensors are: with the double, in the process's memory."""
+    made = DQN.make_learner
+    if driver.library() is not None:
+        monkeypatch.setattr(DQN, "make_learner", lambda self, seed, device: made(self, seed, "cpu"))
+
+
+def trained(folder: Path, **options: Any) -> Any:
+    return parl.train("dqn", **{**OPTIONS, "runs": str(folder), **options})
+
+
+def weights(run: Any) -> torch.Tensor:
+    newest = max(Path(run.path).rglob("learner.pt"), key=lambda path: path.stat().st_mtime_ns)
+    return torch.load(newest, weights_only=True)["weights"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_trains_and_resumes_with_the_same_numbers(tmp_path: Path) -> None:
+    whole = trained(tmp_path, name="whole", total_frames=60)
+    assert whole.env_steps == 60
+    # One transition sampled for each after the start: 42 of them, 4 at a time.
+    assert whole.updates == 10
+    records = [json.loads(line) for line in (Path(whole.path) / "metrics.jsonl").read_text().splitlines()]
+    assert records[-1]["replay_size"] == 60
+    assert np.isfinite(records[-1]["loss"])
+    again = trained(tmp_path, name="again", total_frames=60)
+    assert torch.equal(weights(whole), weights(again))
+    half = trained(tmp_path, name="half", total_frames=30)
+    assert half.updates == 3
+    resumed = parl.resume(half.path, total_frames=60)
+    assert (resumed.env_steps, resumed.updates) == (60, 10)
+    assert torch.equal(weights(whole), weights(resumed))
+    # Evaluations are the processor's.
+    assert parl.evaluate(whole.path, episodes=2, checkpoint="last").shape == (2,)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_round_waits(tmp_path: Path, double: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds, waits = 0, 0
+    advance, step = on_device.DeviceLoop.advance, on_device.DeviceActor.step
+
+    def waited() -> int:
+        return driver.figure("synchronisations") + driver.figure("copies")
+
+    def counted(self: Any, until_env_steps: int, seconds: float) -> None:
+        nonlocal waits
+        before = waited()
+        advance(self, until_env_steps, seconds)
+        waits += waited() - before
+
+    def stepped(self: Any, env_steps: int) -> int:
+        nonlocal rounds
+        rounds += 1
+        assert isinstance(self._replay, DeviceReplay)
+        return step(self, env_steps)
+
+    monkeypatch.setattr(on_device.DeviceLoop, "advance", counted)
+    monkeypatch.setattr(on_device.DeviceActor, "step", stepped)
+    begun = waited()
+    run = trained(tmp_path, total_frames=45, checkpoint_every=10_000)
+    assert run.updates > 3
+    assert (rounds, waits) == (15, 0)
+    # Only records and checkpoints do.
+    assert waited() > begun
+
+
+@pytest.mark.usefixtures("here")
+def test_an_update_is_one_graph(tmp_path: Path, double: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the double captures are launches: torch's own work is a device's."""
+    rehearse.stand_in(monkeypatch.setattr)
+    from parl.algos import dqn
+
+    fields = {
+        "obs": ((4,), "float32"),
+        "action": ((), "int64"),
+        "reward": ((), "float32"),
+        "terminated": ((), "bool"),
+    }
+    spec = parl.types.EnvSpec((4,), "float32", (), "int64", 2, "next_step")
+    learner = dqn.DQN(dqn.Config(hidden=(8,)), spec).make_learner(1, "cuda")
+    replay = parl.PrioritizedReplay(100, fields, num_envs=4, device="cuda", alpha=0.5)
+    for _ in range(6):
+        replay.add(
+            obs=torch.randn(4, 4),
+            action=torch.zeros(4, dtype=torch.int64),
+            reward=torch.ones(4),
+            terminated=torch.zeros(4, dtype=torch.bool),
+        )
+    update = on_device.Update(learner, replay, 16, as_graph=True)
+    for call in range(3):
+        update(0.4)
+        assert replay.counters["updated"] == 16 * (call + 1)
+    assert update._graph is None
+    before = driver.figure("launches"), driver.figure("synchronisations")
+    for call in range(5):
+        update(0.4 + 0.1 * call)
+    assert update._graph is not None
+    assert driver.figure("synchronisations") == before[1]
+    # Draw, gather of the one size of columns, stamp, scatter: captured once, and replayed from then on.
+    assert driver.figure("launches") - before[0] == 4
+    assert replay.rng_state[1] == 8
+    assert replay.counters["sampled"] == 8 * 16
+    assert update._beta.item() == pytest.approx(0.8)
+    replay.verify()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"device": "cpu"}, "need the learner there too: device = 'cuda'"),
+        ({"actors": 2}, "actors = 2: with environments on a CUDA device all is one process, 1"),
+        ({"learners": 2}, "learners = 2: "),
+        ({"halves": True, "num_envs": 4}, "halves = True: "),
+        ({"initial_priority": "td"}, "initial_priority = 'td' needs environments of the CPU"),
+    ],
+)
+def test_what_cannot_be_is_said(options: dict[str, Any], text: str, tmp_path: Path, here: None) -> None:
+    with pytest.raises(ConfigError, match=text):
+        trained(tmp_path, total_frames=30, **options)
+
+
+def test_algorithms_that_act_on_the_processor_are_named(tmp_path: Path) -> None:
+    from parl.runtime.setup import Setup
+
+    setup = Setup(
+        algorithm=object(),
+        **dict.fromkeys(
+            ("maker", "spec", "seed", "actors", "processes", "learners", "num_envs", "batch_size"), 1
+        ),
+        replay_capacity=1,
+        pacer=None,
+        device="cuda",
+    )  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="object cannot act on a device, as dqn and rainbow can"):
+        on_device.DeviceLoop(setup)
