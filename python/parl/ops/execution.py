@@ -75,6 +75,19 @@ def in_half(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16)
 
 
+WARM_UP = 3
+"""Calls before one is recorded: libraries choose their kernels and allocate in first calls."""
+
+
+def beside(work: Callable[[], object]) -> None:
+    """Does work on another stream, between what the current one has and what it gets, as recording does."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.current_stream().wait_stream(stream)
+
+
 class Captured:
     """Work of a GPU on a batch, recorded once as a graph and replayed: one launch in place of hundreds.
 
@@ -104,13 +117,8 @@ class Captured:
 
     def _record(self, batch: TensorBatch) -> tuple[Any, TensorBatch, Any]:
         inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)
-        # Libraries choose their kernels and allocate in first calls, which must not be recorded.
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                self._work(inputs)
-        torch.cuda.current_stream().wait_stream(stream)
+        for _ in range(WARM_UP):
+            beside(lambda: self._work(inputs))
         graph: Any = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
         with torch.cuda.graph(graph):

@@ -19,14 +19,12 @@ from torch import Tensor
 
 from parl.envs import EnvMaker
 from parl.errors import ConfigError, RunDirectoryError
+from parl.ops import execution
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup, actor_seeds
 from parl.types import DeviceAlgorithm, DeviceLearner, DevicePolicy
-
-# Updates before one is recorded as a graph: libraries choose kernels and allocate in first calls.
-_WARM_UP = 3
 
 
 def is_on_device(maker: EnvMaker) -> bool:
@@ -201,12 +199,14 @@ class Update:
         if beta != self._known:
             self._beta.fill_(beta)
             self._known = beta
-        if self._graph is None and self._as_graph and self._taken >= _WARM_UP:
+        if self._as_graph and self._taken == execution.WARM_UP:
             self._graph = self._record()
-        if self._graph is None:
-            self._all()
-        else:
+        if self._graph is not None:
             self._graph.replay()
+        elif self._as_graph:
+            execution.beside(self._all)
+        else:
+            self._all()
         self._learner.stepped()
         self._taken += 1
 
