@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from common import Record, arguments, machine
 import parl
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "replay"))
-from device_cases import CASES, compare, host
+from device_cases import CASES, assert_same, compare, host
 
 MODES = ("stratified", "independent", "systematic", "split")
 
@@ -71,6 +72,51 @@ def powers(device: str) -> None:
         at = host(batch.x)
         expected = (priorities[at] + np.float32(1e-6)) ** np.float64(-0.6)
         np.testing.assert_allclose(host(batch.weights), expected / expected.max(), rtol=1e-4)
+
+
+def choices(device: str, rows: int = 5000) -> None:
+    """Rows chosen otherwise than by weight: the largest as on the CPU, others distinct or weighed rightly."""
+    priorities = np.random.default_rng(2).integers(1, 50, rows).astype(np.float64)
+    options: dict[str, Any] = {"alpha": 1.0, "epsilon": 0.0}
+    cpu = parl.PrioritizedReplay(rows, {"x": ((), "int64")}, fan_out=32, **options)
+    mine = parl.PrioritizedReplay(rows, {"x": ((), "int64")}, device=device, **options)
+    for replay in (cpu, mine):
+        replay.add(x=np.arange(rows), priorities=priorities)
+    for count in (1, 100, rows):
+        np.testing.assert_array_equal(
+            host(mine.sample(count, mode="largest").x), cpu.sample(count, mode="largest").x
+        )
+    distinct = host(mine.sample(rows // 2, mode="without_replacement").x)
+    assert len(np.unique(distinct)) == rows // 2
+    counts = np.zeros(rows)
+    for _ in range(40):
+        counts += np.bincount(host(mine.sample(rows, mode="uniform").x), minlength=rows)
+    # The variance of a Poisson number is its mean.
+    assert 0.8 < counts.var() / counts.mean() < 1.2, counts.var() / counts.mean()
+    batch = mine.sample(rows, uniform=0.3, newest=0.2, newest_rows=rows // 5, beta=1.0)
+    x = host(batch.x)
+    p = 0.5 * priorities / priorities.sum() + 0.3 / rows + (np.arange(rows) >= rows - rows // 5) / rows
+    np.testing.assert_allclose(host(batch.weights), p[x].min() / p[x], rtol=1e-5)
+    assert int(mine.evict(rows // 2)) == rows // 2
+    assert mine.sampleable == rows - rows // 2
+    mine.verify()
+    mine.check()
+
+
+def saved(device: str) -> None:
+    """Files both ways, and the same draws after them."""
+    case = CASES[4]
+    cpu, mine = case.pair(3, device, parl.PrioritizedReplay, parl.UniformReplay)
+    compare(cpu, mine, case, 3, calls=40, exact=False)
+    with tempfile.TemporaryDirectory() as folder:
+        mine.save(f"{folder}/device")
+        cpu.save(f"{folder}/cpu")
+        here = parl.PrioritizedReplay.load(f"{folder}/device")
+        there = parl.PrioritizedReplay.load(f"{folder}/cpu", device=device)
+    for a, b in ((cpu, here), (mine, there)):
+        assert (len(a), a.counters, a.total_priority) == (len(b), b.counters, b.total_priority)
+    assert_same(cpu, there, 40, "stratified", False)
+    assert_same(here, mine, 40, "stratified", False)
 
 
 def graphs(device: str) -> None:
@@ -128,6 +174,7 @@ def main() -> int:
         (f"tree of {size}", lambda size=size: trees(size, given.device)) for size in sizes
     ]
     runs += [(f"replays, alpha {alpha}", lambda a=alpha: replays(a, given.device)) for alpha in (0.0, 1.0)]
+    runs += [("choices", lambda: choices(given.device)), ("files", lambda: saved(given.device))]
     runs += [("powers", lambda: powers(given.device)), ("graphs", lambda: graphs(given.device))]
     failed = 0
     for name, run in runs:

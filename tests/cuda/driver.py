@@ -124,7 +124,10 @@ def stand_in() -> None:
 
 
 class Keeping(TorchDispatchMode):
-    """Keeps all tensors that are made within, as torch keeps those of a graph: replays write to them."""
+    """Keeps all tensors that are made within, as torch keeps those of a graph: replays write to them.
+
+    New ones are of zeros: torch's own work runs at once, on what captured launches have not written yet.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,6 +135,8 @@ class Keeping(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.empty.memory_format:
+            made.zero_()
         self.kept.append(made)
         return made
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import rehearse
 
+import parl.cuda
+
 FOLDER = Path(__file__).parents[2] / "benches" / "gpu"
 
 
@@ -23,9 +25,10 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     import exactness
     import speed
 
-    yield types.SimpleNamespace(exactness=exactness, speed=speed)
-    for name in ("common", "exactness", "speed"):
-        sys.modules.pop(name)
+    place = parl.cuda.torch_device(0)
+    yield types.SimpleNamespace(exactness=exactness, speed=speed, place=place)
+    for name in ("common", "exactness", "speed", "replay_exactness"):
+        sys.modules.pop(name, None)
 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -100,6 +103,14 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     again = lines(tmp_path, "speed")
     assert [line["what"] for line in again[1:]] == ["median of the twenty", "worst game"]
     assert again[1:] == found[-2:]
+
+
+def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:
+    import replay_exactness
+
+    replay_exactness.choices("cuda", 200)
+    replay_exactness.saved("cuda")
+    assert parl.PrioritizedReplay(10, {"x": ((), "int64")}, device="cuda").device == scripts.place
 
 
 def test_the_script_runs_its_parts(tmp_path: Path, double: None) -> None:
