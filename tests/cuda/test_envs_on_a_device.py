@@ -169,8 +169,7 @@ def test_faults_wait_for_the_next_contact() -> None:
 def test_a_step_is_captured_and_replayed() -> None:
     cpu, gpu = pair("breakout", 2, autoreset_mode="SameStep", max_num_frames_per_episode=20)
     same(cpu.reset(seed=2), gpu.reset(seed=2))
-    place = gpu.reset(seed=2)[0].device
-    actions = torch.zeros(2, dtype=torch.int64, device=place)
+    actions = torch.zeros(2, dtype=torch.int64, device=gpu.device)
     graph = driver.Graph()
     results = graph.capture(lambda: gpu.step(actions))
     for step in range(8):
