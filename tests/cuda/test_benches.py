@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -111,41 +109,3 @@ def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:
     replay_exactness.choices("cuda", 200)
     replay_exactness.saved("cuda")
     assert parl.PrioritizedReplay(10, {"x": ((), "int64")}, device="cuda").device == scripts.place
-
-
-def test_the_script_runs_its_parts(tmp_path: Path, double: None) -> None:
-    """`run.sh` itself, one part after the other, until it says that all is done."""
-    python = tmp_path / "python"
-    tests = Path(__file__).parent
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tests / "rehearse.py"}" "$@"\n')
-    python.chmod(0o755)
-    environment = {**os.environ, "PYTHON": str(python), "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = ["sh", str(FOLDER / "run.sh"), *arguments]
-        return subprocess.run(
-            command, env={**environment, **more}, capture_output=True, text=True, check=False
-        )
-
-    options = [
-        "--quick",
-        "--games",
-        "pong",
-        "--envs",
-        "2",
-        "--steps",
-        "2",
-        "--out",
-        str(tmp_path / "records"),
-    ]
-    # No time for anything but the report.
-    short = run("exactness", *options, LIMIT_S="1")
-    assert short.returncode == 3, short.stdout + short.stderr
-    assert "not finished: call again with the same --out" in short.stdout
-    assert "CUDA device 0" in short.stdout
-    whole = run("exactness", *options)
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    assert lines(tmp_path / "records", "exactness")[-1]["equal"] == 9
-    wrong = run("everything")
-    assert wrong.returncode == 2
-    assert "everything is none of tests, exactness, replay, micro, speed, all" in wrong.stderr
