@@ -54,6 +54,17 @@ test-py: build
 test-slow: build  ## the tests that take minutes
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600
 
+# PyO3 serves CPython 3.14t and later.
+PYTHON_T ?= python3.14t
+FREE := target/free-threaded
+test-free-threaded:  ## tree and replay in an interpreter without a global lock: PYTHON_T=/path/to/python3.14t
+	$(PYTHON_T) -c 'import sys; sys.exit(sys._is_gil_enabled())'
+	$(PYTHON_T) -m venv $(FREE)
+	$(FREE)/bin/python -m pip install --quiet maturin numpy gymnasium hypothesis psutil pytest pytest-timeout mypy
+	CARGO_TARGET_DIR=$(FREE)/target $(FREE)/bin/maturin build --quiet --release -i $(FREE)/bin/python --out $(FREE)/dist
+	$(FREE)/bin/python -m pip install --quiet --force-reinstall --no-deps $(FREE)/dist/*t-*.whl
+	ALE_ROMS_DIR=$(ROMS) $(FREE)/bin/python -m pytest -p no:cacheprovider tests/border tests/replay -m "not slow"
+
 # Takes half an hour on two free cores; stopped and started again it goes on. GAMES="--games pong,breakout --until 18:00"
 test-games: build  ## every game, mode and difficulty beside ale-py, 10^7 frames; into benches/records
 	$(BIN)/python tests/atari/games.py --record benches/records/$(shell date -u +%F)-games.md $(GAMES)

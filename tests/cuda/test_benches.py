@@ -12,6 +12,9 @@ import rehearse
 
 import parl.cuda
 
+# Each compiles kernels for the processor or plays with several sets of them: minutes.
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "benches" / "gpu"
 
 

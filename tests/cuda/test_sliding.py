@@ -12,6 +12,9 @@ import parl
 from parl.envs.cuda_sliding import Sliding
 from parl.errors import AtariError
 
+# Each compiles kernels for the processor or plays with several sets of them: minutes.
+pytestmark = pytest.mark.slow
+
 ENVS = 3
 
 

@@ -11,15 +11,19 @@ import pytest
 TESTS = Path(__file__).parents[1] / "cuda"
 
 
+@pytest.mark.parametrize(
+    "which", ["not slow", pytest.param("slow", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
 @pytest.mark.timeout(1200)  # The kernels are compiled once, some 50 s of it.
-def test_the_host_code_runs(pytestconfig: pytest.Config) -> None:
+def test_the_host_code_runs(pytestconfig: pytest.Config, which: str) -> None:
     sys.path.insert(0, str(TESTS))
     try:
         import driver
     finally:
         sys.path.remove(str(TESTS))
     environment = driver.build(pytestconfig.cache.mkdir("driver-double"))
-    command = [sys.executable, "-m", "pytest", str(TESTS), "-q", "-p", "no:cacheprovider", "--timeout", "900"]
+    options = ["-q", "-p", "no:cacheprovider", "--timeout", "900", "-m", which]
+    command = [sys.executable, "-m", "pytest", str(TESTS), *options]
     run = subprocess.run(
         command, env=environment, cwd=TESTS.parents[1], capture_output=True, text=True, check=False
     )
