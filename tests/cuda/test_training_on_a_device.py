@@ -19,7 +19,7 @@ from parl.replay.device.replay import DeviceReplay
 from parl.runtime import on_device
 
 # Gradients make torch count devices, which the double's driver has no answer to.
-pytestmark = pytest.mark.filterwarnings("ignore:CUDA initialization")
+pytestmark = [pytest.mark.filterwarnings("ignore:CUDA initialization"), pytest.mark.slow]
 
 OPTIONS: dict[str, Any] = {
     "env": "parl/Breakout-v0",
