@@ -678,7 +678,7 @@ impl<W: Weights> Pin<'_, W> {
     }
 
     /// As [`Pin::evict`], but stops before the weight is 0, as a thread may that does not get on.
-    #[cfg(loom)]
+    #[cfg(all(loom, test))]
     pub(super) fn shut(&self, slot: usize) -> bool {
         self.sampleable(slot).is_some_and(|row| self.slots.shut_slot(row.slot, Some(row.lap)).is_some())
     }
