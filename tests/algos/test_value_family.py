@@ -116,9 +116,9 @@ def test_quantiles_against_numpy(kind, munchausen):
     )
     config = learner._config
     arrays, batch = make_batch(1)
-    state = learner._generator.get_state()
+    state = learner.generator.get_state()
     now, later = learner.fractions(batch)
-    learner._generator.set_state(state)
+    learner.generator.set_state(state)
     if kind == "qr":
         tau, at_next = np.tile((np.arange(5) + 0.5) / 5, (32, 1)), None
     else:
@@ -189,10 +189,10 @@ def test_gradient_is_that_of_the_loss_and_restored_learners_go_on_alike(options)
     assert torch.isfinite(one.weights).all()
     # Along the gradient the loss changes by its square: the same noise and fractions, one fixed target.
     _, batch = make_batch(7)
-    state = one._generator.get_state()
+    state = one.generator.get_state()
 
     def loss():
-        one._generator.set_state(state)
+        one.generator.set_state(state)
         one.compute(batch)
         return one.metrics()["loss"]
 
