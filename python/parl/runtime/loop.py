@@ -31,15 +31,15 @@ def state_or_reason(actor: Saveable) -> bytes | str:
         return f"{type(error).__name__}: {error}"
 
 
-def kept(name: str, state: bytes | str, exact: bool = False) -> bytes | None:
-    """The ``state`` that actor ``name`` answered; None, and a warning, where it answered a reason.
+def kept(name: str, state: bytes | str | None, exact: bool = False) -> bytes | None:
+    """The ``state`` that actor ``name`` answered, if it has any; a warning where it answered a reason.
 
     Args:
         name: for the warning.
         state: of :func:`state_or_reason`.
         exact: a resumed run would repeat the same numbers if there were a state.
     """
-    if isinstance(state, bytes):
+    if not isinstance(state, str):
         return state
     lost = " and will not repeat the same numbers" if exact else ""
     warnings.warn(

@@ -9,7 +9,8 @@ some vector steps at a time::
 
 Two requests are on their way to every actor, so that it does not wait for the network. An actor that fails,
 with its process or its machine, is made anew elsewhere with fresh episodes, and counted; one that fails time
-and again before it has answered once ends the run.
+and again before it has answered once ends the run. While no machine has a place for it, nothing is asked of
+it, and the run goes on, and saves, with the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import torch
 from parl.errors import ConfigError, WorkerError
 from parl.runtime import board as b
 from parl.runtime.actor import first_and_end
-from parl.runtime.board import Board
+from parl.runtime.board import Board, Row
 from parl.runtime.pacer import ACTOR_PAUSE_S
 from parl.runtime.weights import Snapshot
 
@@ -268,8 +269,29 @@ class Far:
         kind = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(Host)
         generation = self._generation + _GENERATIONS * self.failures
         self._host: Any = kind.remote(self._setup, self._index, generation, state)
+        # Answered once the actor has a place and is made.
+        self._placed: Any = self._host.process.remote()
+        self._state = state
         self._tickets = np.zeros(0, np.uint64)
         self._first_ticket = 0
+
+    def is_placed(self, within_s: float) -> bool:
+        """Whether the actor is made, on some machine, within ``within_s``; failures as in :meth:`answer`."""
+        import ray
+        from ray.exceptions import RayError
+
+        if self._placed is None:
+            return True
+        try:
+            ready, _ = ray.wait([self._placed], timeout=within_s)
+            if not ready:
+                return False
+            ray.get(ready[0])
+        except RayError as error:
+            self._replace(error)
+            return False
+        self._placed = self._state = None
+        return True
 
     @property
     def in_flight(self) -> int:
@@ -337,16 +359,18 @@ class Far:
         if surplus > 0:
             self._tickets, self._first_ticket = self._tickets[surplus:], self._first_ticket + surplus
 
-    def save(self) -> bytes | str:
-        """See :meth:`Host.save`."""
+    def save(self) -> bytes | str | None:
+        """See :meth:`Host.save`; of an actor that waits for its place, the state that it will begin with."""
         import ray
         from ray.exceptions import RayError
 
+        if not self.is_placed(0.0):
+            return self._state
         try:
             return ray.get(self._host.save.remote())
         except RayError as error:
             self._replace(error)
-            return f"the actor failed: {error}"
+            return self._state
 
     def process(self) -> tuple[str, int]:
         """See :meth:`Host.process`."""
@@ -360,6 +384,14 @@ class Far:
 
         if ray.is_initialized():
             ray.kill(self._host)
+
+
+def _count_failures(far: Far, row: Row, replay: Any) -> None:
+    """Tells the board, and the replay, of failures since the last call."""
+    if far.failures != row[b.FAILURES]:
+        row[b.FAILURES] = far.failures
+        # Rows on their way are lost: those to come do not follow on those that are there.
+        replay.end_episodes(far.env_id)
 
 
 def run_far_actor(
@@ -387,6 +419,9 @@ def run_far_actor(
                     connection.send(("state", far.save()))
                 continue
             env_steps = board.env_steps + int(board.actor[:, b.IN_FLIGHT].sum())
+            if not far.in_flight and not far.is_placed(_LOOK_S):
+                _count_failures(far, row, replay)
+                continue
             may_ask = board.command == b.RUN and far.may_ask()
             if may_ask and setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
                 left = -(-(setup.pacer.total_frames - env_steps) // setup.num_envs)
@@ -394,10 +429,7 @@ def run_far_actor(
                 row[b.IN_FLIGHT] = far.in_flight
             elif far.in_flight:
                 answer = far.answer(_LOOK_S)
-                if far.failures != row[b.FAILURES]:
-                    row[b.FAILURES] = far.failures
-                    # Rows on their way are lost: those to come do not follow on those that are there.
-                    replay.end_episodes(far.env_id)
+                _count_failures(far, row, replay)
                 if answer is not None:
                     far.write(answer, replay)
                     steps = len(answer.rows["env_id"]) // len(far.env_id)
