@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
-// Where shared memory begins, as 32-bit addresses see it.
-inline thread_local const char* parl_shared_base = nullptr;
-inline uint64_t __cvta_generic_to_shared(const void* place) {
+// Where shared memory begins, as 32-bit addresses see it. Of this library alone: another one's, loaded into the same
+// process, may lie farther away than 32 bits reach.
+static thread_local const char* parl_shared_base = nullptr;
+static inline uint64_t __cvta_generic_to_shared(const void* place) {
     const char* at = static_cast<const char*>(place);
     if (parl_shared_base == nullptr) parl_shared_base = at - (1 << 20);
     return static_cast<uint64_t>(at - parl_shared_base);
