@@ -16,14 +16,27 @@ if TYPE_CHECKING:
 
 AUTORESETS: dict[str, Autoreset] = {"next_step": "next_step", "same_step": "same_step"}
 
+# Acrobots that cost as much one after the other as all of numpy's operations.
+_TOGETHER = 4
+
+
+def _is_acrobot(env: str) -> bool:
+    """Whether an id is Gymnasium's Acrobot as it registers it."""
+    import gymnasium
+
+    spec = gymnasium.registry.get(env) if env == "Acrobot-v1" else None
+    own = "gymnasium.envs.classic_control.acrobot:AcrobotEnv"
+    return spec is not None and (spec.entry_point, spec.max_episode_steps, spec.kwargs) == (own, 500, {})
+
 
 class EnvMaker:
     """Makes vector environments of any size; travels to other processes.
 
     Args:
         env: a Gymnasium id; its own vector environment is used where it registers one, else a
-            ``SyncVectorEnv``. Or a function: with one parameter it is called with the number of environments
-            and returns a ``VectorEnv``, with none it returns one ``Env``.
+            ``SyncVectorEnv``; four and more Acrobots are stepped together, to the same numbers
+            (``parl.envs.classic``). Or a function: with one parameter it is called with the number of
+            environments and returns a ``VectorEnv``, with none it returns one ``Env``.
         options: keywords of ``gymnasium.make_vec``; none with a function.
     """
 
@@ -48,6 +61,10 @@ class EnvMaker:
         from gymnasium.vector import SyncVectorEnv, VectorEnv
 
         if isinstance(self.env, str):
+            if num_envs >= _TOGETHER and not self.options and _is_acrobot(self.env):
+                from parl.envs.classic import AcrobotVectorEnv
+
+                return AcrobotVectorEnv(num_envs)
             try:
                 return gymnasium.make_vec(self.env, num_envs=num_envs, **self.options)
             except gymnasium.error.UnregisteredEnv as error:

@@ -105,8 +105,9 @@ def _starts_alone(env: Any) -> bool:
     from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
     from parl.envs import AtariVectorEnv
+    from parl.envs.classic import AcrobotVectorEnv
 
-    return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv | AtariVectorEnv)
+    return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv | AtariVectorEnv | AcrobotVectorEnv)
 
 
 class RolloutActor:

@@ -1,0 +1,66 @@
+"""Acrobots stepped together give the numbers of Gymnasium's, one after the other, bit for bit."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from parl.envs import EnvMaker
+from parl.envs.classic import AcrobotVectorEnv
+
+
+def pushed(obs, step, rng):
+    """Actions: at random, then against the first joint's motion, so that angles go round and episodes end."""
+    return rng.integers(3, size=len(obs)) if step < 60 else np.where(obs[:, 4] > 0, 0, 2)
+
+
+@pytest.mark.parametrize("num_envs", [1, 5])
+def test_every_step_is_gymnasiums(num_envs):
+    theirs = gymnasium.make_vec("Acrobot-v1", num_envs=num_envs)
+    ours = AcrobotVectorEnv(num_envs)
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert ours.action_space == theirs.action_space
+    obs = ours.reset(seed=3)[0]
+    np.testing.assert_array_equal(obs, theirs.reset(seed=3)[0], strict=True)
+    rng = np.random.default_rng(0)
+    terminations = truncations = 0
+    for step in range(500):
+        action = pushed(obs, step % 300, rng)
+        one, two = ours.step(action), theirs.step(action)
+        for mine, other in zip(one[:4], two[:4], strict=True):
+            np.testing.assert_array_equal(mine, other, err_msg=f"step {step}", strict=True)
+        assert one[4] == two[4] == {}
+        obs = one[0]
+        terminations, truncations = terminations + one[2].sum(), truncations + one[3].sum()
+    assert terminations >= num_envs and np.abs(obs).max() > 1
+
+
+def test_time_runs_out_as_gymnasiums_does():
+    theirs, ours = gymnasium.make_vec("Acrobot-v1", num_envs=2), AcrobotVectorEnv(2)
+    theirs.reset(seed=0), ours.reset(seed=0)
+    for step in range(502):
+        one, two = ours.step(np.ones(2, int)), theirs.step(np.ones(2, int))
+        for mine, other in zip(one[:4], two[:4], strict=True):
+            np.testing.assert_array_equal(mine, other, err_msg=f"step {step}")
+        assert one[3].all() == (step == 499)
+
+
+def test_some_can_be_started_alone_and_bounds_given():
+    theirs, ours = gymnasium.make_vec("Acrobot-v1", num_envs=3), AcrobotVectorEnv(3)
+    theirs.reset(seed=[4, 9, 2]), ours.reset(seed=[4, 9, 2])
+    theirs.step(np.full(3, 2)), ours.step(np.full(3, 2))
+    for seed in (None, 7):
+        given = {"reset_mask": np.array([False, True, True]), "low": -0.3, "high": 0.2}
+        mine = ours.reset(seed=seed, options=dict(given))[0]
+        np.testing.assert_array_equal(mine, theirs.reset(seed=seed, options=dict(given))[0])
+    with pytest.raises(ValueError, match="2 seeds for 3"):
+        ours.reset(seed=[1, 2])
+    with pytest.raises(ValueError, match="reset_mask"):
+        ours.reset(options={"reset_mask": np.ones(2, bool)})
+    with pytest.raises(IndexError):
+        ours.step(np.array([0, 1, 3]))
+
+
+def test_a_maker_takes_it_where_it_is_faster():
+    assert isinstance(EnvMaker("Acrobot-v1")(4), AcrobotVectorEnv)
+    assert not isinstance(EnvMaker("Acrobot-v1")(3), AcrobotVectorEnv)
+    assert not isinstance(EnvMaker("Acrobot-v1", {"vectorization_mode": "sync"})(4), AcrobotVectorEnv)
