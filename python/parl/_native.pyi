@@ -257,6 +257,12 @@ class Replay:
         final_present: NDArray[np.bool_] | None,
         final_columns: Sequence[NDArray[Any]],
     ) -> NDArray[np.uint64]: ...
+    def add_plain(
+        self,
+        columns: Mapping[str, Any],
+        env_id: ArrayLike | None,
+        priorities: ArrayLike | None,
+    ) -> NDArray[np.uint64] | None: ...
     def cut(self, env_id: ArrayLike) -> None: ...
     def sample(
         self,
@@ -265,7 +271,6 @@ class Replay:
         indices: NDArray[np.int64],
         weights: NDArray[np.float32],
         tickets: NDArray[np.uint64],
-        *,
         beta: float,
         mode: str,
         rank: int,

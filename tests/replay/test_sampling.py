@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -144,6 +146,43 @@ def test_torch_batches_share_memory():
     errors = torch.ones(8, requires_grad=True) * 2
     assert buffer.update_priorities(batch.tickets, errors) == 0
     assert buffer.add(x=torch.arange(3)).dtype == np.uint64
+
+
+def test_a_batch_made_to_be_filled_is_filled_and_returned():
+    torch = pytest.importorskip("torch")
+    rows = {"obs": ((3,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    made = [parl.PrioritizedReplay(50, rows, num_envs=2, n_step=2, gamma=0.5, seed=3) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        step = {
+            "obs": rng.random((2, 3), np.float32),
+            "reward": rng.random(2, np.float32),
+            "terminated": rng.random(2) < 0.2,
+        }
+        for replay in made:
+            replay.add(**step)
+    for as_torch in (False, True):
+        out = made[0].empty_batch(5, as_torch=as_torch)
+        for _ in range(3):
+            found, fresh = made[0].sample(5, as_torch=as_torch, out=out), made[1].sample(5, as_torch=as_torch)
+            assert found is out
+            assert list(found) == list(fresh)
+            assert isinstance(found.obs, torch.Tensor) == as_torch
+            for name, value in fresh.items():
+                np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
+    # Entries that were replaced are those that are filled.
+    out["obs"] = obs = torch.zeros(5, 3)
+    again = made[0].sample(5, as_torch=True, out=out)
+    assert again is not out
+    assert again.obs is obs
+    assert obs.abs().sum() > 0
+    with pytest.raises(ValueError, match=r"out\['obs'\] is \(5, 3\) float32, expected \(6, 3\)"):
+        made[0].sample(6, as_torch=True, out=made[0].empty_batch(5, as_torch=True))
+    # Of another replay, and pickled: arrays like any.
+    other = made[1].sample(5, as_torch=True, out=made[0].empty_batch(5, as_torch=True))
+    assert list(other) == list(out)
+    copied = pickle.loads(pickle.dumps(made[0].empty_batch(5)))
+    assert made[0].sample(5, out=copied).obs is copied.obs
 
 
 def test_batches_are_mappings_with_attributes():

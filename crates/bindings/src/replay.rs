@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyArray1, PyUntypedArray};
+use numpy::{PyArray1, PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
 use sumtree::replay::{
     self, Autoreset, Batch, Compression, Field, Finals, Hindsight, Padding, ReplayError, Rows, Selection,
     Sequence, Settings, Strategy, WeightNorm,
@@ -24,9 +25,41 @@ type SequenceSpec = (usize, usize, f64);
 /// Strategy, share of relabelled rows, field of the goal achieved.
 type HindsightSpec = (String, f64, String);
 
+/// What a column must be to be taken as it is; without a type, such as a structured one, it never is.
+struct Plain {
+    name: Py<PyString>,
+    dtype: Option<Py<PyArrayDescr>>,
+    shape: Vec<usize>,
+}
+
 #[pyclass(frozen, module = "parl._native")]
 pub struct Replay {
     core: replay::Replay,
+    plain: PyOnceLock<Vec<Plain>>,
+}
+
+impl Replay {
+    fn of(core: replay::Replay) -> Self {
+        Self { core, plain: PyOnceLock::new() }
+    }
+
+    fn plain(&self, py: Python<'_>) -> &[Plain] {
+        let fields = &self.core.settings().fields;
+        self.plain.get_or_init(py, || {
+            let plain = fields.iter().map(|field| Plain {
+                name: PyString::intern(py, &field.name).unbind(),
+                dtype: PyArrayDescr::new(py, &field.dtype).ok().map(Bound::unbind),
+                shape: field.shape.clone(),
+            });
+            plain.collect()
+        })
+    }
+
+    fn add_rows<'py>(&self, py: Python<'py>, rows: &Rows<'_>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        let (tickets, out) = fresh::<u64>(py, rows.count)?;
+        py.detach(|| self.core.add(rows, out)).map_err(|error| replay_error(py, error))?;
+        Ok(tickets)
+    }
 }
 
 /// What `sample` chooses rows by: shares beside a mode belong to stratified draws.
@@ -50,7 +83,7 @@ fn selection(
 }
 
 fn wrap(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> PyResult<Replay> {
-    made.map(|core| Replay { core }).map_err(|error| replay_error(py, error))
+    made.map(Replay::of).map_err(|error| replay_error(py, error))
 }
 
 #[pymethods]
@@ -206,9 +239,52 @@ impl Replay {
             priorities: priorities.as_ref().map(|p| Reals::of(p).slice),
             finals: present.map(|present| Finals { present, columns: &finals }),
         };
-        let (tickets, out) = fresh::<u64>(py, rows)?;
-        py.detach(|| self.core.add(&given, out)).map_err(|error| replay_error(py, error))?;
-        Ok(tickets)
+        self.add_rows(py, &given)
+    }
+
+    /// As `add`, where `columns` are exactly the fields, as contiguous arrays of their types and shapes; else nothing
+    /// happens and None is given back.
+    #[pyo3(signature = (columns, env_id, priorities))]
+    fn add_plain<'py>(
+        &self,
+        py: Python<'py>,
+        columns: &Bound<'py, PyDict>,
+        env_id: Option<&Bound<'py, PyAny>>,
+        priorities: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyArray1<u64>>>> {
+        let plain = self.plain(py);
+        if columns.len() != plain.len() {
+            return Ok(None);
+        }
+        let mut arrays = Vec::with_capacity(plain.len());
+        for Plain { name, dtype, shape } in plain {
+            let Some(Ok(array)) = columns.get_item(name)?.map(Bound::cast_into::<PyUntypedArray>) else {
+                return Ok(None);
+            };
+            let fits = array.is_c_contiguous()
+                && dtype.as_ref().is_some_and(|dtype| array.dtype().is(dtype))
+                && array.shape().split_first().is_some_and(|(_, rest)| rest == shape.as_slice());
+            if !fits {
+                return Ok(None);
+            }
+            arrays.push(array);
+        }
+        let rows = |array: &Bound<'_, PyUntypedArray>| array.shape()[0];
+        let Some(count) = arrays.first().map(rows) else { return Ok(None) };
+        if arrays.iter().any(|array| rows(array) != count) {
+            return Ok(None);
+        }
+        let columns: Vec<_> = arrays.iter().map(|array| bytes(array, "a column")).collect::<PyResult<_>>()?;
+        let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
+        let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
+        let given = Rows {
+            count,
+            columns: &columns,
+            envs: env_id.as_ref().map(|env_id| exactly(env_id).unwrap_or_default()),
+            priorities: priorities.as_ref().map(|p| Reals::of(p).slice),
+            finals: None,
+        };
+        self.add_rows(py, &given).map(Some)
     }
 
     fn cut(&self, py: Python<'_>, env_id: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -219,7 +295,7 @@ impl Replay {
 
     /// Fills `fields` (one array per output), discounts, indices, weights and tickets.
     #[pyo3(signature = (
-        fields, discounts, indices, weights, tickets, *, beta, mode, rank, learners, uniform, newest, newest_rows
+        fields, discounts, indices, weights, tickets, beta, mode, rank, learners, uniform, newest, newest_rows
     ))]
     #[allow(clippy::too_many_arguments)] // A batch, by name.
     fn sample(

@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
+
+
+class Filled:
+    """What a batch of ``empty_batch`` is filled through, found out once.
+
+    Attributes:
+        arguments: of the native ``sample``.
+        outputs: of the replay that the batch is for, by identity.
+        size: B.
+        as_torch: its entries are tensors, on the memory of these arrays.
+        entries: what it held when it was made.
+    """
+
+    __slots__ = ("arguments", "as_torch", "entries", "outputs", "size")
+
+    def __init__(
+        self, arguments: tuple[Any, ...], outputs: object, size: int, as_torch: bool, entries: tuple[Any, ...]
+    ) -> None:
+        self.arguments, self.outputs, self.size = arguments, outputs, size
+        self.as_torch, self.entries = as_torch, entries
+
+    def serves(self, batch: Batch, outputs: object, size: int, as_torch: bool) -> bool:
+        """Whether ``batch`` can be filled as it is: of this replay and kind, and with nothing replaced."""
+        alike = self.outputs is outputs and self.size == size and self.as_torch == as_torch
+        return alike and len(batch) == len(self.entries) and all(map(is_, batch.values(), self.entries))
 
 
 class Batch(dict[str, Any]):
@@ -12,7 +38,12 @@ class Batch(dict[str, Any]):
     ``tickets`` (for ``update_priorities``), and for steps of episodes ``discount`` and ``next_obs``.
     """
 
-    __slots__ = ()
+    __slots__ = ("filled",)
+
+    filled: Filled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch, (dict(self),)
 
     def __getattr__(self, name: str) -> Any:
         """The array ``name``."""

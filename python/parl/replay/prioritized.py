@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 import numpy as np
 
 from parl._native import Replay as _Replay
-from parl.replay.batch import Batch
+from parl.replay.batch import Batch, Filled
 from parl.replay.fields import (
     SEPARATOR,
     column,
@@ -350,8 +350,14 @@ class PrioritizedReplay:
         """
         if self._ahead:
             self._settle()
+        # Mostly all fields are there, as they shall be, and no final observations.
+        plain = None if self._is_nested else self._core.add_plain(columns, env_id, priorities)
+        return self._add(columns, env_id, priorities) if plain is None else plain
+
+    def _add(
+        self, columns: dict[str, Any], env_id: ArrayLike | None, priorities: ArrayLike | None
+    ) -> NDArray[np.uint64]:
         finals: Mapping[str, Any] = {}
-        # Mostly all fields are there and no final observations: then one comparison is enough.
         if self._is_nested or columns.keys() != self._names:
             finals = self._pop_finals(columns) if self._final else {}
             if self._is_nested:
@@ -427,7 +433,8 @@ class PrioritizedReplay:
             batch_size: B, how many.
             beta: exponent of the importance weights, ``(smallest weight / weight) ** beta``.
             as_torch: return torch tensors on the CPU (no copy) instead of numpy arrays; tickets stay numpy.
-            out: arrays of an earlier batch of this size to be overwritten.
+            out: arrays of an earlier batch of this size to be overwritten. One of :meth:`empty_batch` is
+                itself filled and returned, which costs least.
             mode: ``"stratified"`` (one draw from each of B equal parts of the total weight),
                 ``"independent"``, ``"systematic"``, ``"without_replacement"``, or ``"split"``: stratified
                 draws of ``learners`` callers from parts of their own, this one being ``rank``. Not by
@@ -450,6 +457,13 @@ class PrioritizedReplay:
             ValueError: a mode, share or size that cannot be served, or an array of ``out`` that does not fit.
         """
         size = natural("batch_size", batch_size)
+        rows = size if newest_rows is None else natural("newest_rows", newest_rows)
+        how = (float(beta), mode, rank, learners, uniform, newest, rows)
+        filled: Filled | None = getattr(out, "filled", None)
+        if filled is not None and filled.serves(cast("Batch", out), self._outputs, size, as_torch):
+            fields, discount, indices, weights, tickets = filled.arguments
+            self._core.sample(fields, discount, indices, weights, tickets, *how)
+            return cast("Batch", out)
         flat: Mapping[str, Any] = {}
         if out is None:
             fields = [
@@ -468,20 +482,7 @@ class PrioritizedReplay:
             weights = _given(flat, "weights", (size,), np.dtype(np.float32))
             indices = _given(flat, "indices", (size,), np.dtype(np.int64))
             tickets = _given(flat, "tickets", (size,), np.dtype(np.uint64))
-        self._core.sample(
-            fields,
-            discount,
-            indices,
-            weights,
-            tickets,
-            beta=float(beta),
-            mode=mode,
-            rank=rank,
-            learners=learners,
-            uniform=uniform,
-            newest=newest,
-            newest_rows=size if newest_rows is None else natural("newest_rows", newest_rows),
-        )
+        self._core.sample(fields, discount, indices, weights, tickets, *how)
         batch = Batch(zip(self._output_names, fields, strict=True))
         if self._has_discounts:
             batch["discount"] = discount
@@ -569,8 +570,22 @@ class PrioritizedReplay:
             flat = {name: torch.from_numpy(array) for name, array in arrays.items()}
             if pin_memory:
                 flat = {name: tensor.pin_memory() for name, tensor in flat.items()}
-        flat["tickets"] = np.empty(size, np.uint64)
-        return self._nest(flat)
+                arrays = {name: tensor.numpy() for name, tensor in flat.items()}
+        flat["tickets"] = tickets = np.empty(size, np.uint64)
+        batch = self._nest(flat)
+        if not self._is_nested and self._hindsight is None:
+            discount = arrays.get("discount")
+            arguments = (
+                [arrays[name] for name in self._output_names],
+                np.empty(size, np.float32) if discount is None else discount,
+                arrays["indices"],
+                arrays["weights"],
+                tickets,
+            )
+            batch.filled = Filled(
+                arguments, self._outputs, size, as_torch or pin_memory, tuple(batch.values())
+            )
+        return batch
 
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
         """Gives rows new priorities; of equal tickets the last one wins.

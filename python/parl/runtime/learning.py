@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from parl.replay import PrioritizedReplay
 from parl.runtime.peers import Alone, Peers
@@ -19,11 +19,39 @@ T = TypeVar("T")
 _BETA_STEP = 0.005
 
 
-def draw(replay: PrioritizedReplay, size: int, beta: float, rank: int, learners: int) -> Batch:
-    """Part ``rank`` of a stratified draw of ``size * learners`` transitions."""
-    mode = "split" if learners > 1 else "stratified"
-    batch = replay.sample(size, beta=beta, as_torch=True, mode=mode, rank=rank, learners=learners)
-    return cast("Batch", batch)
+class Draws:
+    """Stratified draws of one learner's part, into arrays that are used again and again.
+
+    Args:
+        replay: drawn from.
+        size: transitions in the part.
+        live: batches that are looked at at the same time; the arrays of a batch are filled again so many
+            draws later.
+        rank: number of the part.
+        learners: parts of a draw.
+    """
+
+    def __init__(self, replay: PrioritizedReplay, size: int, live: int, rank: int, learners: int) -> None:
+        self._replay, self._size, self._rank, self._learners = replay, size, rank, learners
+        self._mode: Literal["split", "stratified"] = "split" if learners > 1 else "stratified"
+        self._live = live
+        self._batches: deque[Any] = deque()
+
+    def draw(self, beta: float) -> Batch:
+        """The next part, drawn with exponent ``beta`` of the importance weights."""
+        if len(self._batches) < self._live:
+            self._batches.appendleft(self._replay.empty_batch(self._size, as_torch=True))
+        batch = self._replay.sample(
+            self._size,
+            beta=beta,
+            as_torch=True,
+            out=self._batches[0],
+            mode=self._mode,
+            rank=self._rank,
+            learners=self._learners,
+        )
+        self._batches.rotate(-1)  # not of a draw that failed
+        return cast("Batch", batch)
 
 
 class Ahead(Generic[T]):
@@ -64,6 +92,8 @@ class Late:
     def give(self, drawn: list[tuple[Any, Any]]) -> None:
         """Takes tickets and priorities of one update, and sets those whose time has come."""
         if self._wanted:
+            if self._delay:  # the arrays of the tickets are filled again meanwhile
+                drawn = [(tickets.copy(), priorities) for tickets, priorities in drawn]
             self.waiting.append(drawn)
             self._set(self._delay)
 
@@ -108,15 +138,14 @@ class Part:
         self._learner = learner
         self._replay = replay
         self._peers = peers
-        self._size = size
-        self._rank, self._learners = rank, learners
+        self._draws = Draws(replay, size, prefetch + 2, rank, learners)
         self._late = Late(replay, delay)
         # With peers draws are made while gradients travel; alone, a thread makes them.
         self._ahead: Ahead[Batch] = Ahead(0 if isinstance(peers, Alone) else prefetch)
         self._stream: Any = None
         self._stream_beta = 0.0
         if prefetch and isinstance(peers, Alone):
-            self._stream = replay.prefetch(size, depth=prefetch, lockstep=False, as_torch=True)
+            self._stream = replay.prefetch(size, depth=prefetch, lockstep=False, reuse=True, as_torch=True)
 
     def update(self, env_steps: int) -> bool:
         """One update after ``env_steps`` collected transitions; False if a peer could not take part."""
@@ -124,7 +153,7 @@ class Part:
         beta = self._algorithm.replay_beta(env_steps)
 
         def one() -> Batch:
-            return draw(self._replay, self._size, beta, self._rank, self._learners)
+            return self._draws.draw(beta)
 
         batch = self._next(beta) if self._stream is not None else self._ahead.take(one)
         priorities = learner.compute(batch)

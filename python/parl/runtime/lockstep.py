@@ -17,7 +17,7 @@ import torch
 from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
-from parl.runtime.learning import Ahead, Late, draw
+from parl.runtime.learning import Ahead, Draws, Late
 from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup
 from parl.types import Batch, Learner
@@ -50,6 +50,10 @@ class LockstepLoop(LoopBase[Learner]):
             elif saved is not None:
                 actor.end_episodes()
         self._ahead: Ahead[list[Batch]] = Ahead(setup.prefetch)
+        self._draws = [
+            Draws(self._replay, setup.part, setup.prefetch + 2, rank, setup.learners)
+            for rank in range(setup.learners)
+        ]
         self._late = Late(self._replay, setup.priority_delay)
         if saved is not None and (saved.folder / _UNDER_WAY).exists():
             ready, waiting = pickle.loads((saved.folder / _UNDER_WAY).read_bytes())
@@ -79,10 +83,8 @@ class LockstepLoop(LoopBase[Learner]):
 
     def _draw(self) -> list[Batch]:
         """Every learner's part of a batch."""
-        setup = self._setup
-        beta = setup.algorithm.replay_beta(self._env_steps)
-        parts = range(setup.learners)
-        return [draw(self._replay, setup.part, beta, rank, setup.learners) for rank in parts]
+        beta = self._setup.algorithm.replay_beta(self._env_steps)
+        return [draws.draw(beta) for draws in self._draws]
 
     def _update(self) -> None:
         learners, learner = self._setup.learners, self.learner
