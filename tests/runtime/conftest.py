@@ -20,6 +20,7 @@ def make_setup():
         ratio=4.0,
         total_frames=10**9,
         seed=0,
+        learner_threads=False,
         **options,
     ):
         maker = EnvMaker(env)
@@ -39,6 +40,7 @@ def make_setup():
             5_000,
             pacer,
             "cpu",
+            learner_threads=learner_threads,
         )
 
     return make

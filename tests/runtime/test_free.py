@@ -21,6 +21,8 @@ KINDS = [
     pytest.param({"processes": False}, id="threads"),
     pytest.param({"processes": True, "learners": 2}, id="two-learners"),
     pytest.param({"processes": False, "learners": 2}, id="threads-two-learners"),
+    pytest.param({"processes": False, "learners": 2, "learner_threads": True}, id="threads-alone"),
+    pytest.param({"processes": True, "learners": 2, "learner_threads": True}, id="learner-threads"),
 ]
 
 
@@ -87,9 +89,10 @@ def test_saved_in_mid_run_and_resumed(make_setup, tmp_path, kind):
         resumed.close()
 
 
-def test_two_learners_step_together(make_setup, tmp_path):
+@pytest.mark.parametrize("threads", [False, True])
+def test_two_learners_step_together(make_setup, tmp_path, threads):
     """A checkpoint finds both at the same border."""
-    setup = make_setup(learners=2)
+    setup = make_setup(learners=2, learner_threads=threads)
     loop = FreeLoop(setup)
     try:
         loop.advance(1_500, seconds=60.0)
@@ -127,7 +130,7 @@ def test_a_failing_actor_ends_the_run_with_its_traceback(make_setup, kind):
 
 
 class StumblingDQN(DQN):
-    """Its learners fail at their 20th update in every process but the driver's."""
+    """Its learners fail at their 20th update but where the driver is."""
 
     driver = os.getpid()
 
@@ -137,7 +140,8 @@ class StumblingDQN(DQN):
 
         def stumble(batch):
             calls.append(1)
-            if len(calls) == 20 and os.getpid() != self.driver:
+            drives = threading.current_thread() is threading.main_thread() and os.getpid() == self.driver
+            if len(calls) == 20 and not drives:
                 raise ArithmeticError("a gradient too far")
             return compute(batch)
 
@@ -145,8 +149,9 @@ class StumblingDQN(DQN):
         return learner
 
 
-def test_a_failing_learner_ends_the_run_with_its_traceback(make_setup):
-    setup = make_setup(actors=1, learners=2)
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_failing_learner_ends_the_run_with_its_traceback(make_setup, threads):
+    setup = make_setup(actors=1, learners=2, learner_threads=threads)
     setup = dataclasses.replace(setup, algorithm=StumblingDQN(setup.algorithm.config, setup.spec))
     loop = FreeLoop(setup)
     try:

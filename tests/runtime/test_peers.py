@@ -8,20 +8,35 @@ import pytest
 import torch
 
 from parl.algos.dqn import Config, DQNLearner
-from parl.runtime.peers import Alone, GlooPeers
+from parl.runtime.peers import Alone, GlooPeers, Meeting, ThreadPeers
 from parl.types import EnvSpec
 
 SPEC = EnvSpec((5,), "float32", (), "int64", 3, "next_step")
 
 
-def together(folder, learners, work):
+@pytest.fixture(params=["gloo", "threads"])
+def connect(request, tmp_path):
+    """Makes the peers of a rank."""
+    meetings = {}
+
+    def made(rank, learners):
+        if request.param == "gloo":
+            return GlooPeers(tmp_path, rank, learners, timeout_s=60.0)
+        return ThreadPeers(meetings.setdefault(learners, Meeting(learners, timeout_s=60.0)), rank)
+
+    return made
+
+
+def together(connect, learners, work):
     """Runs ``work(rank, peers)`` in one thread per learner and returns the results."""
     results, errors = [None] * learners, []
+    done = threading.Barrier(learners)
 
     def run(rank):
-        peers = GlooPeers(folder, rank, learners, timeout_s=60.0)
+        peers = connect(rank, learners)
         try:
             results[rank] = work(rank, peers)
+            done.wait(60.0)
         except Exception as error:
             errors.append(error)
         finally:
@@ -51,7 +66,7 @@ def make_batch(seed, size=48):
 
 @pytest.mark.parametrize("learners", [2, 3])
 @pytest.mark.parametrize("dueling", [False, True])
-def test_learners_on_parts_equal_one_on_the_whole(tmp_path, learners, dueling):
+def test_learners_on_parts_equal_one_on_the_whole(connect, learners, dueling):
     config = Config(hidden=(16, 16), dueling=dueling, target_period=4, max_gradient_norm=0.5)
     whole = DQNLearner(config, SPEC, 0, "cpu")
     for seed in range(20):
@@ -71,7 +86,7 @@ def test_learners_on_parts_equal_one_on_the_whole(tmp_path, learners, dueling):
         return learner.weights
 
     torch.set_num_threads(1)
-    parts = together(tmp_path, learners, work)
+    parts = together(connect, learners, work)
     first = DQNLearner(config, SPEC, 0, "cpu").weights
     assert (whole.weights - first).abs().max() > 0.01
     for weights in parts:
@@ -80,22 +95,22 @@ def test_learners_on_parts_equal_one_on_the_whole(tmp_path, learners, dueling):
         torch.testing.assert_close(weights, whole.weights, rtol=1e-3, atol=1e-4)
 
 
-def test_one_absent_learner_makes_all_leave_the_update_out(tmp_path):
+def test_one_absent_learner_makes_all_leave_the_update_out(connect):
     def work(rank, peers):
         gradients = torch.full((7,), float(rank + 1))
         answers = [peers.average(gradients, present) for present in (True, rank != 1, True)]
         return answers
 
-    assert together(tmp_path, 3, work) == [[True, False, True]] * 3
+    assert together(connect, 3, work) == [[True, False, True]] * 3
 
 
-def test_average_is_the_mean(tmp_path):
+def test_average_is_the_mean(connect):
     def work(rank, peers):
         gradients = torch.arange(4.0) * (rank + 1)
         peers.average(gradients, True)
         return gradients
 
-    for gradients in together(tmp_path, 2, work):
+    for gradients in together(connect, 2, work):
         assert gradients.tolist() == [0.0, 1.5, 3.0, 4.5]
 
 
@@ -104,3 +119,12 @@ def test_alone_leaves_gradients_as_they_are():
     assert Alone().average(gradients, True)
     assert not Alone().average(gradients, False)
     assert gradients.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_peer_that_ends_ends_the_waiting_of_the_others():
+    meeting = Meeting(2)
+    waiting = threading.Thread(target=lambda: ThreadPeers(meeting, 1).close())
+    waiting.start()
+    with pytest.raises(threading.BrokenBarrierError):
+        ThreadPeers(meeting, 0).average(torch.zeros(2), True)
+    waiting.join()

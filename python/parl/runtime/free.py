@@ -1,4 +1,4 @@
-"""The schedule in which everything overlaps: actors in processes or threads, learners in processes.
+"""The schedule in which everything overlaps: actors and learners in processes or threads.
 
 The driver is learner 0. The others and the actors are workers; all share the replay, the counters and the
 weights by memory, and talk to the driver by a pipe only while they are parked::
@@ -34,12 +34,13 @@ from parl.runtime.controller import PERIOD_S, Controller
 from parl.runtime.learning import Part
 from parl.runtime.loop import kept, state_or_reason
 from parl.runtime.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
-from parl.runtime.peers import Alone, GlooPeers, Peers
+from parl.runtime.peers import Alone, GlooPeers, Meeting, Peers, ThreadPeers
 from parl.runtime.remote import Published, connect, disconnect, run_far_actor
 from parl.runtime.setup import Saved, Setup
 from parl.runtime.torchrun import SAVE, GroupPeers
 from parl.runtime.weights import Snapshot
 from parl.runtime.workers import Team, choose_context
+from parl.types import Learner
 
 # How long a parked actor may take to finish its step and to pickle its environment.
 _ANSWER_S = 120.0
@@ -113,20 +114,38 @@ def _run_learner(
     setup: Setup,
     rank: int,
     board: Board,
-    replay_name: str,
-    folder: Path,
+    replay: Any,
+    where: Path | Meeting,
     saved: Saved | None,
+    learner: Learner | None = None,
 ) -> None:
-    """The loop of learner ``rank >= 1``."""
-    replay = PrioritizedReplay.attach(replay_name)
-    learner = setup.make_learner()
+    """The loop of learner ``rank >= 1``, in a process or thread; ``replay`` as in :func:`_run_actor`.
+
+    A thread is given its ``learner``: seeding is process-wide.
+    """
+    if isinstance(replay, str):
+        replay = PrioritizedReplay.attach(replay)
+    learner = learner or setup.make_learner()
     updates = 0
     if saved is not None:
         checkpoint.load_learner(saved, learner)
         updates = int(saved.counters["updates"])
     connection.send(("ready", None))
     learner.use_threads(setup.threads)
-    peers = GlooPeers(folder, rank, setup.learners)
+    peers = _make_peers(where, rank, setup.learners)
+    try:
+        _learn(setup, rank, board, learner, replay, peers, updates)
+    finally:
+        peers.close()
+
+
+def _make_peers(where: Path | Meeting, rank: int, learners: int) -> Peers:
+    return ThreadPeers(where, rank) if isinstance(where, Meeting) else GlooPeers(where, rank, learners)
+
+
+def _learn(
+    setup: Setup, rank: int, board: Board, learner: Learner, replay: Any, peers: Peers, updates: int
+) -> None:
     part = setup.make_part(learner, replay, peers, rank)
     row = board.learner[rank]
     row[b.UPDATES] = updates
@@ -146,7 +165,6 @@ def _run_learner(
             row[b.UPDATES] = updates
         elif _stopped_after_border(board):
             break
-    peers.close()
 
 
 def _stopped_after_border(board: Board) -> bool:
@@ -175,6 +193,7 @@ class FreeLoop:
         self._resumes = 0
         self._connected = False
         self._made_part: Part | None = None
+        self._peers: Peers | None = None
         try:
             self._start(setup, saved)
         except BaseException:
@@ -182,7 +201,8 @@ class FreeLoop:
             raise
 
     def _start(self, setup: Setup, saved: Saved | None) -> None:
-        shares = setup.processes or setup.learners > 1
+        in_processes = setup.learners > 1 and not setup.learner_threads
+        shares = setup.processes or in_processes
         context = choose_context(shares, setup.device)
         name = f"parl-{os.getpid()}-{uuid.uuid4().hex[:12]}" if shares else None
         if saved is None:
@@ -204,9 +224,10 @@ class FreeLoop:
         board.learner[:, b.UPDATES] = self._updates
         self._snapshot.publish(self.learner.weights)
         self._team = team = Team(context)
-        for rank in range(1, setup.learners):
-            args = (setup, rank, board, name, self._folder, saved)
-            team.start(f"learner {rank}", _run_learner, args, process=True)
+        if in_processes:
+            for rank in range(1, setup.learners):
+                args = (setup, rank, board, name, self._folder, saved)
+                team.start(f"learner {rank}", _run_learner, args, process=True)
         run, weights = (_run_actor, self._snapshot)
         if setup.remote is not None:
             self._connected = connect(setup.remote, setup.actors)
@@ -229,10 +250,16 @@ class FreeLoop:
             for index in range(setup.actors)
         ]
         self.learner.use_threads(setup.threads)  # after the forks, which copy no threads
-        self._made_part = setup.make_part(self.learner, self._replay, self._make_peers(setup), 0)
+        where: Path | Meeting = self._folder if in_processes else Meeting(setup.learners)
+        if not in_processes:
+            for rank in range(1, setup.learners):
+                args = (setup, rank, board, self._replay, where, saved, setup.make_learner())
+                team.start(f"learner {rank}", _run_learner, args, process=False)
+        self._peers = self._make_peers(setup, where)
+        self._made_part = setup.make_part(self.learner, self._replay, self._peers, 0)
+        for worker in team.workers:
+            worker.answer(_ANSWER_S)  # ready: it has attached to the replay
         if name is not None:
-            for worker in team.workers:
-                worker.answer(_ANSWER_S)  # ready: it has attached to the replay
             self._replay.unlink()  # from here on nothing of the name can be left behind
         self._next_check = self._next_look = 0.0
         controls = setup.park_actors and setup.actors > 1 and setup.remote is None
@@ -241,11 +268,11 @@ class FreeLoop:
         self._lags_before = board.lags.sum(axis=0)
         self._mark = self._figures()
 
-    def _make_peers(self, setup: Setup) -> Peers:
+    def _make_peers(self, setup: Setup, where: Path | Meeting) -> Peers:
         if setup.group is not None:
             self._group_peers = GroupPeers(setup.group, setup.device)
             return self._group_peers
-        return GlooPeers(self._folder, 0, setup.learners) if setup.learners > 1 else Alone()
+        return _make_peers(where, 0, setup.learners) if setup.learners > 1 else Alone()
 
     @property
     def _part(self) -> Part:
@@ -442,6 +469,8 @@ class FreeLoop:
                     team.check()
                     self._part.skip()
                 except Exception:  # a peer is gone: the others are ended below
+                    if self._peers is not None:
+                        self._peers.close()
                     team.end(within_s=0.5)
             team.end(within_s=5.0)
             if self._made_part is not None:

@@ -6,6 +6,7 @@ all-reduce does it, and tells every learner whether one of them could not take p
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -95,6 +96,57 @@ class GlooPeers:
     def close(self) -> None:
         """Ends it; safe to call twice."""
         self._group = None
+
+
+class Meeting:
+    """Where learners in threads of one process find each other.
+
+    Args:
+        learners: L.
+        timeout_s: how long a peer may keep the others waiting.
+    """
+
+    def __init__(self, learners: int, timeout_s: float = 600.0) -> None:
+        self.barrier = threading.Barrier(learners, timeout=timeout_s)
+        self.gradients = [torch.empty(0)] * learners
+        self.present = [False] * learners
+
+
+class ThreadPeers:
+    """Learners in threads: each averages a part of all gradients, where they lie, in the order of the ranks.
+
+    Args:
+        meeting: the same for all.
+        rank: number of this learner, ``0 <= rank < learners``.
+    """
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        self._meeting, self._rank = meeting, rank
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """See :class:`Peers`."""
+        meeting, rank = self._meeting, self._rank
+        meeting.gradients[rank], meeting.present[rank] = gradients, present
+        if meanwhile is not None:
+            meanwhile()
+        meeting.barrier.wait()
+        all_present = all(meeting.present)
+        if all_present:
+            parts = [whole.tensor_split(len(meeting.gradients))[rank] for whole in meeting.gradients]
+            mean = parts[0].clone()
+            for part in parts[1:]:
+                mean.add_(part)
+            mean.div_(len(parts))
+            for part in parts:
+                part.copy_(mean)
+        meeting.barrier.wait()
+        return all_present
+
+    def close(self) -> None:
+        """Ends it, and the waiting of the others; safe to call twice."""
+        self._meeting.barrier.abort()
 
 
 def packed(buffer: Tensor, gradients: Tensor, sign: float) -> Tensor:

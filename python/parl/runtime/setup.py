@@ -40,6 +40,7 @@ class Setup:
         actors: number of actors.
         processes: actors are processes; else threads.
         learners: number of learners.
+        learner_threads: learners are threads of this process; else all but the first are processes.
         num_envs: environments of all actors together.
         batch_size: transitions of all learners together in one update.
         replay_capacity: rows kept.
@@ -72,6 +73,7 @@ class Setup:
     priority_delay: int = 0
     park_actors: bool = False
     halves: bool = False
+    learner_threads: bool = False
     group: Group | None = None
 
     @property

@@ -117,6 +117,8 @@ class TrainConfig(RunConfig):
     """Threads of each learner; auto: one for small networks and in lockstep, else one per core, up to 4."""
     actor_kind: Literal["process", "thread"] = "process"
     """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
+    learner_kind: Literal["process", "thread"] = "process"
+    """Several learners are processes, or threads of one process (free schedule)."""
     replay_ratio: float = 1.0
     """Transitions sampled per transition collected, counted from learning_starts on."""
     batch_size: int = 64
@@ -152,7 +154,8 @@ class TrainConfig(RunConfig):
             ("ray_steps", 1, 2**16),
             ("priority_delay", 0, 2**16),
         )
-        check_choices(self, ("actor_kind", ("process", "thread")), ("engine", ("local", "ray")))
+        kinds = ("process", "thread")
+        check_choices(self, ("actor_kind", kinds), ("learner_kind", kinds), ("engine", ("local", "ray")))
         if self.halves and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
             raise ConfigError(f"halves need two environments per actor; num_envs = {self.num_envs}")
         if self.engine == "ray" and self.schedule == "lockstep":

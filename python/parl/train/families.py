@@ -192,6 +192,7 @@ class ReplayFamily:
             actors=1 if config.actors == "auto" else config.actors,
             processes=config.actor_kind == "process" and not far,
             learners=1 if config.learners == "auto" else config.learners,
+            learner_threads=config.learner_kind == "thread",
             num_envs=config.num_envs,
             batch_size=config.batch_size,
             replay_capacity=config.replay_capacity,
