@@ -73,7 +73,7 @@ from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
-from parl.types import Array, Batch, EnvSpec, Observations
+from parl.types import Array, Batch, EnvSpec, Observations, Preset
 
 Distribution = Literal["none", "c51", "qr", "iqn"]
 Images = Literal["nature", "impala"]
@@ -225,6 +225,29 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
         "replay_capacity": 200_000,
         "learning_starts": 20_000,
     }
+
+
+PRESETS = {
+    "acrobot": Preset(
+        {
+            "env": "Acrobot-v1",
+            "num_envs": 16,
+            "replay_ratio": 8.0,
+            "batch_size": 128,
+            "replay_capacity": 50_000,
+            "total_frames": 300_000,
+        },
+        {
+            "n_step": 5,
+            "hidden": (128, 128),
+            "learning_rate": 1e-3,
+            "target_tau": 0.01,
+            "epsilon_steps": 20_000,
+        },
+        tuned=True,
+        note="Acrobot-v1 to -90 within a minute",
+    ),
+}
 
 
 class QNetwork(Executed):
