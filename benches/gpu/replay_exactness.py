@@ -17,7 +17,7 @@ from common import Record, arguments, machine
 import parl
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "replay"))
-from device_cases import CASES, assert_same, compare, host
+from device_cases import CASES, GOALS, SEQUENCES, assert_same, compare, host
 
 MODES = ("stratified", "independent", "systematic", "split")
 
@@ -49,9 +49,9 @@ def trees(capacity: int, device: str) -> None:
 
 def replays(alpha: float, device: str) -> None:
     """All kinds of windows and stacks. Powers of 0 and 1 are exact on both sides, so weights are equal."""
-    for case in CASES:
+    for case in CASES + SEQUENCES + GOALS:
         case = dataclasses.replace(case, alpha=alpha)
-        cpu, mine = case.pair(1, device, parl.PrioritizedReplay, parl.UniformReplay)
+        cpu, mine = case.pair(1, device)
         assert compare(cpu, mine, case, 1, exact=False) > 15
 
 
@@ -106,7 +106,7 @@ def choices(device: str, rows: int = 5000) -> None:
 def saved(device: str) -> None:
     """Files both ways, and the same draws after them."""
     case = CASES[4]
-    cpu, mine = case.pair(3, device, parl.PrioritizedReplay, parl.UniformReplay)
+    cpu, mine = case.pair(3, device)
     compare(cpu, mine, case, 3, calls=40, exact=False)
     with tempfile.TemporaryDirectory() as folder:
         mine.save(f"{folder}/device")

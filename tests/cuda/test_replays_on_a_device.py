@@ -98,6 +98,105 @@ def test_a_step_of_a_loop_is_captured_and_replayed() -> None:
     assert gpu.total_priority == cpu.total_priority
 
 
+def sequences(device: str, **options: Any) -> Any:
+    fields = {**FIELDS, "state": ((2,), "float32")}
+    given = {"length": 4, "overlap": 2, "burn_in": 1, "num_envs": 4, "alpha": 1.0, "seed": 3}
+    return parl.SequenceReplay(60, fields, device=device, **given, **options)
+
+
+def with_state(number: int) -> dict[str, Any]:
+    return {**rows(number), "state": np.full((4, 2), number, np.float32)}
+
+
+def test_sequences_are_those_of_the_cpu(tmp_path: Path) -> None:
+    cpu, gpu = sequences("cpu", fan_out=32), sequences("cuda")
+    for number in range(24):
+        cpu.add(**with_state(number))
+        gpu.add(**with_state(number))
+    for mode in ("stratified", "independent", "largest"):
+        count = {"largest": 3}.get(mode, 9)
+        expected, found = cpu.sample(count, mode=mode), gpu.sample(count, mode=mode)
+        for name, value in expected.items():
+            here = found[name].cpu().numpy().view(value.dtype)
+            np.testing.assert_allclose(here, value, rtol=2e-7, err_msg=name)
+        errors = np.arange(4.0 * count).reshape(4, count)
+        assert cpu.update_priorities(expected.tickets, errors, expected.mask) == 0
+        there = torch.from_numpy(errors).to(gpu.device)
+        assert int(gpu.update_priorities(found.tickets, there, found.mask)) == 0
+    assert gpu.total_priority == pytest.approx(cpu.total_priority, rel=1e-6)
+    gpu.save(tmp_path / "replay")
+    again = parl.SequenceReplay.load(tmp_path / "replay", device="cuda")
+    assert again.sample(3).mask.shape == (4, 3)
+    with pytest.raises(ValueError, match="this replay is no DeviceReplay; use SequenceReplay"):
+        parl.PrioritizedReplay.load(tmp_path / "replay", device="cuda")
+    gpu.check()
+    gpu.verify()
+
+
+def goals(device: str, strategy: Any, **options: Any) -> Any:
+    goal = ((2,), "float32")
+    fields = {
+        "obs": {"achieved_goal": goal, "desired_goal": goal},
+        "reward": ((), "float32"),
+        "terminated": ((), "bool"),
+    }
+    hindsight = parl.Hindsight(lambda achieved, desired, info: -abs(achieved - desired).sum(1), strategy)
+    given: dict[str, Any] = {"num_envs": 4, "alpha": 1.0, "seed": 3, "hindsight": hindsight}
+    return parl.PrioritizedReplay(60, fields, device=device, **given, **options)
+
+
+def with_goals(number: int) -> dict[str, Any]:
+    step = np.arange(8, dtype=np.float32).reshape(4, 2) + 8 * number
+    return {**rows(number), "obs": {"achieved_goal": step, "desired_goal": step * 0 - 1}}
+
+
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_goals_are_those_of_the_cpu(strategy: str) -> None:
+    cpu, gpu = goals("cpu", strategy, fan_out=32), goals("cuda", strategy)
+    for number in range(20):
+        cpu.add(**with_goals(number))
+        gpu.add(**with_goals(number))
+    for mode in ("stratified", "independent", "systematic", "largest"):
+        expected, found = cpu.sample(9, mode=mode), gpu.sample(9, mode=mode)
+        assert expected.relabelled.any()
+        for name in ("relabelled", "reward", "discount", "indices"):
+            np.testing.assert_array_equal(found[name].cpu().numpy(), expected[name], name)
+        for when in ("obs", "next_obs"):
+            for name, value in expected[when].items():
+                np.testing.assert_array_equal(found[when][name].cpu().numpy(), value, name)
+    gpu.check()
+
+
+def test_sequences_and_goals_are_captured_and_replayed() -> None:
+    errors = torch.arange(36.0).reshape(4, 9)
+    for pair, row in (
+        ((sequences("cpu", fan_out=32), sequences("cuda")), with_state),
+        ((goals("cpu", "future", fan_out=32), goals("cuda", "future")), with_goals),
+    ):
+        cpu, gpu = pair
+        for number in range(12):
+            cpu.add(**row(number))
+            gpu.add(**row(number))
+        errors = errors.to(gpu.device)
+        graph = driver.Graph()
+
+        def step(gpu: Any = gpu) -> Any:
+            batch = gpu.sample(9)
+            if "mask" in batch:
+                gpu.update_priorities(batch.tickets, batch.weights)
+            return batch
+
+        batch = graph.capture(step)
+        for _ in range(4):
+            graph.replay()
+            expected = cpu.sample(9)
+            if "mask" in expected:
+                cpu.update_priorities(expected.tickets, expected.weights)
+            for name in ("indices", "weights", "discount", *(["obs", "state"] if "mask" in expected else [])):
+                np.testing.assert_allclose(batch[name].cpu().numpy(), expected[name], rtol=2e-7)
+        gpu.check()
+
+
 def test_nothing_waits(double: None) -> None:
     _, gpu = pair()
     tree = parl.SumTree(100, device="cuda")
@@ -111,6 +210,13 @@ def test_nothing_waits(double: None) -> None:
     gpu.end_episodes([1])
     tree.update(torch.arange(9), torch.ones(9))
     tree.sample(5)
+    runs, achieved = sequences("cuda"), goals("cuda", "episode")
+    for number in range(9):
+        runs.add(**with_state(number))
+        achieved.add(**with_goals(number))
+    batch = runs.sample(5)
+    runs.update_priorities(batch.tickets, torch.ones((4, 5)), batch.mask)
+    achieved.sample(5)
     assert (driver.figure("synchronisations"), driver.figure("copies")) == before
     gpu.check()
 

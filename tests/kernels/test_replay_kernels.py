@@ -15,6 +15,8 @@ KERNELS = Path(__file__).parents[2] / "crates" / "sumtree" / "kernels"
 HEADERS = sorted(path.name for path in KERNELS.glob("*.cuh"))
 NAMED = (KERNELS.parent / "src" / "kernels.rs").read_text()
 FIELDS = {"obs": ((4,), "float32")}
+STEPS = {**FIELDS, "reward": ((), "float32"), "terminated": ((), "bool")}
+FILES = ["tree.cu", "replay.cu", "select.cu", "episode.cu"]
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.find_library() is None, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it"
@@ -36,7 +38,7 @@ def families() -> list[object]:
 
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", families())
-@pytest.mark.parametrize("file", ["tree.cu", "replay.cu", "select.cu"])
+@pytest.mark.parametrize("file", FILES)
 def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(KERNELS / file, options, HEADERS, KERNELS)
@@ -50,7 +52,7 @@ def test_every_family_takes_the_kernels(file: str, architecture: int) -> None:
 
 @needs_nvrtc
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["tree.cu", "replay.cu", "select.cu"])
+@pytest.mark.parametrize("file", FILES)
 def test_machine_code_is_made(file: str) -> None:
     options = ["--gpu-architecture=sm_90", "--std=c++17"]
     _, code, log = nvrtc.compile_kernel(KERNELS / file, options, HEADERS, KERNELS)
@@ -73,6 +75,7 @@ def test_the_native_compiler_has_them(tmp_path: Path, monkeypatch: pytest.Monkey
         lambda device: parl.SumTree(10, device=device),
         lambda device: parl.PrioritizedReplay(10, FIELDS, device=device),
         lambda device: parl.UniformReplay(10, FIELDS, device=device),
+        lambda device: parl.SequenceReplay(10, STEPS, length=2, device=device),
     ],
 )
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
@@ -84,6 +87,10 @@ def test_no_driver_is_said_and_the_process_goes_on(make, device: str) -> None:
     assert make("cpu") is not None
 
 
-def test_sequences_are_not_on_a_device() -> None:
-    with pytest.raises(ValueError, match='SequenceReplay is of device="cpu"'):
-        parl.SequenceReplay(10, FIELDS, length=2, device="cuda")
+class Own(parl.PrioritizedReplay):
+    """A class of a user's."""
+
+
+def test_classes_of_users_are_not_on_a_device() -> None:
+    with pytest.raises(ValueError, match='Own is of device="cpu": a device has PrioritizedReplay, Uniform'):
+        Own(10, FIELDS, device="cuda")

@@ -5,6 +5,7 @@ For the tests, which have the device's kernels as host C++, and for `benches/gpu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +34,21 @@ class Case:
     uniform: bool = False
     alpha: float = 0.6
     backwards: bool = False
+    # Sequences of so many steps, for 0 single rows.
+    length: int = 0
+    overlap: int = 0
+    burn_in: int = 0
+    # The strategy of hindsight, if there is any.
+    goals: str = ""
 
     def fields(self) -> dict[str, Any]:
+        goal = ((2,), "float64")
+        # 48 bytes, 5, 8, 4: pieces of all widths.
+        obs: Any = ((12,), "int32")
+        if self.goals:
+            obs = {"observation": obs, "achieved_goal": goal, "desired_goal": goal}
         found: dict[str, Any] = {
-            # 48 bytes, 5, 8, 4: pieces of all widths.
-            "obs": ((12,), "int32"),
+            "obs": obs,
             "pixel": ((5,), "uint8"),
             "action": ((), "int64"),
             "reward": ((), self.reward),
@@ -45,16 +56,31 @@ class Case:
             "truncated": ((), "bool"),
         }
         if self.explicit:
-            found["next_obs"] = ((12,), "int32")
+            found["next_obs"] = obs
         if self.discounts:
             found["discount"] = ((), "float64")
+        if self.length:
+            found["state"] = ((3,), "float32")
+        if self.goals:
+            found["info"] = {"scale": ((), "float64")}
         return found
 
+    def kind(self) -> type[parl.PrioritizedReplay]:
+        """The class on the CPU."""
+        if self.length:
+            return parl.SequenceReplay
+        return parl.UniformReplay if self.uniform else parl.PrioritizedReplay
+
+    def hindsight(self) -> parl.Hindsight | None:
+        if not self.goals:
+            return None
+        return parl.Hindsight(goal_reward, strategy=self.goals, terminated_fn=is_close)  # type: ignore[arg-type]
+
     def pair(
-        self, seed: int, device: str, prioritized: Any, uniform: Any
+        self, seed: int, device: str, there: Callable[[Any], Any] = lambda kind: kind
     ) -> tuple[parl.PrioritizedReplay, Any]:
+        """The two replays; ``there`` makes the device's class of that of the CPU."""
         options: dict[str, Any] = {
-            "n_step": self.n_step,
             "frame_stack": self.frame_stack,
             "autoreset": self.autoreset,
             "stack_padding": self.stack_padding,
@@ -62,11 +88,23 @@ class Case:
             "gamma": 0.9,
             "seed": seed,
         }
-        cpu, mine = (parl.UniformReplay, uniform) if self.uniform else (parl.PrioritizedReplay, prioritized)
+        if self.length:
+            options |= {"length": self.length, "overlap": self.overlap, "burn_in": self.burn_in}
+        else:
+            options |= {"n_step": self.n_step, "hindsight": self.hindsight()}
         if not self.uniform:
             options |= {"weight_norm": self.weight_norm, "alpha": self.alpha}
-        found = mine(self.capacity, self.fields(), device=device, **options)
-        return cpu(self.capacity, self.fields(), fan_out=32, **options), found
+        found = there(self.kind())(self.capacity, self.fields(), device=device, **options)
+        return self.kind()(self.capacity, self.fields(), fan_out=32, **options), found
+
+
+def goal_reward(achieved: Any, desired: Any, info: Any) -> Any:
+    """The distance, scaled by the row's own number, so that mixed-up rows show; of arrays and tensors."""
+    return -abs(achieved - desired).sum(1) * info["scale"]
+
+
+def is_close(achieved: Any, desired: Any, info: Any) -> Any:
+    return abs(achieved - desired).sum(1) < 40
 
 
 class Rows:
@@ -88,12 +126,17 @@ class Rows:
             "terminated": rng.random(count) < 0.1,
             "truncated": rng.random(count) < 0.15,
         }
+        if case.goals:
+            rows["obs"] = goals_around(rows["obs"], number)
+            rows["info"] = {"scale": number % 5 + 1.0}
+        if case.length:
+            rows["state"] = rng.normal(size=(count, 3)).astype(np.float32)
         if case.explicit:
-            rows["next_obs"] = rows["obs"] + 7
+            rows["next_obs"] = shifted(rows["obs"], 7)
         if case.discounts:
             rows["discount"] = rng.random(count)
         if case.autoreset != "next_step" and not case.explicit:
-            rows["final_obs"] = rows["obs"] + 5
+            rows["final_obs"] = shifted(rows["obs"], 5)
         if case.shuffled:
             rows["env_id"] = rng.integers(0, case.num_envs, count)
         if not case.uniform and rng.random() < 0.3:
@@ -101,8 +144,20 @@ class Rows:
         return rows
 
 
+def goals_around(observation: np.ndarray, number: np.ndarray) -> dict[str, Any]:
+    achieved = np.stack([number, -3.0 * number], 1)
+    return {"observation": observation, "achieved_goal": achieved, "desired_goal": achieved * 0 + 1e6}
+
+
+def shifted(rows: Any, by: int) -> Any:
+    return {name: shifted(value, by) for name, value in rows.items()} if isinstance(rows, dict) else rows + by
+
+
 def tensors(rows: dict[str, Any]) -> dict[str, Any]:
-    return {name: torch.from_numpy(value) for name, value in rows.items()}
+    return {
+        name: tensors(value) if isinstance(value, dict) else torch.from_numpy(value)
+        for name, value in rows.items()
+    }
 
 
 def host(tensor: Any) -> np.ndarray:
@@ -118,15 +173,25 @@ def assert_same(cpu: parl.PrioritizedReplay, mine: Any, count: int, mode: str, e
         mine.rng_state = cpu.rng_state
         return None
     found = mine.sample(count, mode=mode, beta=0.6, **options)
+    assert_equal(found, expected, exact)
+    return found
+
+
+def assert_equal(found: Any, expected: Any, exact: bool) -> None:
+    """A batch of the device beside the CPU's."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        here = host(found[name]).view(value.dtype)
+        if isinstance(value, dict):
+            assert_equal(found[name], value, exact)
+            continue
+        here = host(found[name])
+        assert here.shape == value.shape, name
+        here = here.view(value.dtype)
         if name == "weights" and not exact:
             # The device's own powers, rounded to single precision.
             np.testing.assert_allclose(here, value, rtol=2e-7, err_msg=name)
         else:
             np.testing.assert_array_equal(here, value, err_msg=name)
-    return found
 
 
 def compare(
@@ -151,6 +216,12 @@ def compare(
             mode = ("stratified", "independent", "systematic", "split")[call // 3 % 4]
             found = assert_same(cpu, mine, (1, 40, 33)[call % 7 % 3], mode, exact)
             drawn += found is not None
+            if found is not None and case.length:
+                # Multiples of 1/8, whose sums are exact in every order.
+                errors = rng.integers(-80, 80, tuple(found.mask.shape)).astype(np.float32) / 8
+                dropped = mine.update_priorities(found.tickets, errors, found.mask)
+                given_back = host(found.tickets).view(np.uint64), errors, host(found.mask)
+                assert int(dropped) == cpu.update_priorities(*given_back)
         if call % 4 == 1:
             # Of rows that are there, that wait, that are gone; the last of equal ones wins.
             some = rng.choice(np.concatenate(given[-60:]), 50)
@@ -180,4 +251,20 @@ CASES = [
     Case(explicit=True, autoreset="same_step"),
     Case(capacity=9, num_envs=3, n_step=4),
     Case(capacity=500, uniform=True, n_step=2, frame_stack=2),
+]
+
+SEQUENCES = [
+    Case(length=5),
+    Case(length=6, overlap=3, burn_in=2, backwards=True),
+    Case(length=4, overlap=1, burn_in=1, frame_stack=3, autoreset="same_step", shuffled=True),
+    Case(length=1, discounts=True, reward="float64"),
+    Case(length=7, overlap=6, explicit=True, discounts=True, autoreset="disabled", weight_norm="global"),
+    Case(capacity=40, num_envs=12, length=3, overlap=2, frame_stack=4, stack_padding="first", shuffled=True),
+]
+GOALS = [
+    Case(goals="future"),
+    Case(goals="final", autoreset="same_step", backwards=True),
+    Case(goals="episode", shuffled=True, discounts=True),
+    Case(goals="episode", explicit=True, capacity=40, num_envs=12, shuffled=True),
+    Case(goals="future", explicit=True, uniform=True, autoreset="disabled"),
 ]

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+import parl
+from parl.replay.device.kinds import DeviceSequenceReplay, DeviceUniformReplay
 from parl.replay.device.place import Place
-from parl.replay.device.replay import DeviceReplay, DeviceUniformReplay
+from parl.replay.device.replay import DeviceReplay
 from parl.replay.device.tree import CudaSumTree
 
 KERNELS = Path(__file__).parents[2] / "crates" / "sumtree" / "kernels"
@@ -87,3 +89,13 @@ class HostReplay(InMemory, DeviceReplay):
 
 class HostUniformReplay(InMemory, DeviceUniformReplay):
     """`DeviceUniformReplay` without a device."""
+
+
+class HostSequenceReplay(InMemory, DeviceSequenceReplay):
+    """`DeviceSequenceReplay` without a device."""
+
+
+def in_memory(kind: type[parl.PrioritizedReplay]) -> Any:
+    """The class of a device, without one, that stands for a class of the CPU."""
+    kinds = {parl.UniformReplay: HostUniformReplay, parl.SequenceReplay: HostSequenceReplay}
+    return kinds.get(kind, HostReplay)

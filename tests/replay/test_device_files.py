@@ -11,15 +11,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_cases import CASES, Case, Rows, assert_same, host, tensors  # noqa: E402
-from emulated import HostReplay, HostUniformReplay  # noqa: E402
+from device_cases import CASES, GOALS, SEQUENCES, Case, Rows, assert_same, host, tensors  # noqa: E402
+from emulated import HostReplay, HostSequenceReplay, in_memory  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import ReplayFileError  # noqa: E402
 
 
 def grown(case: Case, calls: int, seed: int = 3) -> tuple[Any, Any, Rows]:
-    cpu, mine = case.pair(seed, "cuda", HostReplay, HostUniformReplay)
+    cpu, mine = case.pair(seed, "cuda", in_memory)
     rows = Rows(case, seed)
     go_on(cpu, mine, rows, calls)
     return cpu, mine, rows
@@ -56,15 +56,19 @@ def figures(replay: Any) -> dict[str, Any]:
     }
 
 
+SOME = [CASES[2], CASES[4], CASES[6], CASES[7], CASES[10], SEQUENCES[1], SEQUENCES[2], GOALS[0], GOALS[2]]
+
+
 @pytest.mark.parametrize("calls", [1, 45])
-@pytest.mark.parametrize("case", [CASES[2], CASES[4], CASES[6], CASES[7], CASES[10]], ids=str)
+@pytest.mark.parametrize("case", SOME, ids=str)
 def test_each_loads_what_the_other_wrote(case: Case, calls: int, tmp_path: Path):
     cpu, mine, rows = grown(case, calls)
     cpu.save(tmp_path / "cpu")
     mine.save(tmp_path / "device")
     assert sorted(os.listdir(tmp_path)) == ["cpu", "device"]
-    here = type(cpu).load(tmp_path / "device")
-    there = type(mine).load(tmp_path / "cpu", device="cuda")
+    relabels = {"hindsight": case.hindsight()}
+    here = type(cpu).load(tmp_path / "device", **relabels)
+    there = type(mine).load(tmp_path / "cpu", device="cuda", **relabels)
     assert (type(there), there.settings) == (type(mine), here.settings)
     assert figures(here) == figures(cpu) == figures(there) == figures(mine)
     here.verify()
@@ -116,19 +120,28 @@ def test_nested_fields_and_columns_of_no_bytes(tmp_path: Path):
 def test_what_a_file_holds_that_a_device_has_not_is_named(tmp_path: Path):
     path = tmp_path / "replay"
     fields = {"obs": ((400,), "uint8"), "reward": ((), "float32"), "terminated": ((), "bool")}
-    for made, text in (
-        (parl.SequenceReplay(20, fields, length=2), r"whose sequence is \(2, 0, 0\.9\): device=\"cuda\" has"),
-        (parl.PrioritizedReplay(20, fields, compression="lz4"), "whose compression is 'lz4'"),
+    hindsight = GOALS[0].hindsight()
+    for made, kind, text in (
+        (parl.SequenceReplay(20, fields, length=2), HostReplay, "no HostReplay; use SequenceReplay"),
+        (parl.UniformReplay(20, fields), HostSequenceReplay, "no HostSequenceReplay; use PrioritizedReplay"),
+        (parl.PrioritizedReplay(20, fields, compression="lz4"), HostReplay, "whose compression is 'lz4'"),
+        (
+            parl.PrioritizedReplay(20, GOALS[0].fields(), hindsight=hindsight),
+            HostReplay,
+            "this replay relabels goals; give hindsight",
+        ),
     ):
         made.save(path)
         with pytest.raises(ValueError, match=text):
-            HostReplay.load(path)
+            kind.load(path)
+    with pytest.raises(ValueError, match=r"was made with hindsight .*'future'.*, not .*'episode'"):
+        HostReplay.load(path, hindsight=GOALS[2].hindsight())
     path.write_bytes(b"nothing of the sort" * 9)
     with pytest.raises(ReplayFileError):
         HostReplay.load(path)
     with pytest.raises(FileNotFoundError):
         HostReplay.load(tmp_path / "none")
-    with pytest.raises(ValueError, match='shared and hindsight are of device="cpu"'):
+    with pytest.raises(ValueError, match='shared memory is of device="cpu"'):
         HostReplay.load(path, shared="name")
 
 

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from device_cases import CASES, Rows, host, tensors  # noqa: E402
-from emulated import HostReplay  # noqa: E402
+from emulated import HostReplay, in_memory  # noqa: E402
 from test_sampling import chi_square_z  # noqa: E402
 
 import parl  # noqa: E402
@@ -141,7 +141,7 @@ def test_newest_follows_the_ring_round_its_end():
 def test_rows_are_whole_however_they_are_chosen():
     """Windows, stacks and tickets beside the rows themselves, in a ring so small that frames go."""
     case = CASES[6]
-    cpu, mine = case.pair(3, "cuda", HostReplay, HostReplay)
+    cpu, mine = case.pair(3, "cuda", in_memory)
     rows = Rows(case, 3)
     choices: list[dict[str, Any]] = [
         {"mode": "uniform"},

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from device_cases import CASES, Case, assert_same, compare, tensors  # noqa: E402
-from emulated import HostPlace, HostReplay, HostSumTree, HostUniformReplay  # noqa: E402
+from device_cases import CASES, GOALS, SEQUENCES, Case, assert_same, compare, tensors  # noqa: E402
+from emulated import HostPlace, HostReplay, HostSumTree, in_memory  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import CudaUnavailableError, InconsistentError, NotSampleableError  # noqa: E402
@@ -20,12 +20,12 @@ from parl.replay.device import layout  # noqa: E402
 
 def run(case: Case, seed: int) -> int:
     """The same calls on both, compared; batches that were drawn."""
-    cpu, mine = case.pair(seed, "cuda", HostReplay, HostUniformReplay)
+    cpu, mine = case.pair(seed, "cuda", in_memory)
     mine._place.program.backwards = case.backwards
     return compare(cpu, mine, case, seed)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES + SEQUENCES + GOALS, ids=str)
 def test_batches_are_those_of_the_cpu(case: Case):
     assert run(case, seed=3) > 15
 
@@ -33,7 +33,7 @@ def test_batches_are_those_of_the_cpu(case: Case):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_batches_of_many_seeds(seed: int):
-    assert all(run(case, seed) > 15 for case in CASES)
+    assert all(run(case, seed) > 15 for case in CASES + SEQUENCES + GOALS)
 
 
 FIELDS: dict[str, Any] = {
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
 def test_an_environment_may_be_silent_for_more_than_a_lap():
     """Its newest row is gone then, and the slot is another environment's, whose link must stay."""
     case = Case(capacity=9, num_envs=2)
-    cpu, mine = case.pair(3, "cuda", HostReplay, HostUniformReplay)
+    cpu, mine = case.pair(3, "cuda", in_memory)
     number = 0
     for silence in (1, 10, 11, 12, 13, 20):
         for env in (0, *[1] * silence, 0, 1):

@@ -4,7 +4,8 @@
 
 // Rows of the table that a draw leaves for the gathering, each with one u32 per draw: where its row, the last of its window
 // and the next one are; then the frames of its stack, newest first, and those of the next stack.
-enum Column : uint32_t { OWN = 0, LAST = 1, NEXT = 2, FRAMES = 3 };
+// Of a sequence: its row and how many steps it has; then the slots of its steps and of the row after them.
+enum Column : uint32_t { OWN = 0, LAST = 1, NEXT = 2, FRAMES = 3, LENGTH = 1, WALK = 3 };
 
 struct ReplayDraw {
     Draws draws;
@@ -13,7 +14,7 @@ struct ReplayDraw {
     uint64_t indices;     // i64
     uint64_t tickets;     // i64
     uint64_t weights;     // f32
-    uint64_t discounts;   // f32
+    uint64_t discounts;   // f32; 0 for none
     uint64_t rewards;     // f32 or f64 as the column; 0 for none, as the next two
     uint64_t terminated;  // bool
     uint64_t truncated;   // bool
@@ -23,15 +24,17 @@ struct ReplayDraw {
 
 struct Transition {
     double reward, discount;
-    uint32_t last, next;
+    uint32_t last, next, steps;
     bool terminated, truncated, is_lost;
 };
 
-// Follows the window of a row. The CPU's `draw.rs` in the same order of operations.
-PARL_FN Transition follow(const Replay& replay, uint32_t slot) {
-    Transition t{0.0, 1.0, slot, slot, false, false, false};
+// Follows the window of a row. The CPU's `draw.rs` in the same order of operations. The slots of its steps and of the row
+// after them go to `walk`, `stride` apart, if that is somewhere.
+PARL_FN Transition follow(const Replay& replay, uint32_t slot, uint32_t* walk = nullptr, uint64_t stride = 0) {
+    Transition t{0.0, 1.0, slot, slot, 1, false, false, false};
     if (!replay.steps) return t;
     for (uint32_t step = 1;; ++step) {
+        if (walk != nullptr) walk[(step - 1) * stride] = t.last;
         t.reward = add_once(t.reward, multiply_once(t.discount, column_real(replay.reward, replay.reward_is_double, t.last)));
         t.discount = multiply_once(t.discount, multiply_once(replay.gamma, row_discount(replay, t.last)));
         t.terminated = flag(replay.terminated, t.last);
@@ -42,6 +45,8 @@ PARL_FN Transition follow(const Replay& replay, uint32_t slot) {
             t.next = link == NO_LINK ? t.last : link - 1;
             t.is_lost = link == NO_LINK && !t.terminated && replay.rebuilds != 0;
             if (t.terminated) t.discount = 0.0;
+            t.steps = step;
+            if (walk != nullptr) walk[step * stride] = t.next;
             return t;
         }
         if (link == NO_LINK) {
@@ -52,26 +57,31 @@ PARL_FN Transition follow(const Replay& replay, uint32_t slot) {
     }
 }
 
+// Slots of the stack that ends in the row with this number, newest first, `stride` apart; what is before its episode is
+// padding.
+PARL_ONCE void put_stack(const Replay& replay, uint32_t* to, uint64_t stride, uint64_t sequence, bool is_lost) {
+    Before what = is_lost ? LOST : A_ROW;
+    for (uint32_t frame = 0; frame < replay.frames; ++frame, to += stride) {
+        const bool is_there = what == A_ROW || (replay.pads_first != 0 && !is_lost);
+        *to = is_there ? static_cast<uint32_t>(sequence % replay.slots) : NONE;
+        if (what == A_ROW) what = before(replay, sequence, sequence);
+    }
+}
+
 struct ReplayTaker {
     const Replay& replay;
     const ReplayDraw& call;
 
     __device__ void put(uint32_t row, uint32_t i, uint32_t slot) {
-        at<uint32_t>(call.table)[static_cast<uint64_t>(row) * call.draws.count + i] = slot;
+        *place(row, i) = slot;
     }
 
-    // Slots of the stack that ends in the row with this number, newest first; what is before its episode is padding.
-    PARL_ONCE_MEMBER void put_stack(uint32_t row, uint32_t i, uint64_t sequence, bool is_lost) {
-        Before what = is_lost ? LOST : A_ROW;
-        for (uint32_t frame = 0; frame < replay.frames; ++frame) {
-            if (what == A_ROW || (replay.pads_first != 0 && !is_lost)) {
-                put(row + frame, i, static_cast<uint32_t>(sequence % replay.slots));
-            } else {
-                put(row + frame, i, NONE);
-            }
-            if (what == A_ROW) what = before(replay, sequence, sequence);
-        }
+    __device__ uint32_t* place(uint32_t row, uint32_t i) {
+        return at<uint32_t>(call.table) + static_cast<uint64_t>(row) * call.draws.count + i;
     }
+
+    // Whether something is drawn after the rows, with the numbers that come next.
+    __device__ bool goes_on() { return replay.strategy != 0; }
 
     // All lanes see the same; the first one writes.
     PARL_ONCE_MEMBER bool take(uint32_t i, const Drawn& drawn) {
@@ -79,7 +89,9 @@ struct ReplayTaker {
         const uint4 own = *state(replay, slot);
         const Row row{slot, own.x >> LAP_SHIFT};
         const bool is_there = (own.x & (OPEN | SAMPLEABLE)) == (OPEN | SAMPLEABLE);
-        Transition t = follow(replay, slot);
+        const bool is_sequence = replay.period != 0;
+        uint32_t* walk = is_sequence && lane() == 0 ? place(WALK, i) : nullptr;
+        const Transition t = follow(replay, slot, walk, call.draws.count);
         const uint64_t sequence = replay.frames > 1 ? sequence_of(replay, row) : 0;
         const bool is_lost = !is_there || t.is_lost || (replay.frames > 1 && !is_whole(replay, sequence));
         if (lane() == 0) {
@@ -89,9 +101,12 @@ struct ReplayTaker {
             put(OWN, i, slot);
             put(LAST, i, t.last);
             put(NEXT, i, t.next);
-            if (replay.frames > 1) {
-                put_stack(FRAMES, i, sequence, is_lost);
-                put_stack(FRAMES + replay.frames, i, later(replay, sequence, t.next), is_lost);
+            if (is_sequence) {
+                put(LENGTH, i, is_lost ? 0 : t.steps);
+            } else if (replay.frames > 1) {
+                const uint64_t stride = call.draws.count;
+                put_stack(replay, place(FRAMES, i), stride, sequence, is_lost);
+                put_stack(replay, place(FRAMES + replay.frames, i), stride, later(replay, sequence, t.next), is_lost);
             }
             put_step(i, t);
         }
@@ -99,7 +114,7 @@ struct ReplayTaker {
     }
 
     __device__ void put_step(uint32_t i, const Transition& t) {
-        at<float>(call.discounts)[i] = static_cast<float>(t.discount);
+        if (call.discounts != 0) at<float>(call.discounts)[i] = static_cast<float>(t.discount);
         if (call.rewards != 0 && replay.reward_is_double) at<double>(call.rewards)[i] = t.reward;
         if (call.rewards != 0 && !replay.reward_is_double) at<float>(call.rewards)[i] = static_cast<float>(t.reward);
         if (call.terminated != 0) at<uint8_t>(call.terminated)[i] = t.terminated ? 1 : 0;
@@ -114,8 +129,10 @@ struct ReplayTaker {
         at<uint32_t>(call.drawn)[i] = 0;
         at<int64_t>(call.indices)[i] = 0;
         at<uint64_t>(call.tickets)[i] = 0;
-        for (uint32_t row = 0; row < FRAMES + 2 * replay.frames; ++row) put(row, i, NONE);
-        put_step(i, Transition{0.0, 0.0, 0, 0, false, false, false});
+        const uint32_t rows = replay.period != 0 ? WALK + 1 : FRAMES + 2 * replay.frames;
+        for (uint32_t row = 0; row < rows; ++row) put(row, i, NONE);
+        if (replay.period != 0) put(LENGTH, i, 0);
+        put_step(i, Transition{0.0, 0.0, 0, 0, 0, false, false, false});
     }
 
     __device__ void finish(uint64_t total) {

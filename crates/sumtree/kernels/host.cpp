@@ -213,6 +213,7 @@ template <class T> static T atomicCAS(T* place, T expected, T value) {
     return before;
 }
 
+#include "episode.cu"
 #include "replay.cu"
 #include "select.cu"
 #include "tree.cu"
@@ -237,7 +238,8 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads, 
         KERNEL(parl_replay_weigh, Replay, ReplayAdd),   KERNEL(parl_replay_cut, Replay, ReplayCut),
         KERNEL(parl_replay_note, Replay, ReplayAdd),    KERNEL(parl_replay_keys, Replay, ReplayKeys),
         KERNEL(parl_replay_evict, Replay, ReplayEvict), KERNEL(parl_replay_share, Replay, ReplaySelect),
-        KERNEL(parl_replay_select, Replay, ReplaySelect)};
+        KERNEL(parl_replay_select, Replay, ReplaySelect), KERNEL(parl_replay_steps, Replay, ReplaySteps),
+        KERNEL(parl_replay_reach, Replay, ReplayGoals), KERNEL(parl_replay_goals, Replay, ReplayGoals)};
     for (const Entry& entry : all) {
         if (std::strcmp(entry.name, name) != 0) continue;
         emulation::kernel = entry.run;
@@ -257,7 +259,8 @@ extern "C" uint32_t parl_size(const char* name) {
 #define SIZE(Struct) {#Struct, sizeof(Struct)}
     const Entry all[] = {SIZE(Tree),         SIZE(TreeUpdate), SIZE(TreeSample), SIZE(TreeFind),   SIZE(Replay),
                          SIZE(ReplayDraw),   SIZE(ReplayGather), SIZE(ReplayUpdate), SIZE(ReplayAdd), SIZE(ReplayWrite),
-                         SIZE(ReplayCut),    SIZE(ReplayKeys), SIZE(ReplayEvict),  SIZE(ReplaySelect)};
+                         SIZE(ReplayCut),    SIZE(ReplayKeys), SIZE(ReplayEvict),  SIZE(ReplaySelect),
+                         SIZE(ReplaySteps),  SIZE(ReplayGoals)};
     for (const Entry& entry : all) {
         if (std::strcmp(entry.name, name) == 0) return entry.bytes;
     }

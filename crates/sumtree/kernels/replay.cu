@@ -304,21 +304,40 @@ PARL_KERNEL(THREADS) parl_replay_write(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
     }
 }
 
+// Rows of one episode are counted up to about this.
+constexpr uint64_t AGE_MAX = (1u << 30) - 1;
+
 // The newest row of one environment and those that wait for the end of their window. The CPU's `tails.rs`.
 struct Tail {
     const Replay& replay;
-    uint64_t* words_;  // waiting rows | index of the first << 16 | how the last row ended << 32; ticket; tickets
+    // Waiting rows | index of the first << 16 | how the last row ended << 32 | rows of the episode << 34; ticket; tickets.
+    uint64_t* words_;
 
     __device__ Tail(const Replay& replay, uint64_t env)
         : replay(replay), words_(at<uint64_t>(replay.tails) + env * (2 + replay.window_rows)) {}
 
     __device__ void empty() { words_[0] = words_[1] = 0; }
     __device__ End ended() { return static_cast<End>(words_[0] >> 32 & 3); }
-    __device__ void set_ended(End end) { words_[0] = (words_[0] & 0xffffffffull) | static_cast<uint64_t>(end) << 32; }
+    __device__ void set_ended(End end) { words_[0] = (words_[0] & ~(3ull << 32)) | static_cast<uint64_t>(end) << 32; }
+
+    // Rows of an episode after one more; beyond AGE_MAX whole periods are left out.
+    __device__ uint64_t counted(uint64_t rows) {
+        if (rows < AGE_MAX) return rows + 1;
+        return rows + 1 - replay.period * (AGE_MAX / replay.period / 2);
+    }
+
+    // Whether the row `age` rows after the first of its episode is worth drawing with `left` steps, itself included: the
+    // steps of a shorter sequence at the end of an episode are in the one before it, or all burnt in.
+    __device__ bool starts(uint64_t age, uint64_t left) {
+        if (replay.period == 0) return true;
+        const uint64_t overlap = age == 0 ? 0 : replay.n_step - replay.period;
+        return age % replay.period == 0 && left > (overlap > replay.burn_in ? overlap : replay.burn_in);
+    }
 
     // Takes the row after the newest; only those that are whole wait to become sampleable.
     __device__ void push(Row row, bool is_whole) {
         const uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
+        if (replay.period != 0) words_[0] = (words_[0] & 0x3ffffffffull) | counted(words_[0] >> 34) << 34;
         words_[1] = ticket(row);
         if (!is_whole) return;
         words_[2 + (first + waiting) % replay.window_rows] = ticket(row);
@@ -328,8 +347,11 @@ struct Tail {
     // Makes the oldest waiting rows sampleable until `left` remain.
     PARL_ONCE_MEMBER void complete(uint64_t left) {
         uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
+        const uint64_t rows = words_[0] >> 34;
+        // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
+        const uint64_t beyond = replay.rebuilds != 0 && left > 0 ? 1 : 0;
         for (; waiting > left; --waiting, first = (first + 1) % replay.window_rows) {
-            list(replay, row_of(words_[2 + first]));
+            if (starts(rows - waiting, waiting - beyond)) list(replay, row_of(words_[2 + first]));
         }
         words_[0] = (words_[0] >> 32 << 32) | first << 16 | waiting;
     }

@@ -18,6 +18,7 @@ struct Replay {
     uint64_t final_of; // per row of this call: its final observation is row `count + this`; NONE
     uint64_t reward, terminated, truncated, discount;  // columns, 0 for none
     double gamma;
+    double share;      // of the rows drawn that get another goal
     float alpha, epsilon;
     uint32_t reward_is_double, discount_is_double;
     uint32_t slots, capacity, chunk;
@@ -30,6 +31,10 @@ struct Replay {
     uint32_t independent;       // rows neither wait for others nor come after others
     uint32_t pads_first;
     uint32_t is_global;  // importance weights are divided by a bound for all rows
+    uint32_t period;     // steps from one sequence of `n_step` steps to the next; 0: rows are drawn, not sequences
+    uint32_t burn_in;    // steps at the start of a sequence that nothing is learned from
+    uint32_t strategy;   // whose goals rows get, numbers as in `structs.py`; 0: nobody's
+    uint32_t goal_in_next;  // the goal that a step achieved is in the row after it
     uint32_t unused;
 };
 

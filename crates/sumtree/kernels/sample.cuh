@@ -1,5 +1,6 @@
 // A batch of draws: 32 to a block, a warp each. What a batch is made of is the caller's `Taker`: `take` keeps draw i and
-// says whether it is of use, `finish` is called by all threads of the last block once all draws are there.
+// says whether it is of use, `finish` is called by all threads of the last block once all draws are there; `goes_on` says
+// whether a later launch draws more numbers of this call.
 //
 // The draws are those of the CPU, one number of the generator after the other. Two things break that order, and are put
 // right by the last block, in order: a number with one preimage too many (each about total / 2^64) moves all later ones
@@ -33,6 +34,16 @@ PARL_FN uint64_t call_seed(const Tree& tree) {
     Random master;
     for (uint32_t i = 0; i < 4; ++i) master.s[i] = word[GENERATOR + i];
     return next(master);
+}
+
+// Leaves the generator of this call where it is; by one thread.
+PARL_FN void leave(const Tree& tree, const Random& random) {
+    for (uint32_t i = 0; i < 4; ++i) words(tree)[AFTER + i] = random.s[i];
+}
+PARL_FN Random left_behind(const Tree& tree) {
+    Random random;
+    for (uint32_t i = 0; i < 4; ++i) random.s[i] = words(tree)[AFTER + i];
+    return random;
 }
 
 PARL_FN void end_call(const Tree& tree) {
@@ -112,7 +123,7 @@ template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws,
     }
     if (!is_last_block(tree)) return;
     const uint64_t odd = total == 0 ? 0 : words(tree)[ODD];
-    if (odd != 0) {
+    if (odd != 0 || taker.goes_on()) {
         // `random` stands after the one number of systematic draws, at the start for the others.
         if (odd >= SURPLUS) {
             draw_in_order(tree, draws, taker, targets, random);
@@ -120,7 +131,8 @@ template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws,
             random = jumped(tree, random, draws.count / LANES);
             for (uint32_t step = 0; step < draws.count % LANES; ++step) next(random);
         }
-        if (warp == 0) draw_anew(tree, draws, taker, random);
+        if (warp == 0 && odd != 0) draw_anew(tree, draws, taker, random);
+        if (threadIdx.x == 0 && taker.goes_on()) leave(tree, random);
         __syncthreads();
     }
     taker.finish(total);

@@ -287,5 +287,8 @@ PARL_KERNEL(SAMPLE_THREADS) parl_replay_select(PARL_ARGUMENT Replay replay, PARL
     if (threadIdx.x != 0) return;
     if (total != 0) count(tree, SAMPLED, batch);
     if (lacks != 0) count(tree, EMPTY, 1);
+    // The largest take no numbers; the others took words of a sequence of their own.
+    const uint64_t seed = call_seed(tree);
+    leave(tree, seeded(call.kind == LARGEST_FIRST ? seed : word_of(seed, ~static_cast<uint64_t>(0))));
     end_call(tree);
 }

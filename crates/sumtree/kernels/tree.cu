@@ -76,6 +76,7 @@ struct TreeTaker {
         return true;
     }
     __device__ bool is_lost(uint32_t) { return false; }
+    __device__ bool goes_on() { return false; }
     __device__ void nothing(uint32_t i) {
         if (lane() == 0) at<int64_t>(call.indices)[i] = 0;
         if (lane() == 0) at<double>(call.priorities)[i] = 0.0;

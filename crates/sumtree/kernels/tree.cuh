@@ -45,7 +45,8 @@ enum Word : uint32_t {
     OF_NEWEST = 66,    // draws among them
     OF_ALL = 67,       // uniform draws among all rows
     BEGINNING = 68,    // sequence number of the first row ever; not 0 after a load into another capacity
-    WORDS = 72,
+    AFTER = 72,        // four words: the generator behind the draws of a call, for its goals
+    WORDS = 76,
 };
 
 struct Tree {

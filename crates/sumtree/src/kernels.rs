@@ -3,10 +3,11 @@
 //! What they do, and who launches what: `kernels/README.md`. Each file is compiled by itself with C++17.
 
 /// Names and texts of the files that are compiled.
-pub const FILES: [(&str, &str); 3] = [
+pub const FILES: [(&str, &str); 4] = [
     ("tree.cu", include_str!("../kernels/tree.cu")),
     ("replay.cu", include_str!("../kernels/replay.cu")),
     ("select.cu", include_str!("../kernels/select.cu")),
+    ("episode.cu", include_str!("../kernels/episode.cu")),
 ];
 
 /// Names and texts of the headers that they include.
@@ -20,7 +21,7 @@ pub const HEADERS: [(&str, &str); 6] = [
 ];
 
 /// Kernels by name, with the file that each is in. Each takes two structs, by value.
-pub const KERNELS: [(&str, &str); 19] = [
+pub const KERNELS: [(&str, &str); 22] = [
     ("parl_tree_stamp", "tree.cu"),
     ("parl_tree_scatter", "tree.cu"),
     ("parl_tree_sample", "tree.cu"),
@@ -40,6 +41,9 @@ pub const KERNELS: [(&str, &str); 19] = [
     ("parl_replay_evict", "select.cu"),
     ("parl_replay_share", "select.cu"),
     ("parl_replay_select", "select.cu"),
+    ("parl_replay_steps", "episode.cu"),
+    ("parl_replay_reach", "episode.cu"),
+    ("parl_replay_goals", "episode.cu"),
 ];
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ class PrioritizedReplay:
     @classmethod
     def _on_device(cls) -> type[Self]:
         """The class of replays of this kind that are on a device: itself for those."""
-        from parl.replay.device.replay import on_device
+        from parl.replay.device.kinds import on_device
 
         return cast("type[Self]", on_device(cls))
 
@@ -213,20 +213,30 @@ class PrioritizedReplay:
         replay = cls.__new__(cls)
         replay._hindsight = hindsight
         replay._take(core)
-        if (replay._settings["sequence"] is not None) != cls._has_sequences:
-            other = "SequenceReplay" if replay._settings["sequence"] is not None else "PrioritizedReplay"
+        try:
+            cls._check_kind(replay._settings, hindsight)
+        except ValueError:
             core.close()
+            raise
+        return replay
+
+    @classmethod
+    def _check_kind(cls, settings: Mapping[str, Any], hindsight: Hindsight | None) -> None:
+        """Whether what was made with these settings is of this class.
+
+        Raises:
+            ValueError: it is of another one, or relabels goals otherwise.
+        """
+        if (settings["sequence"] is not None) != cls._has_sequences:
+            other = "SequenceReplay" if settings["sequence"] is not None else "PrioritizedReplay"
             raise ValueError(f"this replay is no {cls.__name__}; use {other}")
-        if hindsight is None and replay._settings["hindsight"] is not None:
-            core.close()
+        relabels = settings["hindsight"]
+        if hindsight is None and relabels is not None:
             raise ValueError("this replay relabels goals; give hindsight=Hindsight(reward_fn, ...)")
         if hindsight is not None:
-            names = {name: None for name, *_ in replay._fields}
-            settings = replay._settings["hindsight"]
-            if settings is None or hindsight.settings(names) != settings:
-                core.close()
-                raise ValueError(f"this replay was made with hindsight {settings}, not {hindsight}")
-        return replay
+            names = {name: None for name, *_ in settings["fields"]}
+            if relabels is None or hindsight.settings(names) != relabels:
+                raise ValueError(f"this replay was made with hindsight {relabels}, not {hindsight}")
 
     def _take(self, core: _Replay) -> None:
         self._core = core

@@ -59,9 +59,12 @@ class SequenceReplay(PrioritizedReplay):
         frame_stack: frames of stacks.
         stack_padding: ``"zero"`` or ``"first"``.
         compression: ``"lz4"`` for rows of many bytes.
+        device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: in the memory of a device, with tensors in and
+            out; see :class:`parl.replay.device.kinds.DeviceSequenceReplay`.
 
     Raises:
         ValueError: a setting is out of its bounds.
+        CudaUnavailableError: there is no such device; the message says why.
     """
 
     _has_sequences: ClassVar[bool] = True
@@ -88,6 +91,7 @@ class SequenceReplay(PrioritizedReplay):
         frame_stack: int | Mapping[str, int] = 1,
         stack_padding: Literal["zero", "first"] = "zero",
         compression: Compression = "none",
+        device: str = "cpu",
     ) -> None:
         self._hindsight = None
         steps = natural("length", length)
@@ -116,6 +120,7 @@ class SequenceReplay(PrioritizedReplay):
             hindsight=None,
             compression=str(compression),
             combining=False,
+            device=device,
         )
 
     @property
@@ -152,22 +157,32 @@ class SequenceReplay(PrioritizedReplay):
             ValueError: the shapes disagree.
         """
         errors = np.abs(np.asarray(_numpy(td_errors), np.float64))
-        length, burn_in = self.length, self.burn_in
-        if errors.ndim != 2 or errors.shape[0] not in (length, length - burn_in):
-            wanted = f"({length}, B)" + (f" or ({length - burn_in}, B)" if burn_in else "")
-            raise ValueError(f"td_errors has shape {errors.shape}, expected {wanted}")
-        if errors.shape[0] == length:
-            errors = errors[burn_in:]
+        errors = errors[self._burnt_in(errors.shape) :]
         if mask is None:
             there = np.ones(errors.shape, bool)
         else:
             there = np.asarray(_numpy(mask), bool)
-            if there.shape != (length, errors.shape[1]):
-                raise ValueError(f"mask has shape {there.shape}, expected {(length, errors.shape[1])}")
-            there = there[burn_in:]
+            self._check_mask(there.shape, errors.shape[1])
+            there = there[self.burn_in :]
         errors = np.where(there, errors, 0.0)
         count = np.maximum(there.sum(axis=0), 1)
         return self.eta * errors.max(axis=0, initial=0.0) + (1 - self.eta) * errors.sum(axis=0) / count
+
+    def _burnt_in(self, shape: tuple[int, ...]) -> int:
+        """Steps at the start of TD errors of this shape that count for nothing.
+
+        Raises:
+            ValueError: the shape is none of TD errors.
+        """
+        length, burn_in = self.length, self.burn_in
+        if len(shape) != 2 or shape[0] not in (length, length - burn_in):
+            wanted = f"({length}, B)" + (f" or ({length - burn_in}, B)" if burn_in else "")
+            raise ValueError(f"td_errors has shape {shape}, expected {wanted}")
+        return burn_in if shape[0] == length else 0
+
+    def _check_mask(self, shape: tuple[int, ...], batch_size: int) -> None:
+        if shape != (self.length, batch_size):
+            raise ValueError(f"mask has shape {shape}, expected {(self.length, batch_size)}")
 
     def update_priorities(
         self, tickets: ArrayLike, priorities: ArrayLike, mask: ArrayLike | None = None

@@ -15,7 +15,7 @@ import numpy as np
 
 from parl import _native
 from parl.replay.device import jump, structs
-from parl.replay.device.structs import MAX_WEIGHT, SIZES, Word
+from parl.replay.device.structs import MAX_WEIGHT, SIZES, Strategy, Word
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,12 +69,17 @@ def _parts(replay: DeviceReplay, used: int) -> Iterator[NDArray[Any]]:
     states = memory.parts.view("states", "int32")[: 4 * used].cpu().numpy().reshape(-1, 4)
     yield np.ascontiguousarray(states[:, :3])
     yield memory.level(0)[:used].cpu().numpy()
-    if plan.frames > 1:
+    if _has_history(plan):
         yield np.ascontiguousarray(states[:, 3])
     for name, width in replay._widths.items():
         column = replay._bytes_of(name)[: used * width]
         for start in range(0, used * width, _PIECE_BYTES):
             yield column[start : start + _PIECE_BYTES].cpu().numpy()
+
+
+def _has_history(plan: structs.Replay) -> bool:
+    """Whether a file says of each row how far back the one before it is."""
+    return plan.frames > 1 or plan.strategy == Strategy.EPISODE
 
 
 def _marked(reserved: int, chunk: int) -> int:
@@ -97,14 +102,17 @@ class Opened:
     def __init__(self, path: str, capacity: int | None) -> None:
         self._core = _native.Replay.load(path, None, capacity)
         self.settings: dict[str, Any] = self._core.settings()
-        for name, off in (("sequence", None), ("hindsight", None), ("compression", "none")):
-            if self.settings[name] != off:
-                self._core.close()
-                raise ValueError(
-                    f"{path} is of a replay whose {name} is {self.settings[name]!r}: "
-                    'device="cuda" has it not, load it with device="cpu"'
-                )
+        if self.settings["compression"] != "none":
+            self.close()
+            raise ValueError(
+                f"{path} is of a replay whose compression is {self.settings['compression']!r}: "
+                'device="cuda" has it not, load it with device="cpu"'
+            )
         self._path, self._capacity = path, capacity
+
+    def close(self) -> None:
+        """Lets go of it."""
+        self._core.close()
 
     def fields(self) -> dict[str, Any]:
         """As :class:`parl.PrioritizedReplay` takes them, nested as they were."""
@@ -154,7 +162,7 @@ def _restore(replay: DeviceReplay, path: str) -> None:
     states = np.zeros((used, 4), np.uint32)
     states[:, :3] = take(3 * used, "<u4").reshape(-1, 3)
     weights = take(used, "<u4")
-    if plan.frames > 1:
+    if _has_history(plan):
         states[:, 3] = take(used, "<u4")
     # The CPU's trees of smaller fan-out hold larger weights.
     parked = states[:, 2]

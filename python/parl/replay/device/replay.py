@@ -1,4 +1,4 @@
-"""Replays on a CUDA device: :class:`parl.PrioritizedReplay` and its uniform kin with ``device="cuda"``."""
+"""Replays on a CUDA device: what :class:`parl.PrioritizedReplay` is with ``device="cuda"``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from parl.errors import NotSampleableError
 from parl.replay.batch import Batch
-from parl.replay.device import choose, columns, files, jump, layout, structs
+from parl.replay.device import choose, columns, files, goals, jump, layout, structs
 from parl.replay.device.ahead import DevicePrefetch
 from parl.replay.device.place import Parts, Place
 from parl.replay.device.structs import Word
 from parl.replay.device.tree import Memory, draws, reals_of
 from parl.replay.fields import SEPARATOR, difference, flatten, natural
 from parl.replay.prioritized import PrioritizedReplay
-from parl.replay.uniform import UniformReplay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ _DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float
 class DeviceReplay(PrioritizedReplay):
     """A replay whose rows, sums and counters are on a CUDA device.
 
-    Not made directly: ``PrioritizedReplay(..., device="cuda")``, ``UniformReplay(..., device="cuda")``.
+    Not made directly: ``PrioritizedReplay(..., device="cuda")``; :mod:`parl.replay.device.kinds` has its kin.
     Fields, windows, frames and draws are those of the CPU: the same rows and the same seed give the same
     batches, but for the last bit of ``priority ** alpha``.
 
@@ -51,9 +50,10 @@ class DeviceReplay(PrioritizedReplay):
     - ``"uniform"``, ``"without_replacement"``, mixtures and ``evict`` have the CPU's laws with random numbers
       of their own; ``"largest"`` gives the same rows. The last three read all priorities. ``evict`` returns a
       tensor.
+    - With ``hindsight`` the same rows get the same goals. Its functions are given tensors on the device, of
+      all B rows: what they give for those that are not relabelled is not looked at.
     - ``save`` and ``load`` wait; files are the CPU's: each loads the other's.
-    - Not here: ``shared``, ``path``, ``compression``, ``hindsight``, sequences, the combining writer. Each
-      says what there is instead.
+    - Not here: ``shared``, ``path``, ``compression``, the combining writer. Each says what there is instead.
     """
 
     _place: Place
@@ -77,7 +77,6 @@ class DeviceReplay(PrioritizedReplay):
         for name, found, off, instead in (
             ("path", path, None, "save() writes a file, load() reads it"),
             ("shared", settings["shared"], None, 'processes share one with device="cpu"'),
-            ("hindsight", settings["hindsight"], None, 'take device="cpu", or relabel the batches'),
             ("compression", settings["compression"], "none", 'take device="cpu" for rows that do not fit'),
             (
                 "writer",
@@ -111,7 +110,11 @@ class DeviceReplay(PrioritizedReplay):
         history = min((self._frames - 1) * settings["num_envs"], capacity)
         slots, chunk = layout.ring(capacity, history)
         window = settings["n_step"] + int(rebuilds)
-        self._is_independent = not steps or (window == 1 and settings["autoreset"] != "next_step")
+        sequence, hindsight = settings["sequence"], settings["hindsight"]
+        is_plain = sequence is None and hindsight is None
+        self._is_independent = not steps or (
+            window == 1 and settings["autoreset"] != "next_step" and is_plain
+        )
         self._needs_finals = rebuilds and settings["autoreset"] != "next_step"
         self._window = window
         # Rows of one reservation, which may bring as many final observations.
@@ -143,6 +146,7 @@ class DeviceReplay(PrioritizedReplay):
             truncated=role("truncated"),
             discount=role("discount"),
             gamma=settings["gamma"],
+            share=0.0 if hindsight is None else hindsight[1],
             alpha=settings["alpha"],
             epsilon=settings["epsilon"],
             reward_is_double=is_double("reward"),
@@ -160,6 +164,10 @@ class DeviceReplay(PrioritizedReplay):
             independent=int(self._is_independent),
             pads_first=int(settings["stack_padding"] == "first"),
             is_global=int(settings["weight_norm"] == "global"),
+            period=0 if sequence is None else sequence[0],
+            burn_in=0 if sequence is None else sequence[1],
+            strategy=goals.strategy_of(hindsight),
+            goal_in_next=int(hindsight is not None and goals.column(hindsight, by_name) == hindsight[2]),
         )
 
     def _launch(self, kernel: str, blocks: int, threads: int, call: Any) -> None:
@@ -367,7 +375,7 @@ class DeviceReplay(PrioritizedReplay):
         chosen = draws(size, "independent" if mode in choose.MODES else str(mode), rank, learners)
         batch = self._empty_batch(size, out)
         if size > 0:
-            table = self._place.empty(((_FRAMES + 2 * self._frames) * size,), "int32")
+            table = self._place.empty((self._table_rows() * size,), "int32")
             drawn = self._place.empty((size,), "int32")
             call = self._drawing(chosen, batch, table, drawn, beta)
             if kind is None:
@@ -375,19 +383,32 @@ class DeviceReplay(PrioritizedReplay):
                 self._launch("draw", blocks, layout.SAMPLE_THREADS, call)
             else:
                 choose.draw(self, kind, call, uniform, newest, size if newest_rows is None else newest_rows)
+            if self._hindsight is not None:
+                goals.choose(self, table, drawn, batch["relabelled"])
             self._gather(batch, table, size)
-        if not self._has_discounts:
-            del batch["discount"]
+        if self._hindsight is not None:
+            goals.relabel(self._hindsight, batch, self._settings["gamma"], self._place)
         return self._nest(batch) if self._is_nested else batch
+
+    def _table_rows(self) -> int:
+        """Rows of the table that a draw leaves."""
+        return _FRAMES + 2 * self._frames + int(self._hindsight is not None)
 
     def _empty_batch(self, size: int, out: Mapping[str, Any] | None) -> Batch:
         flat: Mapping[str, Any] = {}
         if out is not None:
             flat = flatten(out, [name for name, *_ in self._outputs]) if self._is_nested else out
         batch = Batch()
-        wanted = [(name, dtype.name, (size, *shape)) for name, dtype, shape, _ in self._outputs]
-        wanted += [("discount", "float32", (size,)), ("indices", "int64", (size,))]
-        wanted += [("weights", "float32", (size,)), ("tickets", "int64", (size,))]
+        wanted = [
+            (name, dtype.name, (steps, size, *shape) if steps else (size, *shape))
+            for name, dtype, shape, steps in self._outputs
+        ]
+        wanted += [("discount", "float32", (size,))] if self._has_discounts else []
+        wanted += [
+            ("indices", "int64", (size,)),
+            ("weights", "float32", (size,)),
+            ("tickets", "int64", (size,)),
+        ]
         for name, dtype, shape in wanted:
             tensor = flat.get(name)
             if tensor is None:
@@ -404,7 +425,8 @@ class DeviceReplay(PrioritizedReplay):
     def _drawing(
         self, chosen: structs.Draws, batch: Batch, table: Tensor, drawn: Tensor, beta: Any
     ) -> structs.ReplayDraw:
-        steps = self._plan.steps != 0
+        # Of sequences each step is there as it is.
+        steps = self._plan.steps != 0 and not self._has_sequences
         on_device = hasattr(beta, "data_ptr")
         if on_device and (str(beta.dtype), beta.numel(), beta.device) != (
             "torch.float64",
@@ -421,7 +443,7 @@ class DeviceReplay(PrioritizedReplay):
             indices=batch["indices"].data_ptr(),
             tickets=batch["tickets"].data_ptr(),
             weights=batch["weights"].data_ptr(),
-            discounts=batch["discount"].data_ptr(),
+            discounts=_address(batch.get("discount")) if self._has_discounts else 0,
             rewards=_address(batch.get("reward")) if steps else 0,
             terminated=_address(batch.get("terminated")) if steps else 0,
             truncated=_address(batch.get("truncated")) if steps else 0,
@@ -453,6 +475,9 @@ class DeviceReplay(PrioritizedReplay):
             if name in final:
                 row = _FRAMES + self._frames if stack > 1 else _NEXT
                 found.append((name, "next_" + name, row, stack))
+        if self._hindsight is not None:
+            field = goals.column(self._settings["hindsight"], names)
+            found.append((field, "hindsight_goal", _FRAMES + 2 * self._frames, 1))
         return found
 
     def update_priorities(self, tickets: Any, priorities: Any) -> Any:
@@ -487,8 +512,6 @@ class DeviceReplay(PrioritizedReplay):
     def empty_batch(self, batch_size: int, *, as_torch: bool = True, pin_memory: bool = False) -> Batch:
         """Tensors for ``out`` of :meth:`sample`, to be filled again and again."""
         batch = self._empty_batch(natural("batch_size", batch_size), None)
-        if not self._has_discounts:
-            del batch["discount"]
         return self._nest(batch) if self._is_nested else batch
 
     def evict(self, rows: int) -> Any:
@@ -546,17 +569,22 @@ class DeviceReplay(PrioritizedReplay):
 
         Raises:
             FileNotFoundError, ReplayFileError: as there.
-            ValueError: the file is of a replay that a device has not: sequences, hindsight, compressed rows.
+            ValueError: the file is of another kind of replay, or has compressed rows, which a device has not.
             CudaUnavailableError: there is no such device; the message says why.
         """
-        if shared is not None or hindsight is not None:
-            raise ValueError('shared and hindsight are of device="cpu"')
+        if shared is not None:
+            raise ValueError('shared memory is of device="cpu"')
         cls._place_at(device)
         opened = files.Opened(os.fspath(path), None if capacity is None else natural("capacity", capacity))
+        try:
+            cls._check_kind(opened.settings, hindsight)
+        except ValueError:
+            opened.close()
+            raise
         settings = dict(opened.settings)
         fields = settings.pop("fields")
         replay = object.__new__(cls)
-        replay._hindsight = None
+        replay._hindsight = hindsight
         replay._make(
             settings.pop("capacity"),
             opened.fields(),
@@ -683,32 +711,6 @@ class DeviceReplay(PrioritizedReplay):
     def rng_state(self, state: tuple[int, int]) -> None:
         self._seed, calls = state
         self._memory.set_words(Word.CALLS, [calls, jump.first_number(self._seed)])
-
-
-class DeviceUniformReplay(DeviceReplay, UniformReplay):
-    """:class:`DeviceReplay` in which every row that can be drawn has weight 1."""
-
-    def add(self, *, env_id: Any = None, priorities: Any = None, **columns: Any) -> Any:
-        """As :meth:`DeviceReplay.add`; ``priorities`` are not looked at."""
-        return super().add(env_id=env_id, priorities=None, **columns)
-
-    def update_priorities(self, tickets: Any, priorities: Any) -> int:
-        """Does nothing and returns 0."""
-        return 0
-
-
-def on_device(kind: type[PrioritizedReplay]) -> type[DeviceReplay]:
-    """The class that stands for a class of replays on a device.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if issubclass(kind, DeviceReplay):
-        return kind
-    found = {PrioritizedReplay: DeviceReplay, UniformReplay: DeviceUniformReplay}.get(kind)
-    if found is None:
-        raise ValueError(f'{kind.__name__} is of device="cpu": a device has PrioritizedReplay, UniformReplay')
-    return found
 
 
 def _column(name: str) -> str:

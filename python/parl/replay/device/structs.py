@@ -39,7 +39,7 @@ class Word(IntEnum):
     BEGINNING = 68
 
 
-WORDS = 72
+WORDS = 76
 
 
 class Mode(IntEnum):
@@ -58,6 +58,15 @@ class Kind(IntEnum):
     EVICTION = 2
     UNIFORM = 3
     MIXTURE = 4
+
+
+class Strategy(IntEnum):
+    """Whose goals rows get."""
+
+    NONE = 0
+    FUTURE = 1
+    FINAL = 2
+    EPISODE = 3
 
 
 class Tree(ctypes.Structure):
@@ -114,12 +123,14 @@ class Replay(ctypes.Structure):
         *((name, c_uint64) for name in ("states", "tails", "listed", "final_of")),
         *((name, c_uint64) for name in ("reward", "terminated", "truncated", "discount")),
         ("gamma", c_double),
+        ("share", c_double),
         ("alpha", c_float),
         ("epsilon", c_float),
         *((name, c_uint32) for name in ("reward_is_double", "discount_is_double")),
         *((name, c_uint32) for name in ("slots", "capacity", "chunk", "n_step", "window_rows", "frames")),
         *((name, c_uint32) for name in ("num_envs", "resets_next_step", "rebuilds", "steps", "independent")),
-        *((name, c_uint32) for name in ("pads_first", "is_global", "unused")),
+        *((name, c_uint32) for name in ("pads_first", "is_global", "period", "burn_in")),
+        *((name, c_uint32) for name in ("strategy", "goal_in_next", "unused")),
     )
 
 
@@ -221,3 +232,15 @@ class ReplaySelect(ctypes.Structure):
         ("newest_rows", c_uint32),
         ("kind", c_uint32),
     )
+
+
+class ReplaySteps(ctypes.Structure):
+    """What follows from the walks of sequences."""
+
+    _fields_ = (*((name, c_uint64) for name in ("table", "discounts", "mask")), ("count", c_uint32))
+
+
+class ReplayGoals(ctypes.Structure):
+    """Goals for the rows of a batch."""
+
+    _fields_ = (*((name, c_uint64) for name in ("table", "drawn", "relabelled")), ("count", c_uint32))

@@ -1,0 +1,125 @@
+// What a batch has beyond the rows drawn: the steps of sequences, and goals that an episode achieved.
+#include "draw.cuh"
+
+// ------------------------------------------------------------ sequences
+
+struct ReplaySteps {
+    uint64_t table;      // behind the walk of T + 1 rows: T rows of steps alone, then the frames of all T + 1 stacks
+    uint64_t discounts;  // f32 (T, B)
+    uint64_t mask;       // bool (T, B)
+    uint32_t count;      // B
+};
+
+// What follows from the walks of a batch, a thread to a step: NONE for steps that are not there, their frames, discounts,
+// mask.
+PARL_KERNEL(THREADS) parl_replay_steps(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplaySteps call) {
+    const uint64_t count = call.count, all = (replay.n_step + 1) * count;
+    uint32_t* table = at<uint32_t>(call.table);
+    uint32_t* walk = table + WALK * count;
+    uint32_t* steps = walk + all;
+    uint32_t* frames = steps + replay.n_step * count;
+    for (uint64_t k = thread(); k < all; k += threads()) {
+        const uint64_t step = k / count, i = k - step * count;
+        const uint64_t length = table[LENGTH * count + i];
+        if (step > length) walk[k] = NONE;
+        const uint32_t slot = walk[k];
+        if (replay.frames > 1) {
+            const uint32_t own = table[OWN * count + i];
+            uint64_t sequence = 0;
+            if (slot != NONE) {
+                const Row row{own, state(replay, own)->x >> LAP_SHIFT};
+                sequence = later(replay, sequence_of(replay, row), slot);
+            }
+            put_stack(replay, frames + k, all, sequence, slot == NONE);
+        }
+        if (step == replay.n_step) continue;
+        const bool is_there = step < length;
+        double discount = 0.0;
+        if (is_there && !flag(replay.terminated, slot)) discount = multiply_once(replay.gamma, row_discount(replay, slot));
+        steps[k] = is_there ? slot : NONE;
+        at<float>(call.discounts)[k] = static_cast<float>(discount);
+        at<uint8_t>(call.mask)[k] = is_there ? 1 : 0;
+    }
+}
+
+// ------------------------------------------------------------ goals
+
+// Numbers as in `structs.py`.
+enum Strategy : uint32_t { FUTURE = 1, FINAL = 2, EPISODE = 3 };
+
+struct ReplayGoals {
+    uint64_t table;       // behind the frames one row more: how many goals there are, which is chosen, where it is
+    uint64_t drawn;       // u32 weights, 0 for draws of nothing
+    uint64_t relabelled;  // bool
+    uint32_t count;
+};
+
+PARL_FN uint32_t* goals_of(const Replay& replay, const ReplayGoals& call) {
+    return at<uint32_t>(call.table) + static_cast<uint64_t>(FRAMES + 2 * replay.frames) * call.count;
+}
+
+// Of the rows that hold a goal which the episode of the row in `slot` achieved, those before it (backwards) and then those
+// from it on, the one with number `which`; how many there are for NONE. The CPU's `hindsight.rs` in the same order.
+PARL_ONCE uint32_t goal_row(const Replay& replay, uint32_t slot, uint32_t which) {
+    uint32_t found = 0;
+    if (replay.strategy == EPISODE) {
+        uint64_t here = sequence_of(replay, Row{slot, state(replay, slot)->x >> LAP_SHIFT}), earlier = 0;
+        for (; before(replay, here, earlier) == A_ROW; here = earlier, ++found) {
+            if (found == which) return static_cast<uint32_t>((replay.goal_in_next ? here : earlier) % replay.slots);
+        }
+    }
+    for (;; ++found) {
+        // What follows the last step only carries the final observation.
+        const bool is_last = !replay.goal_in_next && (flag(replay.terminated, slot) || flag(replay.truncated, slot));
+        const uint32_t link = state(replay, slot)->y;
+        if (replay.goal_in_next) {
+            if (link == NO_LINK) return found;
+            slot = link - 1;
+        }
+        if (found == which) return slot;
+        if (replay.goal_in_next) continue;
+        if (is_last || link == NO_LINK) return found + 1;
+        slot = link - 1;
+    }
+}
+
+// How many goals there are for each row drawn, a thread to a row; then the last block's first warp chooses with the
+// numbers behind those of the draws, one row after the other, as the CPU does.
+PARL_KERNEL(THREADS) parl_replay_reach(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayGoals call) {
+    uint32_t* goals = goals_of(replay, call);
+    const uint32_t* table = at<uint32_t>(call.table);
+    const uint64_t count = call.count;
+    for (uint64_t i = thread(); i < count; i += threads()) {
+        // What the step achieved is not known where the observation after it is not there.
+        const bool lacks = replay.goal_in_next && table[LAST * count + i] == table[NEXT * count + i];
+        const bool is_drawn = at<uint32_t>(call.drawn)[i] != 0;
+        goals[i] = is_drawn && !lacks ? goal_row(replay, table[OWN * count + i], NONE) : 0;
+    }
+    if (!is_last_block(replay.tree)) return;
+    if (threadIdx.x == 0) words(replay.tree)[DONE] = 0;
+    if (threadIdx.x >= LANES) return;
+    Random random = left_behind(replay.tree);
+    for (uint64_t start = 0; start < count; start += LANES) {
+        const uint64_t i = start + lane();
+        const uint32_t mine = i < count ? goals[i] : 0;
+        uint32_t chosen = NONE;
+        for (uint32_t k = 0; k < LANES && start + k < count; ++k) {
+            const uint32_t there = __shfl_sync(ALL, mine, k);
+            const double unit = static_cast<double>(next(random) >> 11) / 9007199254740992.0;
+            if (unit >= replay.share || there == 0) continue;
+            const uint32_t one = replay.strategy == FINAL ? there - 1 : static_cast<uint32_t>(below(random, there));
+            if (lane() == k) chosen = one;
+        }
+        if (i < count) goals[i] = chosen;
+    }
+}
+
+// Where the goals are that were chosen.
+PARL_KERNEL(THREADS) parl_replay_goals(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayGoals call) {
+    uint32_t* goals = goals_of(replay, call);
+    for (uint64_t i = thread(); i < call.count; i += threads()) {
+        const uint32_t chosen = goals[i];
+        if (chosen != NONE) goals[i] = goal_row(replay, at<uint32_t>(call.table)[i], chosen);
+        at<uint8_t>(call.relabelled)[i] = chosen != NONE ? 1 : 0;
+    }
+}
