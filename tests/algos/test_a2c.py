@@ -130,3 +130,33 @@ def test_settings_are_checked():
     learner = A2C(Config(env_groups=9), SPEC).make_learner(0, "cpu")
     with pytest.raises(ConfigError, match="env_groups = 9 is above num_envs = 4"):
         learner.learn(rollout(), 0.0, alone)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"advantage": "vtrace", "normalize_advantages": False, "entropy_coefficient": 0.02},
+        {"normalize_observations": True, "activation": "relu", "shared_layers": True},
+        {"rollout_steps": 8, "window": 16, "env_groups": 2, "optimizer": "rmsprop"},
+    ],
+    ids=["gae", "vtrace", "normalised", "windows"],
+)
+def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options):
+    """Some rollouts with rows that are not valid, both ways: the same weights but for rounding."""
+    from parl.nets.actor_critic import ActorCritic
+
+    found = []
+    for direct in (True, False):
+        if not direct:
+            monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
+        learner = A2C(Config(hidden=(8, 6), learning_rate=1e-2, **options), SPEC).make_learner(0, "cpu")
+        before = learner.weights.clone()
+        for seed in (0, 2, 3):
+            learner.learn(rollout(8, 4, seed, final=1), 0.3, alone)
+        assert not torch.equal(before, learner.weights)
+        found.append((learner.weights.clone(), learner.metrics()))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-3, atol=2e-5)
+    assert found[0][1].keys() == found[1][1].keys()
+    for name, value in found[0][1].items():
+        assert value == pytest.approx(found[1][1][name], rel=1e-3, abs=1e-4), name

@@ -13,6 +13,7 @@ from torch import nn
 from parl.nets import MLP, flatten
 from parl.nets.actor_critic import ActorCritic
 from parl.nets.dense import head
+from parl.nets.small import Small
 
 
 def gradients_of(module):
@@ -53,6 +54,37 @@ def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activa
         np.testing.assert_allclose(
             network.act(x.detach().numpy()), policy.detach().numpy(), rtol=1e-4, atol=1e-5
         )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    rows=st.integers(1, 9),
+    hidden=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    shared=st.booleans(),
+    activation=st.sampled_from(["tanh", "relu"]),
+    small=st.booleans(),
+)
+def test_a_record_and_its_way_back(seed, rows, hidden, shared, activation, small):
+    """By numpy, and by torch where there are more rows."""
+    torch.manual_seed(seed)
+    network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
+    plain = copy.deepcopy(network)
+    flat = flatten(network)
+    assert isinstance(network._small, Small) and copy.deepcopy(network)._small is None
+    if not small:
+        network._small.takes = lambda rows: False
+    for _ in range(2):
+        x = torch.randn(rows, 3)
+        flat.gradients.zero_()
+        plain.zero_grad()
+        recorded = network.record(x)
+        policy, value = plain(x)
+        for found, expected in zip(recorded.outputs, (policy, value), strict=True):
+            np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+        recorded.back(3 * recorded.outputs[0] ** 2, 3 * recorded.outputs[1] ** 2)
+        ((policy**3).sum() + (value**3).sum()).backward()
+        torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +31,7 @@ from parl.algos.rollouts import Average
 from parl.errors import ConfigError
 from parl.ops.advantages import gae, vtrace
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.losses import policy_gradient_loss
+from parl.ops.losses import policy_gradient_loss, policy_gradients, softmax
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -120,20 +121,9 @@ class A2CLearner(ActorCriticLearner):
     def loss(self, rollout: Rollout) -> Tensor:
         """The scalar loss of T steps of N environments; rows that are not valid play no part."""
         config: Config = self.config
-        steps, envs = rollout.reward.shape
         parameters, value = self.look(rollout)
         log_prob, entropy = judge(self.network, parameters[:-1].flatten(0, 1), rollout.action.flatten(0, 1))
-        seen = value.detach()
-        following = self.next_values(rollout, seen)
-        columns = (rollout.reward, seen[:-1], following, rollout.terminated, rollout.ended)
-        if config.advantage == "gae":
-            advantage = gae(*columns, config.gamma, config.gae_lambda)
-            target = advantage + seen[:-1]
-        else:
-            log_ratio = log_prob.detach().view(steps, envs) - rollout.log_prob
-            target, advantage = vtrace(
-                *columns, log_ratio, config.gamma, config.gae_lambda, config.rho_max, config.c_max
-            )
+        advantage, target = self._estimates(rollout, value.detach(), log_prob.detach())
         if rollout.valid.all():
             advantage, target, chosen = advantage.flatten(), target.flatten(), value[:-1].flatten()
         else:
@@ -154,6 +144,56 @@ class A2CLearner(ActorCriticLearner):
         self.figures = {"policy_loss": loss.policy, "value_loss": loss.value, "entropy": loss.entropy}
         return loss.total
 
+    def _estimates(self, rollout: Rollout, value: Tensor, log_prob: Tensor) -> tuple[Tensor, Tensor]:
+        """Advantages and targets, (T, N) each, from values (T + 1, N) and log-probabilities (T * N,)."""
+        config: Config = self.config
+        following = self.next_values(rollout, value)
+        columns = (rollout.reward, value[:-1], following, rollout.terminated, rollout.ended)
+        if config.advantage == "gae":
+            advantage = gae(*columns, config.gamma, config.gae_lambda)
+            return advantage, advantage + value[:-1]
+        log_ratio = log_prob.view(rollout.reward.shape) - rollout.log_prob
+        found = vtrace(*columns, log_ratio, config.gamma, config.gae_lambda, config.rho_max, config.c_max)
+        return found.advantage, found.target
+
+    def _step_directly(self, rollout: Rollout, progress: float, average: Average) -> bool:
+        """The step of :meth:`loss` without torch's records. False: it has to be made with them."""
+        config: Config = self.config
+        recorded = self.record(rollout.obs.flatten(0, 1))
+        if recorded is None:
+            return False
+        logits, value = recorded.outputs
+        acted = rollout.action.numel()  # what the last step led to comes behind these rows
+        p, log_p = softmax(logits[:acted])
+        action = rollout.action.flatten().numpy()
+        seen = torch.from_numpy(value).view(rollout.obs.shape[:2])
+        advantage, target = self._estimates(rollout, seen, torch.from_numpy(log_p[np.arange(acted), action]))
+        of_logits, of_value = np.zeros_like(logits), np.zeros_like(value)
+        rows: Any = slice(acted)
+        columns = (advantage.flatten(), target.flatten())
+        if not rollout.valid.all():
+            valid = rollout.valid.flatten()
+            columns = tuple(column[valid] for column in columns)
+            rows = valid.numpy().nonzero()[0]
+        advantage, target = columns
+        if config.normalize_advantages:
+            advantage = normalized(advantage)
+        of_logits[rows], of_value[rows], figures = policy_gradients(
+            p[rows],
+            log_p[rows],
+            value[rows],
+            action[rows],
+            advantage.numpy(),
+            target.numpy(),
+            config.value_coefficient,
+            config.entropy_coefficient,
+        )
+        self.figures = {**figures}
+        self.gradients.zero_()
+        recorded.back(of_logits, of_value)
+        self.apply(progress, average)
+        return True
+
     def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
         """One update from the window that ends with ``rollout``; 0 while it is not full."""
         config: Config = self.config
@@ -169,7 +209,8 @@ class A2CLearner(ActorCriticLearner):
                 )
             rollout = group(rollout, self._group, config.env_groups)
             self._group = (self._group + 1) % config.env_groups
-        self.step(self.loss(rollout), progress, average)
+        if not self._step_directly(rollout, progress, average):
+            self.step(self.loss(rollout), progress, average)
         return 1
 
     def state_dict(self) -> dict[str, Any]:

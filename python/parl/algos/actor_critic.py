@@ -16,13 +16,17 @@ from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic
+from parl.nets.dense import Recorded
 from parl.nets.observations import RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
+from parl.nets.small import SmallRecorded
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.policies import categorical, gaussian
 from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
 Network = ActorCritic | RecurrentActorCritic
+# Rows up to which a loss and its gradients are cheaper in numpy.
+_FEW_ROWS = 2_048
 
 
 @dataclass(frozen=True)
@@ -196,6 +200,17 @@ class ActorCriticLearner(OptimizedLearner):
     def values_of(self, obs: Tensor) -> Tensor:
         """See :class:`OptimizedLearner`."""
         return self.network.value_of(obs)
+
+    def record(self, obs: Tensor) -> Recorded | SmallRecorded | None:
+        """The network's pass from observations (B, ...) without torch's records, and its way back.
+
+        A minibatch of a few hundred rows is some hundred operations, each of which costs more to start in
+        torch than in numpy. None where that does not hold: many rows, continuous actions, other networks.
+        """
+        network = self.network
+        if network.log_std is not None or not isinstance(network, ActorCritic) or len(obs) > _FEW_ROWS:
+            return None
+        return network.record(obs)
 
     def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Policy parameters (T + 1, N, outputs) and values (T + 1, N) of ``rollout.obs``."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,16 +29,12 @@ from parl.algos.actor_critic import (
     judge,
 )
 from parl.algos.rollouts import Average
-from parl.nets.actor_critic import ActorCritic
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae
 from parl.ops.bounds import check_bounds
 from parl.ops.losses import clipped_gradients, clipped_loss
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
-
-# Rows up to which a minibatch's columns are cheaper in numpy.
-_FEW_ROWS = 2_048
 
 
 @dataclass(frozen=True)
@@ -219,25 +214,19 @@ class PPOLearner(ActorCriticLearner):
     def _step_directly(
         self, part: tuple[Tensor, ...], clip: float, progress: float, average: Average
     ) -> bool | None:
-        """The step of :meth:`loss` without torch's records, for discrete actions and dense layers on the CPU.
+        """The step of :meth:`loss` without torch's records. None: it has to be made with them.
 
-        A minibatch of a few hundred rows is some hundred operations, each of which costs more to start in
-        torch than in numpy. False: the policy had moved too far for a step. None: take the other way.
+        False: the policy had moved too far for a step.
         """
         config: Config = self.config
-        network = self.network
-        if network.log_std is not None or not isinstance(network, ActorCritic) or len(part[1]) > _FEW_ROWS:
-            return None
-        recorded = network.record(part[0])
+        recorded = self.record(part[0])
         if recorded is None:
             return None
-        action, old_log_prob, advantage, old_value = (column.numpy() for column in part[1:])
-        target = advantage + old_value
-        if config.normalize_advantages:
-            advantage = advantage - advantage.mean()
-            if len(advantage) > 1:
-                advantage /= np.sqrt(np.dot(advantage, advantage) / (len(advantage) - 1)) + np.float32(1e-8)
-        logits, value = (output.numpy() for output in recorded.outputs)
+        advantage = normalized(part[3]) if config.normalize_advantages else part[3]
+        action, old_log_prob, advantage, old_value, target = (
+            column.numpy() for column in (part[1], part[2], advantage, part[4], part[3] + part[4])
+        )
+        logits, value = recorded.outputs
         of_logits, of_value, figures = clipped_gradients(
             logits,
             value,
@@ -252,11 +241,11 @@ class PPOLearner(ActorCriticLearner):
             config.entropy_coefficient,
         )
         self.figures = {**figures}
-        if self._too_far(torch.tensor(figures["kl"]), average):
+        if config.target_kl and self._too_far(torch.tensor(figures["kl"]), average):
             recorded.drop()
             return False
         self.gradients.zero_()
-        recorded.back(torch.from_numpy(of_logits), torch.from_numpy(of_value))
+        recorded.back(of_logits, of_value)
         self.apply(progress, average)
         return True
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from parl.nets.dense import Activation, Headed, Layer, Recorded, Stack, head, slot
 from parl.nets.normaliser import Flattener
+from parl.nets.small import Small, SmallRecorded
 from parl.nets.torsos import IMAGE_TORSOS
 from parl.types import Array
 
@@ -127,6 +128,7 @@ class ActorCritic(nn.Module):
         self.value = _head(hidden[-1], 1, 1.0)
         self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
         self._dense: Headed | None = None
+        self._small: Small | None = None
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`."""
@@ -134,6 +136,10 @@ class ActorCritic(nn.Module):
             return
         heads = [head(0, self.policy), head(self.towers.towers - 1, self.value, scalar=True)]
         self._dense = Headed(self.towers.stack(), heads, self.policy.weight)
+        self._small = Small(self._dense) if self._on_cpu() and Small.suits(self._dense) else None
+
+    def _on_cpu(self) -> bool:
+        return self.policy.weight.device.type == "cpu"
 
     def _features(self, observations: Tensor) -> Tensor:
         if self.image:
@@ -150,10 +156,15 @@ class ActorCritic(nn.Module):
         features = self._features(observations)
         return self.policy(features[0]), self.value(features[-1]).squeeze(1)
 
-    def record(self, observations: Tensor) -> Recorded | None:
-        """As :meth:`forward`, with a way back of its own; None where torch's is needed."""
+    def record(self, observations: Tensor) -> Recorded | SmallRecorded | None:
+        """As :meth:`forward`, with a way back of its own; None where torch's is needed.
+
+        Gradients are to be zeros before.
+        """
         if self._dense is None:
             return None
+        if self._small is not None and self._small.takes(len(observations)):
+            return self._small.record(self.flattener.vectors(observations.numpy()))
         with torch.no_grad():
             x = self.flattener(observations)
             return self._dense.record(x) if self._dense.stack.learns and self._dense.takes(x) else None

@@ -156,6 +156,16 @@ class _Clipped(torch.autograd.Function):
         return of_log_prob.mul_(g), entropy, of_value.mul_(g), *[None] * 8
 
 
+def softmax(logits: Array) -> tuple[Array, Array]:
+    """Probabilities (B, A) of logits (B, A) float32 and their logarithms, with numpy."""
+    log_p = logits - logits.max(axis=1, keepdims=True)
+    p = np.exp(log_p)
+    sums = np.add.reduce(p, axis=1, keepdims=True)
+    p /= sums
+    log_p -= np.log(sums)
+    return p, log_p
+
+
 def clipped_gradients(
     logits: Array,
     value: Array,
@@ -189,11 +199,7 @@ def clipped_gradients(
         ``entropy`` and ``kl``.
     """
     rows, each = len(value), np.arange(len(value))
-    log_p = logits - logits.max(axis=1, keepdims=True)
-    p = np.exp(log_p)
-    sums = np.add.reduce(p, axis=1, keepdims=True)
-    p /= sums
-    log_p -= np.log(sums)
+    p, log_p = softmax(logits)
     entropy = -np.add.reduce(p * log_p, axis=1)
     log_ratio = log_p[each, action] - old_log_prob
     ratio = np.exp(log_ratio)
@@ -292,3 +298,45 @@ class _PolicyGradient(torch.autograd.Function):
         of_log_prob, of_entropy, of_value = ctx.gradients
         entropy = (g * of_entropy).expand_as(of_value) if of_entropy else None
         return of_log_prob.mul_(g), entropy, of_value.mul_(g), *[None] * 4
+
+
+def policy_gradients(
+    p: Array,
+    log_p: Array,
+    value: Array,
+    action: Array,
+    advantage: Array,
+    target: Array,
+    value_coefficient: float,
+    entropy_coefficient: float,
+) -> tuple[Array, Array, dict[str, float]]:
+    """:func:`policy_gradient_loss` of discrete actions with numpy, and its gradients: for a few hundred rows.
+
+    Args:
+        p: (B, A) float32, probabilities.
+        log_p: (B, A) float32, their logarithms.
+        value: (B,) float32, V, as are the other columns but for ``action``, (B,) int64.
+        action: taken.
+        advantage: A.
+        target: R.
+        value_coefficient: of the squared error.
+        entropy_coefficient: of the entropy.
+
+    Returns:
+        gradients of the logits (B, A) and of ``value`` (B,), and the figures ``policy_loss``, ``value_loss``
+        and ``entropy``.
+    """
+    rows, each = len(value), np.arange(len(value))
+    entropy = -np.add.reduce(p * log_p, axis=1)
+    of_log_prob = advantage * np.float32(-1 / rows)
+    error = value - target
+    of_logits = p * -of_log_prob[:, None]
+    of_logits[each, action] += of_log_prob
+    if entropy_coefficient:
+        of_logits += p * (log_p + entropy[:, None]) * np.float32(entropy_coefficient / rows)
+    figures = {
+        "policy_loss": float(np.dot(log_p[each, action], of_log_prob)),
+        "value_loss": float(np.dot(error, error)) / (2 * rows),
+        "entropy": float(np.add.reduce(entropy)) / rows,
+    }
+    return of_logits, error * np.float32(value_coefficient / rows), figures

@@ -1,0 +1,121 @@
+"""The pass of :mod:`parl.nets.dense` and its way back with numpy alone, for up to some tens of rows.
+
+There an operation of torch costs several times the arithmetic in it, and one of numpy a third of that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from parl.nets.dense import Headed
+from parl.types import Array
+
+# Products of a matrix up to which numpy's BLAS uses one thread, so that results depend on nothing else.
+_ONE_THREAD = 2**18
+
+
+class Small:
+    """A network of dense layers without normalisation, its weights and gradients as numpy arrays.
+
+    Args:
+        net: layers and heads; it learns, and :meth:`suits` it.
+    """
+
+    def __init__(self, net: Headed) -> None:
+        self._products = net.stack.products
+        self._relu = net.stack.activation == "relu"
+        self._layers: list[tuple[Array, Array, Array, Array, bool]] = []
+        for one in net.stack.layers:
+            weight, bias = one.weight, one.bias
+            assert weight.grad is not None and bias.grad is not None
+            # BLAS writes rows: a matrix that lies the other way round takes the product the other way round.
+            turned = weight.grad.stride(2) != 1
+            grad = weight.grad.mT if turned else weight.grad
+            arrays = (weight.value.numpy(), bias.value.numpy(), grad.numpy(), bias.grad.numpy())
+            self._layers.append((*arrays, turned))
+        self._heads: list[tuple[int, Array, Array, Array, Array]] = []
+        for head in net.heads:
+            weight, bias = head.weight, head.bias
+            assert weight.grad is not None and bias.grad is not None
+            values = (weight.value.numpy(), bias.value.numpy())
+            self._heads.append((head.member, *values, weight.grad.numpy(), bias.grad.numpy()))
+        self.members = len(self._layers[0][0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As of Headed: a copy of the network has weights of its own.
+        return type(None), ()
+
+    @staticmethod
+    def suits(net: Headed) -> bool:
+        """Whether there are heads for every network, and no normalisation."""
+        members = len(net.stack.layers[0].weight.value)
+        plain = all(one.scale is None for one in net.stack.layers)
+        return net.stack.learns and plain and {head.member for head in net.heads} == set(range(members))
+
+    def takes(self, rows: int) -> bool:
+        """Whether a batch of so many rows goes by one thread."""
+        return rows * self._products <= _ONE_THREAD
+
+    def record(self, x: Array) -> SmallRecorded:
+        """Outputs from (B, inputs) float32, and the way back."""
+        seen = [x]
+        for weight, bias, *_ in self._layers:
+            x = x @ weight
+            x += bias
+            x = np.maximum(x, 0, out=x) if self._relu else np.tanh(x, out=x)
+            seen.append(x)
+        outputs: list[Array] = []
+        for member, weight, bias, *_ in self._heads:
+            output = x[member] @ weight.T
+            output += bias
+            outputs.append(output)
+        return SmallRecorded(self, seen, tuple(outputs))
+
+    def back(self, seen: list[Array], gradients: tuple[Array, ...]) -> None:
+        """Writes the weights' gradients."""
+        features = seen[-1]
+        g: Any = np.empty_like(features)
+        written = [False] * self.members
+        for (member, weight, _, grad, bias_grad), of_output in zip(self._heads, gradients, strict=True):
+            np.matmul(of_output.T, features[member], out=grad)
+            np.add.reduce(of_output, axis=0, out=bias_grad.reshape(of_output.shape[1:]))
+            flat = of_output.reshape(len(of_output), -1)
+            part = flat @ weight.reshape(flat.shape[1], -1)
+            if written[member]:
+                g[member] += part
+            else:
+                g[member] = part
+                written[member] = True
+        for number in reversed(range(len(self._layers))):
+            weight, _, grad, bias_grad, turned = self._layers[number]
+            h, inputs = seen[number + 1], seen[number]
+            if self._relu:
+                g *= h > 0
+            else:
+                slope = h * h
+                np.subtract(1, slope, out=slope)
+                g *= slope
+            if turned:
+                np.matmul(g.swapaxes(1, 2), inputs, out=grad)
+            else:
+                np.matmul(inputs.swapaxes(-2, -1), g, out=grad)
+            np.add.reduce(g, axis=1, out=bias_grad, keepdims=True)
+            if number:
+                g = g @ weight.swapaxes(1, 2)
+
+
+class SmallRecorded:
+    """One pass of :class:`Small`; as :class:`parl.nets.dense.Recorded`."""
+
+    def __init__(self, net: Small, seen: list[Array], outputs: tuple[Array, ...]) -> None:
+        self._net, self._seen = net, seen
+        self.outputs = outputs
+
+    def back(self, *gradients: Array) -> None:
+        """The weights' gradients, from those of the outputs."""
+        self._net.back(self._seen, gradients)
+
+    def drop(self) -> None:
+        """Nothing is to be learned from this pass."""
