@@ -3,6 +3,9 @@
 Each run is a process of its own; times are those of training, without start and evaluation. The score is
 the mean of 50 greedy episodes on fresh seeds. Hyper-parameters: RL Baselines3 Zoo (Raffin, 2020).
 
+The bare loops step the environments as either library has them, with random actions and nothing else: what is
+left of SB3's time over parl's bare loop is the ratio that learning in no time at all would have.
+
     python benches/learning/sb3.py --seeds 3
     python benches/learning/sb3.py --only ppo-cartpole --steps 20k --seeds 1
     python benches/learning/sb3.py --parl-only --seeds 10        # solved on how many seeds
@@ -68,6 +71,39 @@ CASES = {
             "ent_coef": 0.0,
             "learning_rate": 7e-4,
             "linear": True,
+        },
+    ),
+    "ppo-lunarlander": (
+        "ppo",
+        "LunarLander-v3",
+        16,
+        1_000_000,
+        200.0,
+        {
+            "n_steps": 1_024,
+            "batch_size": 64,
+            "gae_lambda": 0.98,
+            "gamma": 0.999,
+            "n_epochs": 4,
+            "ent_coef": 0.01,
+            "learning_rate": 3e-4,
+            "clip_range": 0.2,
+            "linear": False,
+        },
+    ),
+    "a2c-acrobot": (
+        "a2c",
+        "Acrobot-v1",
+        16,
+        500_000,
+        -100.0,
+        {
+            "n_steps": 5,
+            "gamma": 0.99,
+            "gae_lambda": 1.0,
+            "ent_coef": 0.0,
+            "learning_rate": 7e-4,
+            "linear": False,
         },
     ),
 }
@@ -143,6 +179,47 @@ def sb3(case, seed, steps):
     return {"training_s": ended - started, "cpu_s": cpu_s, "score": score}
 
 
+def bare(case, seed, steps, make):
+    """Seconds of as many transitions with nobody learning; resetting steps are transitions here."""
+    _, env, num_envs, *_ = CASES[case]
+    envs = make(env, num_envs)
+    envs.reset(seed=seed)
+    envs.action_space.seed(seed)
+    actions = [envs.action_space.sample() for _ in range(256)]
+    started, before = time.time(), time.process_time()
+    for step in range(-(-steps // num_envs)):
+        envs.step(actions[step % 256])
+    return {"training_s": time.time() - started, "cpu_s": time.process_time() - before, "score": 0.0}
+
+
+def parl_bare(case, seed, steps):
+    from parl.envs import EnvMaker
+
+    return bare(case, seed, steps, lambda env, num_envs: EnvMaker(env)(num_envs))
+
+
+def sb3_bare(case, seed, steps):
+    from stable_baselines3.common.env_util import make_vec_env
+
+    return bare(case, seed, steps, lambda env, num_envs: Sampled(make_vec_env(env, num_envs)))
+
+
+class Sampled:
+    """A vector environment of SB3's with the names that :func:`bare` asks for."""
+
+    def __init__(self, envs):
+        from gymnasium.vector.utils import batch_space
+
+        self.envs, self.action_space = envs, batch_space(envs.action_space, envs.num_envs)
+
+    def reset(self, seed):
+        self.envs.seed(seed)
+        self.envs.reset()
+
+    def step(self, actions):
+        self.envs.step(actions)
+
+
 def median(values):
     ordered = sorted(values)
     middle = len(ordered) // 2
@@ -174,13 +251,20 @@ def compare(case, seeds, steps, libraries):
         found = rows[name]
         solved = sum(row["score"] >= goal for row in found)
         wall, cpu = (median([row[key] for row in found]) for key in ("training_s", "cpu_s"))
-        print(f"{name}: median {wall:.1f} s, processor {cpu:.1f} s, at least {goal:g}: {solved} of {seeds}")
-    if len(libraries) == 2:
-        ratios = [
-            median([two[key] / one[key] for one, two in zip(rows["parl"], rows["sb3"], strict=True)])
-            for key in ("training_s", "cpu_s")
-        ]
-        print(f"sb3 / parl: {ratios[0]:.2f} wall, {ratios[1]:.2f} processor\n", flush=True)
+        scored = "" if name.endswith("bare") else f", at least {goal:g}: {solved} of {seeds}"
+        print(f"{name}: median {wall:.1f} s, processor {cpu:.1f} s{scored}")
+    for one, two, what in (
+        ("parl", "sb3", "sb3 / parl"),
+        ("parl-bare", "sb3", "sb3 / parl's environments alone, the bound"),
+        ("parl-bare", "sb3-bare", "sb3's environments alone / parl's"),
+    ):
+        if one in rows and two in rows:
+            ratios = [
+                median([b[key] / a[key] for a, b in zip(rows[one], rows[two], strict=True)])
+                for key in ("training_s", "cpu_s")
+            ]
+            print(f"{what}: {ratios[0]:.2f} wall, {ratios[1]:.2f} processor", flush=True)
+    print()
 
 
 def main():
@@ -195,12 +279,13 @@ def main():
     arguments = parser.parse_args()
     if arguments.one:
         name, case, seed, steps = arguments.one
-        print(json.dumps({"parl": parl, "sb3": sb3}[name](case, int(seed), int(steps))))
+        work = {"parl": parl, "sb3": sb3, "parl-bare": parl_bare, "sb3-bare": sb3_bare}
+        print(json.dumps(work[name](case, int(seed), int(steps))))
         return
     from parl.run import parse_count
 
     steps = parse_count(arguments.steps) if arguments.steps else None
-    libraries = ["parl"] if arguments.parl_only else ["parl", "sb3"]
+    libraries = ["parl"] if arguments.parl_only else ["parl", "sb3", "parl-bare", "sb3-bare"]
     for case in arguments.only:
         compare(case, arguments.seeds, steps, libraries)
 

@@ -63,17 +63,17 @@ def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activa
     hidden=st.lists(st.integers(1, 7), min_size=1, max_size=3),
     shared=st.booleans(),
     activation=st.sampled_from(["tanh", "relu"]),
-    small=st.booleans(),
+    parts=st.integers(0, 3),
 )
-def test_a_record_and_its_way_back(seed, rows, hidden, shared, activation, small):
-    """By numpy, and by torch where there are more rows."""
+def test_a_record_and_its_way_back(seed, rows, hidden, shared, activation, parts):
+    """By numpy, its rows in one part and several, and by torch."""
+    rows *= max(1, parts)
     torch.manual_seed(seed)
     network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
     plain = copy.deepcopy(network)
     flat = flatten(network)
     assert isinstance(network._small, Small) and copy.deepcopy(network)._small is None
-    if not small:
-        network._small.takes = lambda rows: False
+    network._small.parts = lambda rows: parts
     for _ in range(2):
         x = torch.randn(rows, 3)
         flat.gradients.zero_()
@@ -85,6 +85,14 @@ def test_a_record_and_its_way_back(seed, rows, hidden, shared, activation, small
         recorded.back(3 * recorded.outputs[0] ** 2, 3 * recorded.outputs[1] ** 2)
         ((policy**3).sum() + (value**3).sum()).backward()
         torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
+
+
+def test_rows_are_cut_so_that_no_product_is_large():
+    network = ActorCritic((3,), "float32", 4, (64, 64), False, "tanh", False)
+    flatten(network)
+    found = [network._small.parts(rows) for rows in (1, 64, 65, 256, 96, 67, 2_048)]
+    # 64 rows of 64 x 64 are 2^18 products; 65 = 5 * 13 have no cut in 2 to 4, 67 is prime.
+    assert found == [1, 1, 0, 4, 2, 0, 32]
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

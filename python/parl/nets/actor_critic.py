@@ -163,7 +163,7 @@ class ActorCritic(nn.Module):
         """
         if self._dense is None:
             return None
-        if self._small is not None and self._small.takes(len(observations)):
+        if self._small is not None and self._small.parts(len(observations)):
             return self._small.record(self.flattener.vectors(observations.numpy()))
         with torch.no_grad():
             x = self.flattener(observations)

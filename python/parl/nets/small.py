@@ -1,6 +1,8 @@
-"""The pass of :mod:`parl.nets.dense` and its way back with numpy alone, for up to some tens of rows.
+"""The pass of :mod:`parl.nets.dense` and its way back with numpy alone, for up to some hundred rows.
 
 There an operation of torch costs several times the arithmetic in it, and one of numpy a third of that.
+numpy's BLAS starts threads for larger products, so that results would depend on their number: rows are cut
+into equal parts that stay below.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 from parl.nets.dense import Headed
 from parl.types import Array
 
-# Products of a matrix up to which numpy's BLAS uses one thread, so that results depend on nothing else.
+# Products of matrices up to which OpenBLAS uses one thread.
 _ONE_THREAD = 2**18
 
 
@@ -33,8 +35,9 @@ class Small:
             # BLAS writes rows: a matrix that lies the other way round takes the product the other way round.
             turned = weight.grad.stride(2) != 1
             grad = weight.grad.mT if turned else weight.grad
-            arrays = (weight.value.numpy(), bias.value.numpy(), grad.numpy(), bias.grad.numpy())
-            self._layers.append((*arrays, turned))
+            # (E, 1, ., .): the same for every part.
+            w, b, of_w, of_b = (one.numpy()[:, None] for one in (weight.value, bias.value, grad, bias.grad))
+            self._layers.append((w, b, of_w, of_b, turned))
         self._heads: list[tuple[int, Array, Array, Array, Array]] = []
         for head in net.heads:
             weight, bias = head.weight, head.bias
@@ -54,12 +57,15 @@ class Small:
         plain = all(one.scale is None for one in net.stack.layers)
         return net.stack.learns and plain and {head.member for head in net.heads} == set(range(members))
 
-    def takes(self, rows: int) -> bool:
-        """Whether a batch of so many rows goes by one thread."""
-        return rows * self._products <= _ONE_THREAD
+    def parts(self, rows: int) -> int:
+        """Equal parts that a batch of so many rows is cut into; 0 where there is no such cut."""
+        least = -(-rows * self._products // _ONE_THREAD)
+        return next((parts for parts in range(least, 2 * least + 1) if rows % parts == 0), 0)
 
     def record(self, x: Array) -> SmallRecorded:
-        """Outputs from (B, inputs) float32, and the way back."""
+        """Outputs from (B, inputs) float32, for which there is a cut, and the way back."""
+        parts = self.parts(len(x))
+        x = x.reshape(1, parts, len(x) // parts, -1)
         seen = [x]
         for weight, bias, *_ in self._layers:
             x = x @ weight
@@ -67,15 +73,17 @@ class Small:
             x = np.maximum(x, 0, out=x) if self._relu else np.tanh(x, out=x)
             seen.append(x)
         outputs: list[Array] = []
+        features = x.reshape(len(x), -1, x.shape[-1])
         for member, weight, bias, *_ in self._heads:
-            output = x[member] @ weight.T
+            output = features[member] @ weight.T
             output += bias
             outputs.append(output)
         return SmallRecorded(self, seen, tuple(outputs))
 
     def back(self, seen: list[Array], gradients: tuple[Array, ...]) -> None:
         """Writes the weights' gradients."""
-        features = seen[-1]
+        last = seen[-1]
+        features = last.reshape(len(last), -1, last.shape[-1])
         g: Any = np.empty_like(features)
         written = [False] * self.members
         for (member, weight, _, grad, bias_grad), of_output in zip(self._heads, gradients, strict=True):
@@ -88,6 +96,7 @@ class Small:
             else:
                 g[member] = part
                 written[member] = True
+        g = g.reshape(last.shape)
         for number in reversed(range(len(self._layers))):
             weight, _, grad, bias_grad, turned = self._layers[number]
             h, inputs = seen[number + 1], seen[number]
@@ -97,13 +106,14 @@ class Small:
                 slope = h * h
                 np.subtract(1, slope, out=slope)
                 g *= slope
-            if turned:
-                np.matmul(g.swapaxes(1, 2), inputs, out=grad)
+            one, two = (g, inputs) if turned else (inputs, g)
+            if g.shape[1] == 1:
+                np.matmul(one.swapaxes(2, 3), two, out=grad)
             else:
-                np.matmul(inputs.swapaxes(-2, -1), g, out=grad)
-            np.add.reduce(g, axis=1, out=bias_grad, keepdims=True)
+                np.add.reduce(one.swapaxes(2, 3) @ two, axis=1, out=grad, keepdims=True)
+            np.add.reduce(g, axis=(1, 2), out=bias_grad, keepdims=True)
             if number:
-                g = g @ weight.swapaxes(1, 2)
+                g = g @ weight.swapaxes(2, 3)
 
 
 class SmallRecorded:

@@ -1,0 +1,96 @@
+"""PPO, A2C and PQN on classic control with their own settings: on how many seeds they solve it, and how fast.
+
+Nothing is set but environment, seed and the transitions to collect, and one torch thread; the score is the
+mean of 100 greedy episodes of the last weights on fresh seeds. Solved: at least 475 on CartPole, -100 on
+Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). Each seed is a process of its own,
+``--jobs`` of them at a time, so that seconds of training are those of a shared machine; processor seconds are
+those of training.
+
+    python benches/learning/goals.py --seeds 10
+    python benches/learning/goals.py --only ppo-acrobot --seeds 10 --record benches/records/DATE-rollouts.md
+"""
+
+import os
+import resource
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+from processes import Record, median, one, parsed, shared_options
+
+# name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
+CASES = {
+    "ppo-cartpole": ("ppo", "CartPole-v1", 100_000, 475.0, {}),
+    "a2c-cartpole": ("a2c", "CartPole-v1", 300_000, 475.0, {}),
+    "pqn-cartpole": ("pqn", "CartPole-v1", 200_000, 475.0, {}),
+    "ppo-acrobot": ("ppo", "Acrobot-v1", 200_000, -100.0, {}),
+    "a2c-acrobot": ("a2c", "Acrobot-v1", 200_000, -100.0, {}),
+    "pqn-acrobot": ("pqn", "Acrobot-v1", 200_000, -100.0, {}),
+    "ppo-lunarlander": (
+        "ppo",
+        "LunarLander-v3",
+        1_000_000,
+        200.0,
+        {
+            "num_envs": 16,
+            "rollout_steps": 1_024,
+            "minibatch_size": 64,
+            "epochs": 4,
+            "gamma": 0.999,
+            "gae_lambda": 0.98,
+            "entropy_coefficient": 0.01,
+            "learning_rate": 3e-4,
+        },
+    ),
+}
+
+
+def run(case, seed):
+    import torch
+
+    from parl.train import evaluate, train
+
+    algorithm, env, steps, _, options = CASES[case]
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        done = train(
+            algorithm,
+            env=env,
+            seed=seed,
+            threads=1,
+            total_frames=steps,
+            evaluation_episodes=0,
+            tensorboard=False,
+            quiet=True,
+            runs=runs,
+            **options,
+        )
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        scores = evaluate(done.path, episodes=100, checkpoint="last")
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"training_s": done.training_s, "cpu_s": cpu_s, "score": float(scores.mean())}
+
+
+def main():
+    parser = shared_options(__doc__)
+    parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
+    parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time")
+    arguments = parsed(parser, run)
+    if arguments is None:
+        return
+    with Record(arguments.record) as say, ThreadPoolExecutor(arguments.jobs) as pool:
+        say(f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted")
+        for case in arguments.only:
+            rows = list(pool.map(lambda seed, case=case: one(__file__, case, seed), range(arguments.seeds)))
+            scores = sorted(row["score"] for row in rows)
+            solved = sum(score >= CASES[case][3] for score in scores)
+            wall, cpu = (median([row[key] for row in rows]) for key in ("training_s", "cpu_s"))
+            say(
+                f"{case:<16} {CASES[case][2]:>9,} {solved:>3} of {len(rows):>2} {wall:>11.1f} {cpu:>7.1f}  "
+                + " ".join(f"{score:.0f}" for score in scores)
+            )
+
+
+if __name__ == "__main__":
+    main()
