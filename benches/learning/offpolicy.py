@@ -143,9 +143,10 @@ def parl(case, seed):
             layer_norm=False,
             hidden=tuple(given["policy_kwargs"]["net_arch"]),
             learning_rate=given["learning_rate"],
-            # Theirs counts steps, ours updates.
+            # Theirs counts steps, ours updates; and theirs stays as it is during the updates of a turn.
             target_period=max(
-                1, given["target_update_interval"] * given["gradient_steps"] // given["train_freq"]
+                given["gradient_steps"],
+                given["target_update_interval"] * given["gradient_steps"] // given["train_freq"],
             ),
             epsilon_last=given["exploration_final_eps"],
             epsilon_steps=int(given["exploration_fraction"] * steps),
@@ -179,51 +180,83 @@ def sb3(case, seed):
 
 
 def share(case, _):
-    """Share of one thread's processor time that goes to the replay, in the lockstep schedule.
+    """Share of a step's time that goes to the replay: act, step the environments, add, draw, learn, give.
 
     Counted: ``add``, from the arrays of a vector step to rows that can be drawn; a draw, from the wish to a
     batch of torch tensors; and giving priorities back, from a numpy array to the tree. All checks, Python and
-    copies within are in it, and about 1.3 us for each look at the clock.
+    copies within are in it. The share is what a step takes less when all three are left out, that is, when
+    rows go nowhere, each draw is the batch before again and no priorities are given: blocks with and without
+    take turns, and medians are compared. One thread does all, as in lockstep, by its processor time; but with
+    ``prefetch`` another draws the next batch meanwhile, and the wall clock is looked at.
     """
+    import torch
+
     from parl.envs import EnvMaker, spec_of
-    from parl.replay import PrioritizedReplay
-    from parl.runtime.learning import Draws, Late
-    from parl.runtime.lockstep import LockstepLoop
+    from parl.runtime.peers import Alone
     from parl.train.registry import default_settings, family_of, make_algorithm, replace
 
-    name, env, prioritized = case.split("/")
+    torch.set_num_threads(1)
+    name, env, prioritized, *ahead = case.split("/")
+    clock = time.perf_counter if ahead else time.thread_time
     maker = EnvMaker(env)
     spec = spec_of(maker(1))
     run, own = default_settings(name, spec)
     own = replace(own, {"prioritized": prioritized == "prioritized"}, name)
-    run = replace(run, {"actors": 1, "learners": 1, "schedule": "lockstep", "learning_starts": 1_000}, name)
+    run = replace(run, {"actors": 1, "learners": 1, "learning_starts": 1_000, "prefetch": len(ahead)}, name)
     setup = family_of(name).setup(make_algorithm(name, own, spec), run, maker, spec)
-    spent = {}
+    replay, learner = setup.make_replay(None), setup.make_learner()
+    actor, part = setup.make_actor(0, replay, 0), setup.make_part(learner, replay, Alone(), 0)
+    env_steps = updates = 0
+
+    def steps(seconds):
+        """Seconds of an update and all that goes with it."""
+        nonlocal env_steps, updates
+        started, before = clock(), updates
+        while clock() < started + seconds:
+            env_steps += actor.step(env_steps)[0]
+            while setup.pacer.due(env_steps, updates):
+                part.update(env_steps)
+                updates += 1
+            actor.policy.weights.copy_(learner.weights)
+        return (clock() - started) / max(1, updates - before)
+
+    while updates < 20:
+        steps(0.05)
+    places = {"add": (replay, "add"), "draw": (part._draws, "draw"), "give": (part._late, "give")}
+    if ahead:
+        places["draw"] = (part, "_next")
+    latest, spent = {}, dict.fromkeys(places, 0.0)
 
     def timed(method, name):
-        def call(self, *args, **kwargs):
-            started = time.thread_time()
-            try:
-                return method(self, *args, **kwargs)
-            finally:
-                spent[name] += time.thread_time() - started
+        def call(*args, **kwargs):
+            started = time.perf_counter()
+            latest[name] = method(*args, **kwargs)
+            spent[name] += time.perf_counter() - started
+            return latest[name]
 
         return call
 
-    for kind, method in ((PrioritizedReplay, "add"), (Draws, "draw"), (Late, "give")):
-        spent[method] = 0.0
-        setattr(kind, method, timed(getattr(kind, method), method))
-    loop = LockstepLoop(setup)
-    loop.advance(1_500, 0)
-    started, updates = time.thread_time(), loop.updates
-    spent.update(dict.fromkeys(spent, 0.0))
-    while time.thread_time() < started + 8.0:
-        loop.advance(loop.env_steps + 100, 0)
-    elapsed, updates = time.thread_time() - started, loop.updates - updates
+    def block(calls, seconds):
+        """As :func:`steps`, with other calls in their places."""
+        for name, call in calls.items():
+            setattr(*places[name], call)
+        took = steps(seconds)
+        for name in calls:
+            delattr(*places[name])
+        return took
+
+    before = updates
+    block({name: timed(getattr(*place), name) for name, place in places.items()}, 2.0)
+    parts = {name: seconds / (updates - before) * 1e6 for name, seconds in spent.items()}
+    without = {name: lambda *_, name=name, **__: latest[name] for name in places}
+    turns = [(block({}, 0.1), block(without, 0.1)) for _ in range(60)]
+    whole, rest = (median(column) for column in zip(*turns, strict=True))
+    part.close()
     return {
-        "share": sum(spent.values()) / elapsed,
-        "update_us": elapsed / updates * 1e6,
-        "parts_us": {name: seconds / updates * 1e6 for name, seconds in spent.items()},
+        "share": (whole - rest) / whole,
+        "update_us": whole * 1e6,
+        "replay_us": (whole - rest) * 1e6,
+        "parts_us": parts,
     }
 
 
@@ -286,19 +319,18 @@ def peers(say, only, rounds):
 
 
 def replay(say, only, _):
-    say(
-        "replay's share of one thread's processor time, lockstep: rows added, batches drawn, priorities given"
-    )
+    say("share of the replay in a step: rows added, batches drawn, priorities given; left out in turns")
     for case in only or [
-        f"{name}/{env}/{kind}"
+        f"{name}/{env}/{kind}{ahead}"
         for name, env in (("dqn", "CartPole-v1"), ("sac", "HalfCheetah-v5"), ("td3", "HalfCheetah-v5"))
         for kind in ("prioritized", "uniform")
+        for ahead in ("", "/prefetch")
     ]:
         row = one("share", case, 0)
         parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_us"].items())
         say(
-            f"{case:<32} {100 * row['share']:5.2f} %  {sum(row['parts_us'].values()):7.1f} us ({parts}) of "
-            f"{row['update_us']:9.1f} us an update"
+            f"{case:<36} {100 * row['share']:5.2f} %  {row['replay_us']:7.1f} us of "
+            f"{row['update_us']:9.1f} us an update; wall clock around each: {parts} us"
         )
     say("")
 
