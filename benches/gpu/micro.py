@@ -24,7 +24,13 @@ from parl.atari import Console
 
 GAMES = ("pong", "ms_pacman", "solaris")
 # Forms by their numbers in crates/cule/src/lane/turns.rs, and windows of the key as powers of two.
-FORMS = {"plain": (0, 0), "grouped, rows": (1, 0), "grouped, 16 rows": (1, 4), "grouped, picture": (1, 9)}
+FORMS = {
+    "plain": (0, 0),
+    "grouped, rows": (1, 0),
+    "grouped, 16 rows": (1, 4),
+    "grouped, picture": (1, 9),
+    "predicated": (2, 0),
+}
 # What a saved state begins with, before the machine's own bytes (crates/cule/src/console/states.rs).
 HEADER_BYTES = 24
 WARP = 32

@@ -1,6 +1,6 @@
 //! `cargo xtask kernels`: every generated file of `crates/cule`, written or compared.
 
-use crate::{device, interpreter, ptx, threaded};
+use crate::{device, interpreter, predicated, ptx, threaded};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ fn sources() -> Vec<Generated> {
         Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() },
         Generated { path: "crates/cule/src/machine/compact.rs".into(), text: interpreter::compact() },
         Generated { path: "crates/cule/src/machine/records.rs".into(), text: ptx::records() },
+        Generated { path: "crates/cule/src/machine/micro.rs".into(), text: predicated::table() },
         Generated { path: "crates/cule/src/threaded/handlers.rs".into(), text: threaded::handlers_file() },
         Generated { path: "crates/cule/kernels/cpu_brx.cuh".into(), text: ptx::header() },
     ]

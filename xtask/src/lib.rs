@@ -5,5 +5,6 @@
 pub mod device;
 pub mod interpreter;
 pub mod kernels;
+pub mod predicated;
 pub mod ptx;
 pub mod threaded;

@@ -15,6 +15,8 @@ use std::fmt::Write as _;
 
 /// Instructions that may run between two looks at the budget: no more fit between two taken branches.
 pub const SLACK: u32 = 4200;
+/// ADC outside decimal mode, of `a` and `u`.
+pub const ADD: &str = "t = a + u + c; v = ((a ^ t) & (u ^ t)) >> 7 & 1; c = t >> 8; n = t & 0xFF; a = n";
 /// Handler that leaves the block.
 const SLOW: usize = 0;
 
@@ -139,7 +141,6 @@ impl Writer {
 
     /// Assignments of an operation.
     fn operation(&mut self, text: &str) {
-        const ADD: &str = "t = a + u + c; v = ((a ^ t) & (u ^ t)) >> 7 & 1; c = t >> 8; n = t & 0xFF; a = n";
         for statement in text.split("; ").filter(|statement| !statement.is_empty()) {
             match statement {
                 "ADD" => self.operation(&format!("u = o; {ADD}")),
@@ -205,7 +206,8 @@ impl Writer {
     }
 }
 
-fn tokens(text: &str) -> Vec<String> {
+/// Names, numbers, operators and parentheses of an expression.
+pub fn tokens(text: &str) -> Vec<String> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ");
     spaced.split_whitespace().map(str::to_string).collect()
 }
@@ -596,7 +598,8 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
     out
 }
 
-fn length(mode: Mode) -> u32 {
+/// Bytes of an instruction.
+pub fn length(mode: Mode) -> u32 {
     match mode {
         Mode::Imp | Mode::Acc => 1,
         Mode::Abs | Mode::Absx | Mode::Absy | Mode::Ind => 3,

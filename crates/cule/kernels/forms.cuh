@@ -1,5 +1,6 @@
 // How the lanes of a warp play their frames. The plain form lets each run its own instructions; the grouped one lets those
-// at the same place run them together: the smallest key goes first (src/lane/turns.rs). All leave the same machine.
+// at the same place run them together: the smallest key goes first (src/lane/turns.rs); in the predicated one all lanes run
+// the same micro-steps, wherever they are (src/machine/predicated.rs). All leave the same machine.
 #pragma once
 #define PARL_OWN_RUN
 #include "machine.cuh"
@@ -133,10 +134,27 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     rs::put(given, m);
 }
 
+// A frame of the lanes that are here together, an instruction of each at a time.
+static __device__ __noinline__ void run_predicated(cule::machine::Machine& given, cule::machine::Board& board,
+                                                   Slice<const uint8_t> rom, uint32_t budget) {
+    const uint32_t together = __activemask();
+    cule::machine::Machine& m = row_of(threadIdx.x);
+    rs::put(m, given);
+    cule::machine::predicated::Lane lane = cule::machine::predicated::begin(m, budget);
+    while (__any_sync(together, lane.left != 0)) {
+        if (lane.left != 0) cule::machine::predicated::step(m, lane, board, rom);
+    }
+    cule::machine::predicated::end(m, lane);
+    rs::put(given, m);
+}
+
 namespace cule::lane::play {
 PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
-    if (turns_of_block().form == turns::FORM_GROUPED) {
+    const uint32_t form = turns_of_block().form;
+    if (form == turns::FORM_GROUPED) {
         run_grouped(m, board, rom, budget);
+    } else if (form == turns::FORM_PREDICATED) {
+        run_predicated(m, board, rom, budget);
     } else {
         machine::compact::run(m, board, rom, budget);
     }

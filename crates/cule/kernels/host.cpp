@@ -82,6 +82,11 @@ static void __syncthreads() { wait(State::block, 0, 0); }
 [[maybe_unused]] static uint32_t __activemask() { return wait(State::any, 0, 0); }
 [[maybe_unused]] static uint32_t __reduce_min_sync(uint32_t mask, uint32_t value) { return wait(State::minimum, mask, value); }
 
+// As turns of those that say so.
+[[maybe_unused]] static bool __any_sync(uint32_t mask, bool says) {
+    return __reduce_min_sync(mask, says ? 0 : UINT32_MAX) != UINT32_MAX;
+}
+
 static void run_thread() {
     body();
     threads[threadIdx.x].state = State::over;

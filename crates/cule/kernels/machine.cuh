@@ -480,6 +480,50 @@ static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, masks) == 9
 static_assert(PARL_OFFSET(Board, any_cells) == 96176 && PARL_OFFSET(Board, ram) == 96184);
 }
 
+namespace cule::machine::datapath {
+
+// What an operation leaves.
+struct Outcome {
+    uint32_t registers;
+    uint32_t result;
+    uint32_t carry;
+    uint32_t overflow;
+    uint32_t decimal;
+    uint32_t value;
+};
+static_assert(sizeof(Outcome) == 24 && alignof(Outcome) == 4);
+static_assert(PARL_OFFSET(Outcome, registers) == 0 && PARL_OFFSET(Outcome, result) == 4 && PARL_OFFSET(Outcome, carry) == 8 && PARL_OFFSET(Outcome, overflow) == 12);
+static_assert(PARL_OFFSET(Outcome, decimal) == 16 && PARL_OFFSET(Outcome, value) == 20);
+}
+
+namespace cule::machine::predicated {
+
+// Registers of a lane while it runs.
+struct Lane {
+    uint32_t registers;
+    uint32_t result;
+    uint32_t carry;
+    uint32_t overflow;
+    uint32_t decimal;
+    uint32_t cycles;
+    uint32_t left;
+    uint32_t pc;
+    uint32_t bus;
+};
+static_assert(sizeof(Lane) == 36 && alignof(Lane) == 4);
+static_assert(PARL_OFFSET(Lane, registers) == 0 && PARL_OFFSET(Lane, result) == 4 && PARL_OFFSET(Lane, carry) == 8 && PARL_OFFSET(Lane, overflow) == 12);
+static_assert(PARL_OFFSET(Lane, decimal) == 16 && PARL_OFFSET(Lane, cycles) == 20 && PARL_OFFSET(Lane, left) == 24 && PARL_OFFSET(Lane, pc) == 28);
+static_assert(PARL_OFFSET(Lane, bus) == 32);
+
+// A time and what is left of a budget.
+struct Time {
+    uint32_t cycles;
+    uint32_t left;
+};
+static_assert(sizeof(Time) == 8 && alignof(Time) == 4);
+static_assert(PARL_OFFSET(Time, cycles) == 0 && PARL_OFFSET(Time, left) == 4);
+}
+
 namespace cule::machine::tia::position {
 
 // What a RESPx strobe finds.
@@ -939,6 +983,8 @@ namespace cule::lane::turns {
 PARL_CONST uint32_t FORM_PLAIN = 0u;
 // Lanes at the same place run together, by the jump table.
 PARL_CONST uint32_t FORM_GROUPED = 1u;
+// All lanes run the same micro-steps, wherever they are.
+PARL_CONST uint32_t FORM_PREDICATED = 2u;
 // The window behind the picture.
 PARL_CONST uint32_t BEHIND = 0x1FFu;
 // Bits of the program counter that tell places apart: 8 KiB.
@@ -1050,6 +1096,97 @@ PARL_TABLE Array<uint32_t, 256> ROWS =
     0x0000C2u, 0x1893E7u, 0x0A50C4u, 0x0A50B4u, 0x185147u, 0x1853E7u}};
 }
 
+namespace cule::machine::datapath {
+// An instruction takes so many cycles: 4 bits, in the first word of a row as all up to `BRANCH`.
+PARL_CONST uint32_t CYCLES = 0u;
+// Bytes of the instruction: 2 bits.
+PARL_CONST uint32_t BYTES = 4u;
+// What is added to the operand: where it begins in the registers, 6 bits.
+PARL_CONST uint32_t INDEX = 6u;
+// What is added to the stack pointer: 8 bits.
+PARL_CONST uint32_t MOVES = 12u;
+// The other interpreter takes the instruction.
+PARL_CONST uint64_t SLOW = 1048576ull;
+// A cycle more where the index leaves the page.
+PARL_CONST uint64_t PENALTY = 2097152ull;
+// The address stands at the address.
+PARL_CONST uint64_t POINTER = 4194304ull;
+// Y is added to what stands there.
+PARL_CONST uint64_t BY_Y = 8388608ull;
+// The address is that of the stack.
+PARL_CONST uint64_t STACK = 16777216ull;
+// It is above the stack pointer.
+PARL_CONST uint64_t PULLS = 33554432ull;
+// The operand is read.
+PARL_CONST uint64_t READS = 67108864ull;
+// The result is written.
+PARL_CONST uint64_t WRITES = 134217728ull;
+// The place behind the instruction is pushed.
+PARL_CONST uint64_t CALLS = 268435456ull;
+// The program goes on at the address.
+PARL_CONST uint64_t JUMPS = 536870912ull;
+// One behind the address.
+PARL_CONST uint64_t RETURNS = 1073741824ull;
+// Decimal mode is for the other interpreter.
+PARL_CONST uint64_t DECIMAL = 2147483648ull;
+// Bits of the address that stay, 16 of them; of a branch its condition (`flags_of`), 18 bits.
+PARL_CONST uint32_t MASK = 32u;
+// The flags are written, as the stack keeps them.
+PARL_CONST uint64_t STATUS = 2305843009213693952ull;
+// The branch is taken where none of its condition's bits is set.
+PARL_CONST uint64_t WHERE_NONE = 4611686018427387904ull;
+// A branch.
+PARL_CONST uint64_t BRANCH = 9223372036854775808ull;
+// Where the first number begins in the registers and the operand behind them: 6 bits, in the second word as all below.
+PARL_CONST uint32_t FIRST = 0u;
+// Where the second begins.
+PARL_CONST uint32_t SECOND = 6u;
+// The second number is inverted.
+PARL_CONST uint32_t INVERTS = 12u;
+// Times that the bits of one of them are added: 0 or 1.
+PARL_CONST uint32_t ONES = 13u;
+// Times that the bits of both are added: 0, 1 or 2.
+PARL_CONST uint32_t BOTHS = 14u;
+// Carry is added.
+PARL_CONST uint32_t ADDS_CARRY = 16u;
+// 1 is added.
+PARL_CONST uint32_t ADDS_ONE = 17u;
+// Carry comes in at bit 8.
+PARL_CONST uint32_t CARRY_ABOVE = 18u;
+// Places by which the sum is moved down: 0 or 1.
+PARL_CONST uint32_t SHIFTS = 19u;
+// Bit of the sum that carry gets: 4 bits.
+PARL_CONST uint32_t CARRY_FROM = 20u;
+// Carry is set.
+PARL_CONST uint32_t SETS_CARRY = 24u;
+// Overflow is set,
+PARL_CONST uint32_t SETS_OVERFLOW = 25u;
+// where the sum of numbers with a sign leaves their range,
+PARL_CONST uint32_t OVERFLOW_OF_SUM = 26u;
+// or to bit 6 of the operand.
+PARL_CONST uint32_t OVERFLOW_OF_OPERAND = 27u;
+// The last result is set,
+PARL_CONST uint32_t SETS_RESULT = 28u;
+// with the sign of the operand.
+PARL_CONST uint32_t SIGN_OF_OPERAND = 29u;
+// Decimal mode is set to bit 0 of the sum.
+PARL_CONST uint32_t SETS_DECIMAL = 30u;
+// Bits of the registers that get the result, 32 of them.
+PARL_CONST uint32_t TO = 32u;
+// Where registers begin in their word, the operand behind them, and nothing.
+PARL_CONST uint32_t A = 0u;
+// X.
+PARL_CONST uint32_t X = 8u;
+// Y.
+PARL_CONST uint32_t Y = 16u;
+// The stack pointer.
+PARL_CONST uint32_t S = 24u;
+// The operand.
+PARL_CONST uint32_t OPERAND = 32u;
+// Nothing: zero.
+PARL_CONST uint32_t NOTHING = 40u;
+}
+
 namespace cule::machine::dpc {
 PARL_CONST uint32_t TOP = 0u;
 PARL_CONST uint32_t BOTTOM = 8u;
@@ -1078,6 +1215,204 @@ PARL_CONST uint8_t SWITCHES_IDLE = 0x3F;
 PARL_CONST uint8_t SWITCH_RESET = 0x1;
 // Bit of SWCHB that the SELECT switch pulls down.
 PARL_CONST uint8_t SWITCH_SELECT = 0x2;
+}
+
+namespace cule::machine::micro {
+// Per opcode: where its operand is and what happens to it; what is computed.
+PARL_TABLE Array<Array<uint64_t, 2>, 256> ROWS = 
+    Array<Array<uint64_t, 2>, 256>{{Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
+    Array<uint64_t, 2>{{0x000000FF04400226ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A25ull, 0x000000001180A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x200001FF090FF613ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x000000FF1180A000ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull,
+    0x000000FF11704800ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A36ull, 0x000000001180A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0xC000808000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04E00A25ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04000224ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x000000FF0C000226ull, 0x000000001180A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x0000000001802A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200434ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x000000FF10006800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000237ull, 0x000000001180A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000001FF110FE636ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04400226ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000003A004800ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A25ull, 0x000000001181A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
+    Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x000000FF1181A000ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull,
+    0x000000FF11704800ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000003A004800ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A36ull, 0x000000001181A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x8000808000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04E00A25ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04000224ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x000000FF0C000226ull, 0x000000001181A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x0000000001003A28ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200434ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x000000FF10004800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000237ull, 0x000000001181A820ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
+    Array<uint64_t, 2>{{0x000000FF04400226ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A25ull, 0x0000000011082A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000001FF090FF613ull, 0x0000000000002A00ull}},
+    Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x000000FF11082A00ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull,
+    0x000000FF11084800ull}}, Array<uint64_t, 2>{{0x0000FFFF20000A33ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A36ull, 0x0000000011082A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0xC002000000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04E00A25ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04000224ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x000000FF0C000226ull, 0x0000000011082A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200434ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x000000FF10002800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000237ull, 0x0000000011082A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000001FF67402616ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF84400226ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84000A23ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A25ull, 0x00000000110C2A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000001FF07001614ull, 0x000000FF10002A20ull}},
+    Array<uint64_t, 2>{{0x0000000080000A22ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x000000FF110C2A00ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF20400A35ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84000A34ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A36ull, 0x00000000110C2A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x8002000000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF84E00A25ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF84000224ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x000000FF0C000226ull, 0x00000000110C2A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84200434ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84200234ull, 0x000000FF1781A800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000237ull, 0x00000000110C2A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF08400226ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x0000000000000A22ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x000000FF08400226ull,
+    0x0000000000004008ull}}, Array<uint64_t, 2>{{0x0000FFFF08000A23ull, 0x0000000000002A10ull}},
+    Array<uint64_t, 2>{{0x0000FFFF08000A23ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x0000FFFF08000A23ull, 0x0000000000002A08ull}}, Array<uint64_t, 2>{{0x0000FFFF08000A23ull,
+    0x0000000000004008ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x00FF00001000BA10ull}},
+    Array<uint64_t, 2>{{0x0000000000000A22ull, 0x0000000000002A20ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x000000FF10002A08ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF08000A34ull, 0x0000000000002A10ull}},
+    Array<uint64_t, 2>{{0x0000FFFF08000A34ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x0000FFFF08000A34ull, 0x0000000000002A08ull}}, Array<uint64_t, 2>{{0x0000FFFF08000A34ull,
+    0x0000000000004008ull}}, Array<uint64_t, 2>{{0xC001000000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF08C00A26ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF08000224ull, 0x0000000000002A10ull}},
+    Array<uint64_t, 2>{{0x000000FF08000224ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x000000FF08000424ull, 0x0000000000002A08ull}}, Array<uint64_t, 2>{{0x000000FF08000424ull,
+    0x0000000000004008ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x000000FF10002A10ull}},
+    Array<uint64_t, 2>{{0x0000FFFF08000435ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0xFF00000000002A08ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull, 0x0000000000000000ull}},
+    Array<uint64_t, 2>{{0x0000FFFF08000235ull, 0x0000000000002A00ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull, 0x00FF000010002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04400226ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000000000000A22ull, 0x0000FF0010002A20ull}}, Array<uint64_t, 2>{{0x000000FF04400226ull,
+    0x0000FFFF10002A20ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x00FF000010002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000FFFF04000A23ull, 0x0000FF0010002A20ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A24ull,
+    0x0000FFFF10002A20ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x00FF000010002A00ull}},
+    Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000FF0010002A00ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x00FF000010002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000FFFF04000A34ull, 0x0000FF0010002A20ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A34ull,
+    0x0000FFFF10002A20ull}}, Array<uint64_t, 2>{{0x8001000000000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04E00A25ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04E00A25ull,
+    0x0000FFFF10002A20ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x00FF000010002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04000224ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x000000FF04000424ull, 0x0000FF0010002A20ull}}, Array<uint64_t, 2>{{0x000000FF04000424ull,
+    0x0000FFFF10002A20ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x0000000002002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200434ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000FF0010002A18ull}}, Array<uint64_t, 2>{{0x0000FFFF04200434ull,
+    0xFF00FFFF10004818ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x00FF000010002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x000000FF10002A20ull}}, Array<uint64_t,
+    2>{{0x0000FFFF04200434ull, 0x0000FF0010002A20ull}}, Array<uint64_t, 2>{{0x0000FFFF04200434ull,
+    0x0000FFFF10002A20ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000001182B810ull}},
+    Array<uint64_t, 2>{{0x000000FF04400226ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A22ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000001182B810ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A25ull, 0x000000001000BA20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x00FF000010022A10ull}},
+    Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000FF001000BA08ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000001182B810ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A36ull, 0x000000001000BA20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x800000FF00000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04E00A25ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF04000224ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x000000FF0C000226ull, 0x000000001000BA20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x0000000040002A28ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200434ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x000000001182B800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000237ull, 0x000000001000BA20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A22ull, 0x000000001182B808ull}},
+    Array<uint64_t, 2>{{0x000000FF84400226ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A22ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A23ull, 0x000000001182B808ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84000A23ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A25ull, 0x0000000010022A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x0000FF0010022A08ull}},
+    Array<uint64_t, 2>{{0x0000000080000A22ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000080000A22ull,
+    0x000000FF1781B800ull}}, Array<uint64_t, 2>{{0x0000FFFF04000A34ull, 0x000000001182B808ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84000A34ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000A36ull, 0x0000000010022A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0xC00000FF00000A22ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF84E00A25ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000000000100000ull, 0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x000000FF04000224ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x000000FF84000224ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x000000FF0C000226ull, 0x0000000010022A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000000000000A12ull, 0x0000000040003A28ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84200434ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000000000000A12ull, 0x0000000000002A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}, Array<uint64_t, 2>{{0x0000FFFF04200234ull, 0x0000000000002A20ull}},
+    Array<uint64_t, 2>{{0x0000FFFF84200234ull, 0x000000FF1781B800ull}}, Array<uint64_t,
+    2>{{0x0000FFFF0C000237ull, 0x0000000010022A20ull}}, Array<uint64_t, 2>{{0x0000000000100000ull,
+    0x0000000000000000ull}}}};
 }
 
 namespace cule::machine::records {
@@ -1829,6 +2164,15 @@ PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t
 PARL_FN uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, machine::Board& board, Slice<const uint8_t> rom);
 }
 
+namespace cule::machine::datapath {
+PARL_INLINE uint32_t bit(uint64_t row, uint32_t at);
+PARL_INLINE uint32_t chosen(uint64_t row, uint32_t at, uint32_t new_, uint32_t old);
+PARL_INLINE uint32_t byte_of(uint32_t registers, uint32_t operand, uint32_t at);
+PARL_INLINE uint32_t flags_of(uint32_t result, uint32_t carry, uint32_t overflow);
+PARL_INLINE bool is_met(uint64_t row, uint32_t flags);
+PARL_INLINE machine::datapath::Outcome operate(uint64_t row, machine::datapath::Outcome before, uint32_t operand);
+}
+
 namespace cule::machine::dpc {
 PARL_FN void power_on(machine::cart::Cart& cart);
 PARL_FN void clock_random(machine::cart::Cart& cart);
@@ -1867,6 +2211,21 @@ PARL_FN uint8_t decimal_overflow(uint32_t a, uint32_t result, uint32_t operand);
 PARL_FN void add_decimal(machine::operations::Cpu& cpu, uint32_t operand);
 PARL_FN void subtract_decimal(machine::operations::Cpu& cpu, uint32_t operand);
 PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand);
+}
+
+namespace cule::machine::predicated {
+PARL_FN machine::predicated::Lane begin(const machine::Machine& m, uint32_t budget);
+PARL_FN void end(machine::Machine& m, const machine::predicated::Lane& lane);
+PARL_NOINLINE machine::predicated::Lane by_hand(machine::Machine& m, machine::predicated::Lane given, machine::Board& board, Slice<const uint8_t> rom);
+PARL_FN machine::operations::Cpu clock(uint32_t cycles, uint32_t left);
+PARL_NOINLINE uint32_t look(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t cycles);
+PARL_NOINLINE machine::predicated::Time store(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, machine::predicated::Time time);
+PARL_FN uint32_t status(const machine::Machine& m, const machine::predicated::Lane& lane);
+PARL_INLINE bool is_ram(uint32_t address);
+PARL_INLINE bool is_plain(const machine::Machine& m, uint32_t address);
+PARL_INLINE uint32_t place(const machine::Machine& m, uint32_t address);
+PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, machine::Board& board, Slice<const uint8_t> rom);
+PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget);
 }
 
 namespace cule::machine::records {
@@ -8898,6 +9257,52 @@ PARL_FN uint32_t execute(machine::Machine& m, machine::operations::Cpu& cpu, mac
 }
 }
 
+namespace cule::machine::datapath {
+
+// A bit of a row.
+PARL_INLINE uint32_t bit(uint64_t row, uint32_t at) {
+    return static_cast<uint32_t>(row >> at) & 1u;
+}
+
+// `new` where bit `at` of the row is set, else `old`.
+PARL_INLINE uint32_t chosen(uint64_t row, uint32_t at, uint32_t new_, uint32_t old) {
+    return (machine::datapath::bit(row, at) != 0u) ? new_ : old;
+}
+
+// A byte of the registers, of the operand behind them, or nothing.
+PARL_INLINE uint32_t byte_of(uint32_t registers, uint32_t operand, uint32_t at) {
+    return static_cast<uint32_t>((static_cast<uint64_t>(registers) | (static_cast<uint64_t>(operand) << machine::datapath::OPERAND)) >> at) & 0xFFu;
+}
+
+// What conditions of branches look at: the last result, carry and overflow.
+PARL_INLINE uint32_t flags_of(uint32_t result, uint32_t carry, uint32_t overflow) {
+    return ((result & 0xFFFFu) | (carry << 16)) | (overflow << 17);
+}
+
+// True where a branch with this first word is taken.
+PARL_INLINE bool is_met(uint64_t row, uint32_t flags) {
+    const bool found = ((flags & static_cast<uint32_t>(row >> machine::datapath::MASK)) & 0x3FFFFu) != 0u;
+    return found != ((row & machine::datapath::WHERE_NONE) != 0ull);
+}
+
+// The operation of a row's second word.
+PARL_INLINE machine::datapath::Outcome operate(uint64_t row, machine::datapath::Outcome before, uint32_t operand) {
+    const uint32_t low = static_cast<uint32_t>(row);
+    const uint32_t first = machine::datapath::byte_of(before.registers, operand, low & 63u);
+    const uint32_t inverted = 0xFFu * machine::datapath::bit(row, machine::datapath::INVERTS);
+    const uint32_t second = machine::datapath::byte_of(before.registers, operand, (low >> machine::datapath::SECOND) & 63u) ^ inverted;
+    uint32_t sum = ((first ^ second) * machine::datapath::bit(row, machine::datapath::ONES)) + ((first & second) * ((low >> machine::datapath::BOTHS) & 3u));
+    sum += (before.carry & machine::datapath::bit(row, machine::datapath::ADDS_CARRY)) | machine::datapath::bit(row, machine::datapath::ADDS_ONE);
+    sum |= (before.carry & machine::datapath::bit(row, machine::datapath::CARRY_ABOVE)) << 8;
+    const uint32_t value = (sum >> machine::datapath::bit(row, machine::datapath::SHIFTS)) & 0xFFu;
+    const uint32_t to = static_cast<uint32_t>(row >> machine::datapath::TO);
+    const uint32_t leaves = (first ^ sum) & (second ^ sum);
+    const uint32_t overflow = ((leaves >> 7) & machine::datapath::bit(row, machine::datapath::OVERFLOW_OF_SUM)) | ((operand >> 6) & machine::datapath::bit(row, machine::datapath::OVERFLOW_OF_OPERAND));
+    const uint32_t sign = ((operand >> 7) & machine::datapath::bit(row, machine::datapath::SIGN_OF_OPERAND)) << 15;
+    return machine::datapath::Outcome{(before.registers & (~to)) | ((value * 0x01010101u) & to), machine::datapath::chosen(row, machine::datapath::SETS_RESULT, value | sign, before.result), machine::datapath::chosen(row, machine::datapath::SETS_CARRY, (sum >> ((low >> machine::datapath::CARRY_FROM) & 15u)) & 1u, before.carry), machine::datapath::chosen(row, machine::datapath::SETS_OVERFLOW, overflow, before.overflow), machine::datapath::chosen(row, machine::datapath::SETS_DECIMAL, sum & 1u, before.decimal), value};
+}
+}
+
 namespace cule::machine::dpc {
 
 // When the ROM is loaded.
@@ -9287,6 +9692,190 @@ PARL_FN void arr(machine::operations::Cpu& cpu, uint32_t operand) {
         a += 0x60u;
     }
     cpu.a = static_cast<uint8_t>(a);
+}
+}
+
+namespace cule::machine::predicated {
+
+// What lies in the registers of a machine.
+PARL_FN machine::predicated::Lane begin(const machine::Machine& m, uint32_t budget) {
+    const machine::operations::Cpu c = m.cpu;
+    return machine::predicated::Lane{((static_cast<uint32_t>(c.a) | (static_cast<uint32_t>(c.x) << 8)) | (static_cast<uint32_t>(c.y) << 16)) | (static_cast<uint32_t>(c.s) << 24), c.result, static_cast<uint32_t>(c.carry), static_cast<uint32_t>(c.overflow), static_cast<uint32_t>(c.decimal), c.cycles, (c.jammed != 0) ? 0u : budget, static_cast<uint32_t>(c.pc), m.bus};
+}
+
+// Gives a machine its registers back.
+PARL_FN void end(machine::Machine& m, const machine::predicated::Lane& lane) {
+    m.bus = lane.bus;
+    m.cpu.a = static_cast<uint8_t>(lane.registers);
+    m.cpu.x = static_cast<uint8_t>(lane.registers >> 8);
+    m.cpu.y = static_cast<uint8_t>(lane.registers >> 16);
+    m.cpu.s = static_cast<uint8_t>(lane.registers >> 24);
+    m.cpu.result = lane.result;
+    m.cpu.carry = static_cast<uint8_t>(lane.carry);
+    m.cpu.overflow = static_cast<uint8_t>(lane.overflow);
+    m.cpu.decimal = static_cast<uint8_t>(lane.decimal);
+    m.cpu.cycles = lane.cycles;
+    m.cpu.left = lane.left;
+    m.cpu.pc = static_cast<uint16_t>(lane.pc);
+}
+
+// An instruction that no row expresses, or whose bytes or pointer are not plain memory.
+PARL_NOINLINE machine::predicated::Lane by_hand(machine::Machine& m, machine::predicated::Lane given, machine::Board& board, Slice<const uint8_t> rom) {
+    machine::predicated::end(m, given);
+    machine::operations::Cpu cpu = m.cpu;
+    machine::compact::execute(m, cpu, board, rom);
+    rs::put(m.cpu, cpu);
+    return machine::predicated::begin(m, cpu.left);
+}
+
+// A processor that only knows the time.
+PARL_FN machine::operations::Cpu clock(uint32_t cycles, uint32_t left) {
+    machine::operations::Cpu cpu = machine::operations::new_();
+    cpu.cycles = cycles;
+    cpu.left = left;
+    return cpu;
+}
+
+// Reads what is neither RAM nor plain ROM.
+PARL_NOINLINE uint32_t look(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t address, uint32_t cycles) {
+    machine::operations::Cpu cpu = machine::predicated::clock(cycles, 0u);
+    return machine::bus::read(m, cpu, board, rom, address);
+}
+
+// Writes to what is not RAM.
+PARL_NOINLINE machine::predicated::Time store(machine::Machine& m, machine::Board& board, uint32_t address, uint32_t value, machine::predicated::Time time) {
+    machine::operations::Cpu cpu = machine::predicated::clock(time.cycles, time.left);
+    machine::bus::write(m, cpu, board, address, value, false);
+    return machine::predicated::Time{cpu.cycles, cpu.left};
+}
+
+// The flags as the stack keeps them.
+PARL_FN uint32_t status(const machine::Machine& m, const machine::predicated::Lane& lane) {
+    machine::operations::Cpu cpu = m.cpu;
+    cpu.result = lane.result;
+    cpu.carry = static_cast<uint8_t>(lane.carry);
+    cpu.overflow = static_cast<uint8_t>(lane.overflow);
+    cpu.decimal = static_cast<uint8_t>(lane.decimal);
+    return machine::operations::status(cpu);
+}
+
+// The console's RAM answers.
+PARL_INLINE bool is_ram(uint32_t address) {
+    return (address & 0x1280u) == 0x80u;
+}
+
+// Plain ROM answers.
+PARL_INLINE bool is_plain(const machine::Machine& m, uint32_t address) {
+    const uint32_t at = address & 0xFFFu;
+    return (((address & 0x1000u) != 0u) && (at >= static_cast<uint32_t>(m.cart.plain_low))) && (at < static_cast<uint32_t>(m.cart.plain_high));
+}
+
+// Where an address of the window lies in the ROM.
+PARL_INLINE uint32_t place(const machine::Machine& m, uint32_t address) {
+    const uint32_t segment = ((address >> 10) & 3u) | ((address >> 11) & 4u);
+    return (static_cast<uint32_t>(m.cart.segment[static_cast<uint32_t>(segment)]) << 10) | (address & 0x3FFu);
+}
+
+// One instruction. True when `compact` has run it.
+PARL_INLINE bool step(machine::Machine& m, machine::predicated::Lane& lane, machine::Board& board, Slice<const uint8_t> rom) {
+    lane.left -= 1u;
+    const uint32_t pc = lane.pc;
+    const bool inside = (machine::predicated::is_plain(m, pc) && machine::predicated::is_plain(m, pc + 2u)) && ((pc & 0x3FFu) < 0x3FEu);
+    const uint32_t at = inside ? machine::predicated::place(m, pc) : 0u;
+    const uint32_t opcode = static_cast<uint32_t>(rom[static_cast<uint32_t>(at)]);
+    const uint32_t byte = static_cast<uint32_t>(rom[static_cast<uint32_t>(at) + 1u]);
+    const uint64_t access = machine::micro::ROWS[static_cast<uint32_t>(opcode)][0u];
+    const uint32_t bytes = static_cast<uint32_t>(access >> machine::datapath::BYTES) & 3u;
+    const uint32_t high = (bytes == 3u) ? static_cast<uint32_t>(rom[static_cast<uint32_t>(at) + 2u]) : 0u;
+    uint32_t base = byte | (high << 8);
+    if ((access & machine::datapath::STACK) != 0ull) {
+        base = 0x100u + static_cast<uint32_t>((access & machine::datapath::PULLS) != 0ull);
+    }
+    const uint32_t s = lane.registers >> 24;
+    const uint32_t index = machine::datapath::byte_of(lane.registers, 0u, static_cast<uint32_t>(access >> machine::datapath::INDEX) & 63u);
+    uint32_t address = ((base + index) & static_cast<uint32_t>(access >> machine::datapath::MASK)) & 0xFFFFu;
+    bool slow = !inside || ((access & machine::datapath::SLOW) != 0ull);
+    slow |= ((access & machine::datapath::DECIMAL) != 0ull) && (lane.decimal != 0u);
+    const uint32_t lowest = 0x80u + static_cast<uint32_t>((access & machine::datapath::CALLS) != 0ull);
+    slow |= ((access & (machine::datapath::PULLS | machine::datapath::CALLS)) != 0ull) && ((s < lowest) || !machine::predicated::is_ram(address));
+    uint32_t bus = (bytes == 1u) ? opcode : ((bytes == 2u) ? byte : high);
+    if ((access & machine::datapath::POINTER) != 0ull) {
+        slow |= !machine::predicated::is_ram(address) || !machine::predicated::is_ram(address + 1u);
+        bus = static_cast<uint32_t>(m.riot.ram[static_cast<uint32_t>((address + 1u) & 0x7Fu)]);
+        base = static_cast<uint32_t>(m.riot.ram[static_cast<uint32_t>(address & 0x7Fu)]) | (bus << 8);
+        const uint32_t by = ((access & machine::datapath::BY_Y) != 0ull) ? ((lane.registers >> 16) & 0xFFu) : 0u;
+        address = (base + by) & 0xFFFFu;
+    }
+    const bool ram = machine::predicated::is_ram(address);
+    const bool plain = machine::predicated::is_plain(m, address);
+    slow |= ((access & machine::datapath::RETURNS) != 0ull) && !plain;
+    if (slow) {
+        rs::put(lane, machine::predicated::by_hand(m, lane, board, rom));
+        return true;
+    }
+    lane.cycles = rs::wrapping_add<uint32_t>(lane.cycles, static_cast<uint32_t>(access) & 15u);
+    if (((access & machine::datapath::PENALTY) != 0ull) && (((base ^ address) & 0xFF00u) != 0u)) {
+        lane.cycles = rs::wrapping_add<uint32_t>(lane.cycles, 1u);
+    }
+    uint32_t operand = byte;
+    if ((access & machine::datapath::READS) != 0ull) {
+        if (ram) {
+            operand = static_cast<uint32_t>(m.riot.ram[static_cast<uint32_t>(address & 0x7Fu)]);
+        } else if (plain) {
+            operand = static_cast<uint32_t>(rom[static_cast<uint32_t>(machine::predicated::place(m, address))]);
+        } else {
+            m.bus = bus;
+            operand = machine::predicated::look(m, board, rom, address, lane.cycles);
+        }
+        bus = operand;
+    }
+    const machine::datapath::Outcome before = machine::datapath::Outcome{lane.registers, lane.result, lane.carry, lane.overflow, lane.decimal, 0u};
+    const machine::datapath::Outcome after = machine::datapath::operate(machine::micro::ROWS[static_cast<uint32_t>(opcode)][1u], before, operand);
+    const uint32_t moves = static_cast<uint32_t>(access >> machine::datapath::MOVES) & 0xFFu;
+    lane.registers = rs::wrapping_add<uint32_t>(after.registers, moves << 24);
+    lane.result = after.result;
+    lane.carry = after.carry;
+    lane.overflow = after.overflow;
+    lane.decimal = after.decimal;
+    const uint32_t behind = (pc + bytes) & 0xFFFFu;
+    uint32_t next = behind;
+    const uint32_t flags = machine::datapath::flags_of(before.result, before.carry, before.overflow);
+    if (((access & machine::datapath::BRANCH) != 0ull) && machine::datapath::is_met(access, flags)) {
+        next = rs::wrapping_add<uint32_t>(behind, static_cast<uint32_t>(static_cast<int8_t>(static_cast<uint8_t>(byte)))) & 0xFFFFu;
+        lane.cycles = rs::wrapping_add<uint32_t>(lane.cycles, 1u + static_cast<uint32_t>(((next ^ behind) & 0xFF00u) != 0u));
+    }
+    if ((access & machine::datapath::JUMPS) != 0ull) {
+        next = (address + static_cast<uint32_t>((access & machine::datapath::RETURNS) != 0ull)) & 0xFFFFu;
+    }
+    if ((access & machine::datapath::CALLS) != 0ull) {
+        const uint32_t last = rs::wrapping_sub<uint32_t>(behind, 1u);
+        m.riot.ram[static_cast<uint32_t>(s & 0x7Fu)] = static_cast<uint8_t>(last >> 8);
+        m.riot.ram[static_cast<uint32_t>((s - 1u) & 0x7Fu)] = static_cast<uint8_t>(last);
+        next = byte | (high << 8);
+    }
+    lane.pc = next;
+    if ((access & machine::datapath::WRITES) != 0ull) {
+        bus = ((access & machine::datapath::STATUS) != 0ull) ? machine::predicated::status(m, lane) : after.value;
+        if (ram) {
+            m.riot.ram[static_cast<uint32_t>(address & 0x7Fu)] = static_cast<uint8_t>(bus);
+        } else {
+            const machine::predicated::Time time = machine::predicated::Time{lane.cycles, lane.left};
+            const machine::predicated::Time then = machine::predicated::store(m, board, address, bus, time);
+            lane.cycles = then.cycles;
+            lane.left = then.left;
+        }
+    }
+    lane.bus = bus;
+    return false;
+}
+
+// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+PARL_FN void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
+    machine::predicated::Lane lane = machine::predicated::begin(m, budget);
+    while (lane.left != 0u) {
+        machine::predicated::step(m, lane, board, rom);
+    }
+    machine::predicated::end(m, lane);
 }
 }
 

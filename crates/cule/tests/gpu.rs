@@ -407,6 +407,34 @@ fn every_form_gives_the_same_numbers() {
     assert!(error.to_string().contains("choices, one per game"), "{error}");
 }
 
+/// Lanes wherever they are, games of every kind of cartridge that there is.
+#[test]
+fn predicated_steps_of_every_kind_of_cartridge() {
+    let games = [
+        "breakout",
+        "freeway",
+        "adventure",
+        "seaquest",
+        "asteroids",
+        "hero",
+        "solaris",
+        "double_dunk",
+        "klax",
+        "elevator_action",
+        "montezuma_revenge",
+        "tutankham",
+        "pitfall2",
+        "robotank",
+    ];
+    let Some(mut pair) = Pair::new(&games, 2 * games.len(), &settings()) else { return };
+    pair.gpu.choose(&games.map(|_| Choice { form: Form::Predicated, window: 0 }), 0).unwrap();
+    lanes(0);
+    pair.run(steps(3), "predicated steps");
+    let (turns, turning) = lanes(0);
+    assert!(turning > turns, "{turning} lanes in {turns} turns");
+    pair.compare_states("after the predicated steps");
+}
+
 /// A device may bring any lanes together that have come to the same place.
 #[test]
 fn it_does_not_matter_who_meets() {

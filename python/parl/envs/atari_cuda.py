@@ -245,8 +245,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         ``PARL_CUDA_CALIBRATE`` is ``0``. Numbers do not depend on it. All must be reset afterwards.
 
         Returns:
-            What was tried: the form (``"grouped"``, ``"plain"``), the rows of its window as a power of two,
-            and seconds per step of a group.
+            What was tried: the form (``"grouped"``, ``"predicated"``, ``"plain"``), the rows of its window as
+            a power of two, and seconds per step of a group.
 
         Raises:
             AtariError: the environments play several games.

@@ -11,6 +11,8 @@ use crate::machine::tia::{self, Tia};
 pub const FORM_PLAIN: u32 = 0;
 /// Lanes at the same place run together, by the jump table.
 pub const FORM_GROUPED: u32 = 1;
+/// All lanes run the same micro-steps, wherever they are.
+pub const FORM_PREDICATED: u32 = 2;
 
 /// The window behind the picture.
 const BEHIND: u32 = 0x1FF;

@@ -10,17 +10,20 @@ pub enum Form {
     Plain = turns::FORM_PLAIN,
     /// Lanes at the same place together.
     Grouped = turns::FORM_GROUPED,
+    /// All lanes by the same micro-steps.
+    Predicated = turns::FORM_PREDICATED,
 }
 
 impl Form {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Plain, Self::Grouped];
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Grouped, Self::Predicated];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Grouped => "grouped",
+            Self::Predicated => "predicated",
         }
     }
 
@@ -53,7 +56,8 @@ impl Choice {
     /// Everything that can be chosen.
     pub fn all() -> Vec<Self> {
         let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
-        [&grouped[..], &[Self { form: Form::Plain, window: 0 }]].concat()
+        let others = [Form::Predicated, Form::Plain].map(|form| Self { form, window: 0 });
+        [&grouped[..], &others].concat()
     }
 
     /// As the kernels take it.
