@@ -3730,6 +3730,7 @@ PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram, const A
     const int8_t other_out = static_cast<int8_t>(ram[0x0Eu]);
     int8_t player_in = 0;
     int8_t other_in = 0;
+    PARL_ROLLED
     for (uint32_t i = 0x01u; i < 0x1Cu; ++i) {
         if (i != 0x0Eu) {
             const int8_t stones = static_cast<int8_t>(ram[i]);
@@ -4625,6 +4626,7 @@ PARL_FN void venture(games::Rules& s, const Array<uint8_t, 128>& ram, const Arra
 PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
     int32_t black = 0;
     int32_t white = 0;
+    PARL_ROLLED
     for (int32_t i = 0; i < 32; ++i) {
         const int32_t v = games::byte(ram, rs::add<int32_t>(rs::add<int32_t>(0x80, i), i / 8));
         black = rs::add<int32_t>(black, static_cast<int32_t>((v == 0x10) || (v == 0x20)));
@@ -5522,6 +5524,7 @@ PARL_NOINLINE bool select_mode(env::State& state, random::Random& random, machin
         lane::boot::soft_reset(state, board, rom);
     }
     if (game == games::rows::BERZERK) {
+        PARL_ROLLED
         for (int32_t t1 = 0; t1 < 20; ++t1) {
             lane::boot::act(state, random, board, rom, keep, static_cast<uint32_t>(env::NOOP));
         }
@@ -12129,6 +12132,7 @@ PARL_FN env::Action continuous_action(float right, float up, float fire, float s
 // Bits of an action set to the code of its entry number `index`; 255 when there is none.
 PARL_FN uint32_t action_code(uint32_t set, uint32_t index) {
     uint32_t left = index;
+    PARL_ROLLED
     for (uint32_t code = 0u; code < 18u; ++code) {
         if (((set >> code) & 1u) != 0u) {
             if (left == 0u) {

@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprForLoop, ExprIf, ExprRange, Ident, Item, Local, Pat, Stmt, Type};
 
 /// A loop that counts up to this is not to be unrolled.
-const LONG_LOOP: i128 = 64;
+const LONG_LOOP: i128 = 18;
 /// Types that an unsuffixed loop variable is tried with: what Rust falls back to first, then the usual ones.
 const LOOP_TYPES: [Int; 9] =
     [Int::I32, Int::Usize, Int::U32, Int::U8, Int::U16, Int::U64, Int::I64, Int::I16, Int::I8];
