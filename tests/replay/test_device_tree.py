@@ -12,10 +12,11 @@ torch = pytest.importorskip("torch")
 from emulated import HostSumTree, library  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from test_sampling import chi_square_z  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import InconsistentError, NotSampleableError  # noqa: E402
-from parl.replay.device import jump, structs  # noqa: E402
+from parl.replay.device import jump, pick, structs  # noqa: E402
 
 
 def pair(capacity: int, seed: int = 0) -> tuple[parl.SumTree, HostSumTree]:
@@ -158,8 +159,14 @@ def test_bad_calls_are_errors_at_once():
     tree = HostSumTree(10)
     with pytest.raises(ValueError, match=r"priorities have shape \(2,\), expected \(3,\)"):
         tree.update([1, 2, 3], [1.0, 2.0])
-    with pytest.raises(ValueError, match="mode 'largest' is none of stratified"):
-        tree.sample(3, mode="largest")
+    with pytest.raises(ValueError, match="mode 'smallest' is none of stratified"):
+        tree.sample(3, mode="smallest")
+    with pytest.raises(ValueError, match="11 distinct leaves were asked for, 10 is the most"):
+        tree.sample(11, mode="largest")
+    with pytest.raises(ValueError, match=r"shares uniform 0\.7 and newest 0\.7"):
+        tree.sample_mixture(3, uniform=0.7, newest=0.7)
+    with pytest.raises(ValueError, match=r"0 newest leaves from leaf 0 on are none of 0\.\.10"):
+        tree.sample_mixture(3, newest=0.1)
     with pytest.raises(ValueError, match="131041 draws are outside"):
         tree.sample(131_041)
     with pytest.raises(ValueError, match=r"rank 3 is outside 0\.\.3"):
@@ -177,6 +184,102 @@ def test_items_and_saturation():
     tree[[4, 5]] = 2.0
     assert (tree[3], tree[9], tree[-1], len(tree)) == (1.5, tree.max_priority, tree.max_priority, 10)
     assert (tree.saturated, tree.positive) == (1, 4)
+    del tree[3], tree[[4, 5]]
+    assert (tree[3], tree[4], tree.positive, tree.restarts) == (0, 0, 1, 0)
     tree._memory.level(1)[0] += 1
     with pytest.raises(InconsistentError, match="node 0 of level 1 is"):
         tree.verify()
+
+
+WEIGHTS = np.array([0, 3, 1, 0, 8, 2, 2, 0, 5, 9], float)
+
+
+def weighted(priorities: np.ndarray = WEIGHTS) -> tuple[parl.SumTree, HostSumTree]:
+    cpu, tree = pair(len(priorities), seed=6)
+    for one in (cpu, tree):
+        one.update(np.arange(len(priorities)), priorities)
+    return cpu, tree
+
+
+def test_words_are_those_of_the_generator_s_paper():
+    """SplitMix64 of seed 0, as its authors print it."""
+    words = pick.words_of(torch.tensor(0), 3, torch).numpy().view(np.uint64)
+    assert [hex(word) for word in words.tolist()] == [
+        "0xe220a8397b1dcdaf",
+        "0x6e789e6aa1b965f4",
+        "0x6c45d188009454f",
+    ]
+
+
+def test_the_largest_leaves_are_those_of_the_cpu():
+    cpu, tree = weighted(np.random.default_rng(0).integers(0, 6, 500).astype(float))
+    for count in (1, 30, 400):
+        for mine, theirs in zip(
+            tree.sample(count, mode="largest"), cpu.sample(count, mode="largest"), strict=True
+        ):
+            np.testing.assert_array_equal(mine.numpy(), theirs)
+
+
+def test_uniform_and_distinct_leaves_have_the_laws_of_the_cpu():
+    _, tree = weighted()
+    alive, counts = (
+        WEIGHTS > 0,
+        {mode: np.zeros(10) for mode in ("uniform", "without_replacement", "eviction")},
+    )
+    for _ in range(600):
+        for mode, found in counts.items():
+            indices, priorities = tree.sample(1, mode=mode)
+            found[indices] += 1
+            np.testing.assert_array_equal(priorities.numpy(), WEIGHTS[indices])
+    laws = {"uniform": alive / 7, "without_replacement": WEIGHTS / WEIGHTS.sum()}
+    rarely = np.where(alive, 1 / np.maximum(WEIGHTS, 1), 0)
+    laws["eviction"] = rarely / rarely.sum()
+    for mode, law in laws.items():
+        assert (counts[mode][~alive] == 0).all()
+        assert chi_square_z(counts[mode][alive], 600 * law[alive]) < 5, mode
+    for mode in ("without_replacement", "eviction"):
+        assert sorted(tree.sample(7, mode=mode)[0].tolist()) == np.flatnonzero(alive).tolist()
+        tree.check()
+        # One more than there are.
+        assert tree.sample(8, mode=mode)[1].tolist().count(0) == 1
+        with pytest.raises(NotSampleableError):
+            tree.check()
+
+
+def test_mixtures_have_the_probabilities_of_the_cpu():
+    cpu, tree = weighted()
+    options = {"uniform": 0.3, "newest": 0.25, "newest_from": 8, "newest_count": 4}
+    expected = dict(
+        zip(*(column.tolist() for column in cpu.sample_mixture(2000, **options)[::2]), strict=True)
+    )
+    assert len(expected) == 7
+    counts = np.zeros(10)
+    for size in (1000, 801):
+        indices, priorities, odds = tree.sample_mixture(size, **options)
+        np.testing.assert_array_equal(priorities.numpy(), WEIGHTS[indices])
+        np.testing.assert_allclose(odds.numpy(), [expected[i] for i in indices.tolist()], rtol=1e-12)
+        counts += np.bincount(indices, minlength=10)
+    alive = WEIGHTS > 0
+    assert (counts[~alive] == 0).all()
+    law = np.array([expected.get(i, 0) for i in range(10)])
+    assert law.sum() == pytest.approx(1)
+    assert chi_square_z(counts[alive], 1801 * law[alive]) < 5
+    # By priority alone, one to a stratum.
+    indices = tree.sample_mixture(30)[0].numpy()
+    assert (np.diff(indices) >= 0).all()
+    np.testing.assert_allclose(np.bincount(indices, minlength=10), WEIGHTS, atol=1)
+    tree.check()
+    empty = HostSumTree(10)
+    assert empty.sample_mixture(3, uniform=0.5)[1].tolist() == [0, 0, 0]
+    with pytest.raises(NotSampleableError):
+        empty.check()
+
+
+def test_each_call_has_numbers_of_its_own():
+    _, tree = weighted(np.ones(1000))
+    draws = [tuple(tree.sample(5, mode="uniform")[0].tolist()) for _ in range(20)]
+    assert len(set(draws)) == 20
+    state = tree.rng_state
+    first = tree.sample_mixture(9, uniform=0.5)[0]
+    tree.rng_state = state
+    assert torch.equal(tree.sample_mixture(9, uniform=0.5)[0], first)

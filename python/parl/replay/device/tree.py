@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parl.errors import InconsistentError, NotSampleableError
-from parl.replay.device import jump, layout, structs
+from parl.replay.device import jump, layout, pick, structs
 from parl.replay.device.place import Parts, Place
 from parl.replay.device.structs import LANES, SIZES, WORDS, Mode, Word
 
@@ -26,7 +26,7 @@ def draws(count: int, mode: str, rank: int, learners: int) -> structs.Draws:
             raise ValueError(f"rank {rank} is outside 0..{learners}")
         return structs.Draws(Mode.STRATIFIED, count, rank, learners)
     if mode not in _MODES:
-        names = ", ".join([*_MODES, "split"])
+        names = ", ".join([*_MODES, "split", *pick.MODES])
         raise ValueError(f'mode {mode!r} is none of {names}, which device="cuda" has')
     return structs.Draws(_MODES[mode], count, 0, 1)
 
@@ -128,7 +128,8 @@ class CudaSumTree:
     - Fan-out is 32: a warp is a node.
     - Bad indices and priorities are left out and counted; :meth:`check` raises them, and draws from an empty
       tree, which give index 0 and priority 0.
-    - Not here: draws ``"without_replacement"``, ``"uniform"``, ``"largest"``, ``"eviction"`` and mixtures.
+    - Draws ``"without_replacement"``, ``"uniform"``, ``"eviction"`` and mixtures have the CPU's laws with
+      random numbers of their own; they and ``"largest"`` read every leaf.
     """
 
     def __init__(self, capacity: int, scale: float = 65536.0, seed: int = 0, *, device: str = "cuda") -> None:
@@ -170,19 +171,77 @@ class CudaSumTree:
 
         Args:
             n: how many.
-            mode: ``"stratified"``, ``"independent"``, ``"systematic"`` or ``"split"``.
+            mode: ``"stratified"``, ``"independent"``, ``"systematic"`` or ``"split"``, or one of those that
+                read every leaf: ``"without_replacement"``, ``"uniform"``, ``"largest"``, ``"eviction"``.
             rank: of this caller, for ``"split"``.
             learners: callers, for ``"split"``.
 
         Returns:
             (n,) int64 indices and (n,) float64 priorities, as they were drawn.
+
+        Raises:
+            ValueError: a mode that is none, or more distinct leaves than there are.
         """
+        if mode in pick.MODES:
+            draws(n, "independent", rank, learners)
+            indices, weights = pick.chosen(self._memory, self._seed(), n, mode)
+            return self._taken(indices, weights)
         chosen = draws(n, mode, rank, learners)
         indices, priorities = self._place.empty((n,), "int64"), self._place.empty((n,), "float64")
         call = structs.TreeSample(chosen, indices.data_ptr(), priorities.data_ptr())
         blocks = max(-(-n // layout.DRAWS_PER_BLOCK), 1)
         self._place.launch("parl_tree_sample", blocks, layout.SAMPLE_THREADS, self._memory.plan, call)
         return indices, priorities
+
+    def sample_mixture(
+        self,
+        n: int,
+        *,
+        uniform: float = 0.0,
+        newest: float = 0.0,
+        newest_from: int = 0,
+        newest_count: int = 0,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As :meth:`parl.SumTree.sample_mixture`; reads every leaf, and does not wait.
+
+        Args:
+            n: how many.
+            uniform: share drawn uniformly among all leaves that have a priority.
+            newest: share drawn uniformly among those of the newest leaves.
+            newest_from: the oldest of the newest leaves.
+            newest_count: how many leaves count as newest, going on at leaf 0 after the last one.
+
+        Returns:
+            (n,) int64 indices, (n,) float64 priorities, and (n,) float64 probabilities with which one draw of
+            the mixture comes up with the leaf.
+
+        Raises:
+            ValueError: shares are below 0 or above 1 together, or the newest leaves are none.
+        """
+        draws(n, "independent", 0, 1)
+        if not (0 <= uniform <= 1 and 0 <= newest <= 1 and uniform + newest <= 1):
+            raise ValueError(
+                f"shares uniform {uniform} and newest {newest} are not at least 0 with a sum of at most 1"
+            )
+        if newest > 0 and not (0 <= newest_from < self.capacity and 0 < newest_count <= self.capacity):
+            raise ValueError(
+                f"{newest_count} newest leaves from leaf {newest_from} on are none of 0..{self.capacity}"
+            )
+        window = newest_from, newest_count if newest > 0 else 0
+        found = pick.mixture(self._memory, self._seed(), n, (uniform, newest), window)
+        return *self._taken(*found[:2]), found[2]
+
+    def _seed(self) -> Tensor:
+        """A word of the generator, for random numbers of a call's own; one int64, on the device."""
+        return self._memory.words[Word.GENERATOR].clone()
+
+    def _taken(self, indices: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """What a call returns that drew these; the generator moves on."""
+        pick.note(self._memory, weights)
+        # A batch of nothing is a call too.
+        self.sample(0)
+        torch = self._place.torch
+        return torch.where(weights > 0, indices, 0), weights.double() / self.scale
 
     def find(self, prefix_sums: Any, *, total: float | None = None) -> Tensor:
         """Leaves in which prefix sums fall, (n,) int64; -1, and counted, where one is outside. Does not wait.
@@ -280,6 +339,11 @@ class CudaSumTree:
         return self.capacity - int(self.histogram()[0])
 
     @property
+    def restarts(self) -> int:
+        """Draws that had to start anew: none, launches come one after the other."""
+        return 0
+
+    @property
     def nbytes(self) -> int:
         """Memory on the device."""
         return self._memory.parts.bytes
@@ -306,6 +370,10 @@ class CudaSumTree:
         if len(state) != 4 or not any(state):
             raise ValueError(f"state {state} of a generator is not four words of which one is not 0")
         self._memory.set_words(Word.GENERATOR, list(state))
+
+    def __delitem__(self, index: Any) -> None:
+        """Sets priorities to 0."""
+        self[index] = 0.0
 
     def __len__(self) -> int:
         return self.capacity
