@@ -66,7 +66,8 @@ remaining() { echo $((limit - $(date +%s) + begun - 20)); }
 
 tests() {
     if "$python" -c "import pytest" 2>/dev/null && [ -d "$root/tests/cuda" ]; then
-        run "$python" -m pytest -q -p no:cacheprovider "$root/tests/cuda"
+        # None of the repository's settings, which want plugins.
+        run "$python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir "$root" "$root/tests/cuda"
     else
         echo "pytest or the repository's tests are not on this machine: left out"
     fi
@@ -93,7 +94,7 @@ micro() {
 speed() { run "$python" "$here/speed.py" --seconds "$(remaining)" "$@"; }
 
 status=0
-"$python" -m parl doctor
+"$python" -m parl doctor || echo "what parl doctor misses, the parts say again"
 case $part in
 tests) tests ;;
 all)
