@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import parl
 import parl._native
 
 
+@pytest.mark.slow  # `make lint` does it too, and it takes a minute.
 def test_the_stub_matches_the_module(tmp_path):
     command = [sys.executable, "-m", "mypy.stubtest", "parl._native"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
