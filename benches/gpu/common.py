@@ -80,6 +80,13 @@ def machine(device: str) -> dict[str, Any]:
     }
 
 
+def place(device: str) -> Any:
+    """Where torch's tensors of a device lie."""
+    from parl.cuda import ordinal, torch_device
+
+    return torch_device(ordinal(device))
+
+
 class Record:
     """A file of one line of JSON per finding, written as they come; never over another run's."""
 
@@ -90,11 +97,13 @@ class Record:
         stem = f"{facts['date']}-gpu-{name}{kind}-{device}"
         taken = len(list(given.out.glob(f"{stem}*.jsonl")))
         self.path = given.out / (f"{stem}-{taken + 1}.jsonl" if taken else f"{stem}.jsonl")
+        self.lines: list[dict[str, Any]] = []
         settings = {key: value for key, value in vars(given).items() if key != "out"}
         self.add("machine", **facts, arguments=settings)
 
     def add(self, what: str, **values: Any) -> None:
-        line = json.dumps({"what": what, **values})
+        self.lines.append({"what": what, **values})
+        line = json.dumps(self.lines[-1])
         print(line, flush=True)
         with self.path.open("a") as file:
             file.write(line + "\n")
@@ -131,6 +140,7 @@ class Session:
         self._end = time.monotonic() + given.seconds
         self._longest = 0.0
         self.left: list[str] = []
+        self.failed = 0
 
     def before(self, what: str, **values: Any) -> dict[str, Any] | None:
         """An earlier finding with these values."""
@@ -141,14 +151,33 @@ class Session:
         return None
 
     def piece(self, name: str, work: Callable[[], Any]) -> Any:
-        """What a piece of work gives; None, and it is left, where it would not end in time."""
+        """What a piece of work gives; None where it is left for want of time, or dies of an error."""
         start = time.monotonic()
         if start + self._longest > self._end:
             self.left.append(name)
             return None
-        found = work()
+        try:
+            found = work()
+        except Exception as error:  # What one piece dies of the others may survive.
+            self.failed += 1
+            self.record.add("failed", piece=name, error=f"{type(error).__name__}: {error}"[:2000])
+            return None
         self._longest = max(self._longest, time.monotonic() - start)
         return found
+
+    def bars(self, bars: dict[str, tuple[float | None, float, float]]) -> None:
+        """Records and prints what was promised beside what was found, None for what was not measured.
+
+        Args:
+            bars: of each promise what was found, the first bar, and the goal; less is better where the
+                promise says "at most".
+        """
+        for what, (found, first, goal) in bars.items():
+            less = "at most" in what
+            meets = [found is not None and (found <= bar if less else found >= bar) for bar in (first, goal)]
+            says = "goal" if meets[1] else "first bar" if meets[0] else "missed"
+            says = "not measured" if found is None else says
+            self.record.add("bar", promise=what, found=found, first_bar=first, goal=goal, meets=says)
 
     def status(self, failed: int) -> int:
         """Exit status of the script, and what is left."""
@@ -156,4 +185,4 @@ class Session:
             print(
                 f"{len(self.left)} pieces are left, {self.left[0]} the first: call again with the same --out"
             )
-        return 1 if failed else UNFINISHED if self.left else 0
+        return 1 if failed or self.failed else UNFINISHED if self.left else 0

@@ -7,17 +7,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from common import Record, arguments, machine
+from common import Session, arguments, machine, place
 
 import parl
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "replay"))
-from device_cases import CASES, GOALS, SEQUENCES, assert_same, compare, host
+from device_cases import CASES, GOALS, SEQUENCES, Case, assert_same, compare, host
 
 MODES = ("stratified", "independent", "systematic", "split")
 
@@ -47,9 +48,9 @@ def trees(capacity: int, device: str) -> None:
                 np.testing.assert_array_equal(host(found), expected)
 
 
-def replays(alpha: float, device: str) -> None:
+def replays(cases: list[Case], alpha: float, device: str) -> None:
     """All kinds of windows and stacks. Powers of 0 and 1 are exact on both sides, so weights are equal."""
-    for case in CASES + SEQUENCES + GOALS:
+    for case in cases:
         case = dataclasses.replace(case, alpha=alpha)
         cpu, mine = case.pair(1, device)
         assert compare(cpu, mine, case, 1, exact=False) > 15
@@ -119,75 +120,96 @@ def saved(device: str) -> None:
     assert_same(here, mine, 40, "stratified", False)
 
 
-def graphs(device: str) -> None:
+def graphs(device: str, rounds: int = 300) -> None:
     """A captured step (add, sample, update), replayed, beside the same calls one by one."""
+    envs, batch = 64, 256
+    there = place(device)
 
     def made() -> Any:
         fields = {"obs": ((64,), "uint8"), "action": ((), "int64"), "reward": ((), "float32")}
         fields |= {"terminated": ((), "bool"), "truncated": ((), "bool")}
         return parl.PrioritizedReplay(
-            10_000, fields, n_step=3, frame_stack=4, num_envs=64, device=device, seed=3, alpha=1.0
+            10_000, fields, n_step=3, frame_stack=4, num_envs=envs, device=device, seed=3, alpha=1.0
         )
 
-    def row(number: torch.Tensor) -> dict[str, Any]:
+    def row(number: int) -> dict[str, torch.Tensor]:
+        lanes = torch.arange(envs, device=there)
         return {
-            "obs": (number % 251).to(torch.uint8).expand(64, 64).contiguous(),
-            "action": number.expand(64).contiguous(),
-            "reward": (number % 7).float().expand(64).contiguous(),
-            "terminated": (torch.arange(64, device=device) == number % 97),
-            "truncated": (torch.arange(64, device=device) == number % 89),
+            "obs": ((lanes * 3 + number) % 251).to(torch.uint8)[:, None].expand(envs, 64).contiguous(),
+            "action": lanes + number,
+            "reward": ((lanes + number) % 7).float(),
+            "terminated": lanes == number % 97,
+            "truncated": lanes == number % 89,
         }
 
-    def step(replay: Any, number: torch.Tensor, beta: torch.Tensor) -> Any:
-        replay.add(**row(number))
-        batch = replay.sample(256, beta=beta)
-        replay.update_priorities(batch.tickets, batch.reward + 0.5)
-        number += 1
-        beta *= 0.999
-        return batch
+    def step(replay: Any) -> Any:
+        replay.add(**rows)
+        found = replay.sample(batch, beta=beta)
+        replay.update_priorities(found.tickets, priorities)
+        return found
+
+    # What a captured step reads is written before each replay.
+    rows, beta = row(0), torch.tensor(0.5, dtype=torch.float64, device=there)
+    priorities = torch.ones(batch, device=there)
+
+    def give(number: int) -> None:
+        for name, values in row(number).items():
+            rows[name].copy_(values)
+        beta.fill_(0.5 + 0.001 * number)
+        priorities.copy_((torch.arange(batch, device=there) * 31 + number) % 17 + 0.5)
 
     captured, plain = made(), made()
-    numbers = [torch.zeros((), dtype=torch.int64, device=device) for _ in range(2)]
-    betas = [torch.tensor(0.5, dtype=torch.float64, device=device) for _ in range(2)]
-    for replay, number, beta in zip((captured, plain), numbers, betas, strict=True):
-        for _ in range(5):
-            step(replay, number, beta)
+    for number in range(5):
+        give(number)
+        for replay in (captured, plain):
+            step(replay)
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        mine = step(captured, numbers[0], betas[0])
-    for _ in range(300):
+        mine = step(captured)
+    for number in range(5, 5 + rounds):
+        give(number)
         graph.replay()
-        expected = step(plain, numbers[1], betas[1])
-        for name, value in expected.items():
-            assert torch.equal(mine[name], value), name
+        for name, value in step(plain).items():
+            assert torch.equal(mine[name], value), f"{name} in replay {number - 5}"
     captured.verify()
     captured.check()
     assert captured.counters == plain.counters
 
 
-def main() -> int:
-    given = arguments()
-    record = Record(given, "replay-exactness", machine(given.device))
+def main(command: list[str] | None = None) -> int:
+    given = arguments(command)
+    session = Session(given, "replay-exactness", machine(given.device))
     sizes = (1, 33, 5000, 2**20) if not given.quick else (1, 5000)
     runs: list[tuple[str, Callable[[], None]]] = [
         (f"tree of {size}", lambda size=size: trees(size, given.device)) for size in sizes
     ]
-    runs += [(f"replays, alpha {alpha}", lambda a=alpha: replays(a, given.device)) for alpha in (0.0, 1.0)]
+    runs += [
+        (f"{kind}, alpha {alpha}", partial(replays, cases[:3] if given.quick else cases, alpha, given.device))
+        for alpha in (0.0, 1.0)
+        for kind, cases in (("replays", CASES), ("sequences", SEQUENCES), ("hindsight", GOALS))
+    ]
     runs += [("choices", lambda: choices(given.device)), ("files", lambda: saved(given.device))]
     runs += [("powers", lambda: powers(given.device)), ("graphs", lambda: graphs(given.device))]
-    failed = 0
-    for name, run in runs:
+
+    def one(name: str, run: Callable[[], None]) -> bool:
         start, found = time.perf_counter(), None
         try:
             run()
         except AssertionError as error:
             found = str(error)[:2000]
-            failed += 1
         seconds = round(time.perf_counter() - start, 1)
-        record.add("replay exactness", run=name, difference=found, seconds=seconds)
-    print(f"{len(runs) - failed} of {len(runs)} runs equal; {record.path}")
-    return 1 if failed else 0
+        session.record.add("replay exactness", run=name, difference=found, seconds=seconds)
+        return found is None
+
+    equal = failed = 0
+    for name, run in runs:
+        before = session.before("replay exactness", run=name, difference=None)
+        found = True if before else session.piece(name, partial(one, name, run))
+        equal += found is True
+        failed += found is False
+    session.record.add("equal", runs=len(runs), equal=equal, failed=failed, left=len(session.left))
+    return session.status(failed)
 
 
 if __name__ == "__main__":

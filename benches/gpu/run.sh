@@ -15,8 +15,8 @@
 #
 # Machines are lent for minutes: each part ends within LIMIT_S seconds (540) and is called again with the same --out until
 # it exits with 0. Findings are written as they are made; what records there have of the same commit, device and settings
-# is not done again. Exit status 3: there is more to do. --quick takes some games and short runs. PARL_COMMIT names the
-# commit where there is no repository.
+# is not done again. Exit status 3: there is more to do; 1: something failed, which the records name. --quick takes some
+# games and short runs. PARL_COMMIT names the commit where there is no repository.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH= cd -- "$here/../.." && pwd)
@@ -37,11 +37,23 @@ esac
 
 if [ -n "${PARL_WHEELS:-}" ]; then
     place=${TMPDIR:-/tmp}/parl-gpu-environment
-    if [ ! -x "$place/bin/python" ]; then
-        "$python" -m venv --system-site-packages "$place"
-        "$place/bin/python" -m pip install -q --no-index --find-links "$PARL_WHEELS" parl-rl
+    if [ ! -e "$place/done" ]; then
+        rm -rf "$place"
+        if "$python" -m venv --system-site-packages "$place" >/dev/null 2>&1; then
+            "$place/bin/python" -m pip install -q --no-index --find-links "$PARL_WHEELS" parl-rl
+        else
+            # A Python without ensurepip makes no environments: all wheels of the folder, without looking for others.
+            rm -rf "$place"
+            "$python" -m pip install -q --no-index --no-deps --target "$place" "$PARL_WHEELS"/*.whl
+        fi
+        touch "$place/done"
     fi
-    python=$place/bin/python
+    if [ -x "$place/bin/python" ]; then
+        python=$place/bin/python
+    else
+        PYTHONPATH=$place${PYTHONPATH:+:$PYTHONPATH}
+        export PYTHONPATH
+    fi
 fi
 
 # One script within what is left of the limit; those that know --seconds stop by themselves before it.
@@ -55,28 +67,59 @@ run() {
     fi
     found=0
     if command -v timeout >/dev/null 2>&1; then timeout "$left" "$@" || found=$?; else "$@" || found=$?; fi
-    # 124: cut by the limit.
     case $found in
     0) ;;
-    3 | 124) [ "$status" = 1 ] || status=3 ;;
+    3 | 124)
+        [ "$found" = 3 ] || echo "cut off by the limit: $*"
+        [ "$status" = 1 ] || status=3
+        ;;
     *) status=1 ;;
     esac
 }
 remaining() { echo $((limit - $(date +%s) + begun - 20)); }
 
+# What knows nothing of --out, as `run`: a file there says that it passed with this commit, device and driver, and it is
+# not done again.
+out=$root/benches/records
+word=
+for next in "$@"; do
+    [ "$word" != --out ] || out=$next
+    word=$next
+done
+commit=${PARL_COMMIT:-$(git -C "$root" rev-parse --short HEAD 2>/dev/null || true)}
+device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || true)
+once() {
+    passed=$out/passed-$commit-$1
+    if [ -n "$commit" ] && [ -e "$passed" ] && [ "$(cat "$passed")" = "$device" ]; then
+        echo "$1 has passed before"
+        return 0
+    fi
+    shift
+    run "$@"
+    if [ "$left" -ge 5 ] && [ "$found" = 0 ]; then
+        mkdir -p "$out"
+        echo "$device" >"$passed"
+    fi
+}
+
 tests() {
     if "$python" -c "import pytest" 2>/dev/null && [ -d "$root/tests/cuda" ]; then
-        # None of the repository's settings, which want plugins.
-        run "$python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir "$root" "$root/tests/cuda"
+        # One file at a time, and none of the repository's settings, which want plugins. The rehearsal of these scripts
+        # is left out: here they are run.
+        for file in "$root"/tests/cuda/test_*.py; do
+            name=$(basename "$file" .py)
+            [ "$name" != test_benches ] || continue
+            once "$name" "$python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir "$root" "$file"
+        done
     else
         echo "pytest or the repository's tests are not on this machine: left out"
     fi
     if command -v compute-sanitizer >/dev/null 2>&1; then
         for tool in memcheck initcheck synccheck; do
-            run compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" "$here/exactness.py" --games pong \
-                --envs 64 --steps 20 --out "${TMPDIR:-/tmp}/parl-sanitizer-$tool"
+            once "sanitizer-$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" \
+                "$here/exactness.py" --games pong --envs 64 --steps 20 --out "${TMPDIR:-/tmp}/parl-sanitizer-$tool"
         done
-        run compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick \
+        once sanitizer-replay compute-sanitizer --error-exitcode 9 "$python" "$here/replay_exactness.py" --quick \
             --out "${TMPDIR:-/tmp}/parl-sanitizer-replay"
     else
         echo "compute-sanitizer is not on this machine: left out"
@@ -84,8 +127,8 @@ tests() {
 }
 exactness() { run "$python" "$here/exactness.py" --seconds "$(remaining)" "$@"; }
 replay() {
-    run "$python" "$here/replay_exactness.py" "$@"
-    run "$python" "$here/replay_speed.py" "$@"
+    run "$python" "$here/replay_exactness.py" --seconds "$(remaining)" "$@"
+    run "$python" "$here/replay_speed.py" --seconds "$(remaining)" "$@"
 }
 micro() {
     # It reads the kernels from the repository.

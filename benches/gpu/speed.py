@@ -25,6 +25,8 @@ from parl.atari.roms import rom_folder
 
 REPEATS = 5
 SKIP = 4
+# Steps after which episodes have come apart.
+APART = 100
 # The generator of sticky actions: 624 words and its position, and the seed's word.
 GENERATOR_BYTES = 2500
 
@@ -37,7 +39,7 @@ def started(games: Any, envs: int, device: str, **options: Any) -> Any:
     """Environments whose episodes have come apart."""
     env = parl.AtariVectorEnv(games, envs, device=device, **options)
     env.reset(seed=0)
-    for _ in range(100):
+    for _ in range(APART):
         env.step(torch.randint(env.single_action_space.n, (envs,), device=env.device))
     env.check()
     return env
@@ -145,6 +147,20 @@ def start_up(record: Record, sizes: list[int], device: str) -> None:
         made[0].close()
 
 
+def state_bytes(record: Record, device: str) -> None:
+    """What one more environment takes, where lanes and rooms are all there already."""
+    lanes = 256 * torch.cuda.get_device_properties(device).multi_processor_count
+    least, more = max(lanes, 1024) + 96, 256
+    held: list[int] = []
+    for envs in (least, least + more):
+        env = parl.AtariVectorEnv("breakout", envs, device=device)
+        shown = int(np.prod(env.single_observation_space.shape))
+        held.append(env.device_bytes)
+        env.close()
+    each = (held[1] - held[0]) / more - shown - GENERATOR_BYTES
+    record.add("state", game="breakout", envs=least, bytes=each)
+
+
 def moves(record: Record, envs: int, device: str) -> None:
     """States from and to the host, and one into all."""
     env = started("breakout", envs, device)
@@ -215,6 +231,8 @@ def main(command: list[str] | None = None) -> int:
     ]
     for name, mixed, options in mixes:
         rates("frames, other settings", mixed, given.envs, {"run": name, "games": mixed}, **options)
+    if session.before("state") is None:
+        session.piece("state", lambda: state_bytes(record, device))
     if session.before("states") is None:
         session.piece("states", lambda: moves(record, given.envs, device))
     # The twenty first: their median is the bar.
@@ -232,7 +250,43 @@ def main(command: list[str] | None = None) -> int:
         record.add(
             "worst game", game=worst, envs=given.envs, frames_per_second=medians[worst], of=len(medians)
         )
+    session.bars(bars(session, medians, given.envs))
     return session.status(0)
+
+
+def bars(
+    session: Session, medians: dict[str, float], envs: int
+) -> dict[str, tuple[float | None, float, float]]:
+    """What was promised for an H200 beside what this call and earlier ones found."""
+    lines = session.earlier + session.record.lines
+
+    def best(what: str, figure: str, **values: Any) -> float | None:
+        wanted = {"what": what, **values}
+        found = [line[figure] for line in lines if all(line.get(key) == wanted[key] for key in wanted)]
+        return (max if "frames" in what else min)(found, default=None)
+
+    def rate(envs: int) -> float | None:
+        plain = [
+            best(what, "frames_per_second", game="breakout", envs=envs)
+            for what in ("frames", "frames, graph")
+        ]
+        return max((one for one in plain if one is not None), default=None)
+
+    twenty = [medians[game] for game in TWENTY if game in medians]
+    games = {f"frames per second, median of {len(twenty)} of 20 games, {envs} envs": (2e6, 20e6)}
+    found: dict[str, tuple[float | None, float, float]] = {
+        name: (statistics.median(twenty) if twenty else None, *pair) for name, pair in games.items()
+    }
+    worst = min(medians.values()) if medians else None
+    found[f"frames per second, worst of {len(medians)} of 104 games, {envs} envs"] = (worst, 0.5e6, 5e6)
+    for size, first, goal in ((256, 0.2e6, 0.4e6), (1024, 0.8e6, 1.6e6), (4096, 2.5e6, 6e6)):
+        found[f"frames per second, breakout, {size} envs"] = (rate(size), first, goal)
+    held = "bytes of state per env beyond observations and the generator, at most"
+    found[held] = (best("state", "bytes"), 1024, 512)
+    for when, first, goal in (("first use", 20.0, 5.0), ("from the cache", 0.3, 0.1)):
+        found[f"seconds to compile, {when}, at most"] = (best("compile", "seconds", when=when), first, goal)
+    found["seconds to start 32768 envs, at most"] = (best("start", "seconds", envs=32_768), 2.0, 0.2)
+    return found
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import runpy
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,19 @@ import driver
 import torch
 
 from parl.ops import execution
+
+
+class Event:
+    """torch.cuda.Event, by the host's clock."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.time = time.perf_counter()
+
+    def elapsed_time(self, other: Event) -> float:
+        return 1000 * (other.time - self.time)
 
 
 class Graph:
@@ -52,14 +66,16 @@ def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
     if driver.library() is None:
         return
 
-    def properties(device: str) -> Any:
-        assert device == "cuda"
+    def properties(device: Any) -> Any:
+        assert str(device) in ("cuda", "cpu")
         return types.SimpleNamespace(name="The double", multi_processor_count=2, total_memory=1)
 
     def synchronize(device: Any = None) -> None:
         del device
 
     put(torch.cuda, "get_device_properties", properties)
+    put(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    put(torch.cuda, "Event", Event)
     put(torch.cuda, "synchronize", synchronize)
     put(execution, "beside", lambda work: work())
     put(torch.cuda, "CUDAGraph", Graph)

@@ -28,7 +28,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     place = parl.cuda.torch_device(0)
     yield types.SimpleNamespace(exactness=exactness, speed=speed, place=place)
-    for name in ("common", "exactness", "speed", "replay_exactness"):
+    for name in ("common", "exactness", "speed", "replay_exactness", "replay_speed"):
         sys.modules.pop(name, None)
 
 
@@ -80,6 +80,7 @@ def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts.speed, "REPEATS", 2)
+    monkeypatch.setattr(scripts.speed, "APART", 2)
     # The script sets it; it is put back behind the test.
     monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
     options = ["--quick", "--games", "pong", "--envs", "2", "--sizes", "2", "3", "--steps", "2"]
@@ -102,8 +103,13 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     # A second call measures nothing, and sums up the same.
     assert scripts.speed.main([*options, "--seconds", "-1", "--out", str(tmp_path)]) == 0
     again = lines(tmp_path, "speed")
-    assert [line["what"] for line in again[1:]] == ["median of the twenty", "worst game"]
-    assert again[1:] == found[-2:]
+    assert [line["what"] for line in again[1:]] == ["median of the twenty", "worst game", *["bar"] * 9]
+    assert again[1:] == found[-11:]
+    bars = {line["promise"]: line for line in again if line["what"] == "bar"}
+    assert bars["frames per second, breakout, 256 envs"]["meets"] == "not measured"
+    state = bars["bytes of state per env beyond observations and the generator, at most"]
+    assert (state["found"], state["meets"]) == (1000, "first bar")
+    assert bars["seconds to compile, first use, at most"]["found"] > 0
 
 
 def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:
@@ -111,4 +117,40 @@ def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:
 
     replay_exactness.choices("cuda", 200)
     replay_exactness.saved("cuda")
+    replay_exactness.graphs("cuda", 4)
+    replay_exactness.replays(replay_exactness.SEQUENCES[1:2] + replay_exactness.GOALS[2:3], 1.0, "cuda")
     assert parl.PrioritizedReplay(10, {"x": ((), "int64")}, device="cuda").device == scripts.place
+
+
+def test_speed_of_replays(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import replay_speed
+
+    small = {
+        "BATCH": 8,
+        "REPEATS": 2,
+        "ROWS": 990,
+        "LEAVES": 1024,
+        "PIECE": 512,
+        "COPIED_BYTES": 1 << 16,
+    }
+    for name, value in small.items():
+        monkeypatch.setattr(replay_speed, name, value)
+    micros = replay_speed.micros
+    monkeypatch.setattr(replay_speed, "micros", lambda call, device, calls: micros(call, device, 2))
+    command = ["--quick", "--out", str(tmp_path)]
+    # What dies is said, and the rest is measured all the same.
+    monkeypatch.setattr(replay_speed, "torchrl", lambda *_: 1 / 0)
+    assert replay_speed.main(command) == 1
+    found = lines(tmp_path, "replay-speed")
+    [failed] = [line for line in found if line["what"] == "failed"]
+    assert (failed["piece"], failed["error"]) == ("torchrl", "ZeroDivisionError: division by zero")
+    assert {"sample", "update", "tree sample", "add", "stacks", "sequences", "goals"} <= {
+        line["what"] for line in found
+    }
+    monkeypatch.setattr(replay_speed, "torchrl", lambda *_: {"torchrl sample": 1e12, "torchrl update": 1e12})
+    assert replay_speed.main(command) == 0
+    # What is on record is not measured again.
+    bars = lines(tmp_path, "replay-speed")[1:]
+    assert [line["what"] for line in bars] == ["piece", *["bar"] * 4]
+    assert all(line["found"] is not None for line in bars[1:])
+    assert bars[-1]["meets"] == "goal"
