@@ -95,6 +95,13 @@ def test_rows_are_cut_so_that_no_product_is_large():
     assert found == [1, 1, 0, 4, 2, 0, 32]
 
 
+def test_rows_are_not_cut_into_parts_of_a_few():
+    network = ActorCritic((256,), "float32", 4, (512,), False, "tanh", False)
+    flatten(network)
+    # A row is 2^17 products, so that two of them are all that a part may hold.
+    assert [network._small.parts(rows) for rows in (1, 2, 4, 32, 512)] == [1, 1, 0, 0, 0]
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("headed", [False, True])
 def test_layers_with_and_without_normalisation_and_head(layer_norm, headed):

@@ -16,6 +16,8 @@ from parl.types import Array
 
 # Products of matrices up to which OpenBLAS uses one thread.
 _ONE_THREAD = 2**18
+# Rows of a part, below which starting its products costs more than they do.
+_LEAST_ROWS = 16
 
 
 class Small:
@@ -60,7 +62,8 @@ class Small:
     def parts(self, rows: int) -> int:
         """Equal parts that a batch of so many rows is cut into; 0 where there is no such cut."""
         least = -(-rows * self._products // _ONE_THREAD)
-        return next((parts for parts in range(least, 2 * least + 1) if rows % parts == 0), 0)
+        most = max(1, min(2 * least, rows // _LEAST_ROWS))
+        return next((parts for parts in range(least, most + 1) if rows % parts == 0), 0)
 
     def record(self, x: Array) -> SmallRecorded:
         """Outputs from (B, inputs) float32, for which there is a cut, and the way back."""
