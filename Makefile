@@ -13,6 +13,8 @@ EXTRAS := train,atari,plot,video
 ROMS = $(or $(ALE_ROMS_DIR),$(shell $(BIN)/python -c 'import importlib.util as u, pathlib; print(pathlib.Path(u.find_spec("ale_py").origin).parent / "roms")'))
 SEED ?= 0
 RUN := pong-$(SEED)-$(shell date +%Y%m%d-%H%M%S)
+# How this machine learns Pong: from pictures with a GPU that torch can use, else from the console's memory.
+PRESET = $(shell $(BIN)/python -c 'import torch; print("atari-gpu" if torch.cuda.is_available() else "atari-ram")')
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -36,8 +38,8 @@ setup: $(SETUP)  ## make .venv with the development tools
 build: setup  ## compile the extension into .venv, with the extras that training needs
 	$(BIN)/maturin develop --quiet --release --extras $(EXTRAS)
 
-train: build  ## learn Pong from the console's memory, a few minutes; learning curve and video of a game
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset atari-ram --stop-at-return 18 --seed $(SEED) --name $(RUN)
+train: build  ## learn Pong, a few minutes, from pictures on a GPU, else from the console's memory; curve and video
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset $(PRESET) --stop-at-return 18 --seed $(SEED) --name $(RUN)
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl eval runs/$(RUN) --episodes 30 --video runs/$(RUN)/videos/pong.mp4
 
 train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve

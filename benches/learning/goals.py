@@ -11,11 +11,9 @@ those of training.
 """
 
 import os
-import resource
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-from processes import Record, median, one, parsed, shared_options
+from processes import Record, median, one, parsed, shared_options, trained
 
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
@@ -23,7 +21,7 @@ CASES = {
     "a2c-cartpole": ("a2c", "CartPole-v1", 300_000, 475.0, {}),
     "pqn-cartpole": ("pqn", "CartPole-v1", 200_000, 475.0, {}),
     "ppo-acrobot": ("ppo", "Acrobot-v1", 200_000, -100.0, {}),
-    "a2c-acrobot": ("a2c", "Acrobot-v1", 200_000, -100.0, {}),
+    "a2c-acrobot": ("a2c", "Acrobot-v1", 200_000, -100.0, {"num_envs": 16}),
     "pqn-acrobot": ("pqn", "Acrobot-v1", 200_000, -100.0, {}),
     "ppo-lunarlander": (
         "ppo",
@@ -45,30 +43,8 @@ CASES = {
 
 
 def run(case, seed):
-    import torch
-
-    from parl.train import evaluate, train
-
     algorithm, env, steps, _, options = CASES[case]
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        done = train(
-            algorithm,
-            env=env,
-            seed=seed,
-            threads=1,
-            total_frames=steps,
-            evaluation_episodes=0,
-            tensorboard=False,
-            quiet=True,
-            runs=runs,
-            **options,
-        )
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        scores = evaluate(done.path, episodes=100, checkpoint="last")
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"training_s": done.training_s, "cpu_s": cpu_s, "score": float(scores.mean())}
+    return trained(algorithm, steps, 100, env=env, seed=seed, **options)
 
 
 def main():

@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,31 @@ def median(values):
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def trained(name, steps, episodes, **options):
+    """Trains on one thread: seconds of training, processor seconds of it, mean of greedy episodes after."""
+    import torch
+
+    from parl.train import evaluate, train
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        run = train(
+            name,
+            threads=1,
+            total_frames=steps,
+            evaluation_episodes=0,
+            tensorboard=False,
+            quiet=True,
+            runs=runs,
+            **options,
+        )
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        score = float(evaluate(run.path, episodes=episodes, checkpoint="last").mean())
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"training_s": run.training_s, "cpu_s": cpu_s, "score": score}
 
 
 def train_for(name, seconds, seed=0, skip=1, **options):

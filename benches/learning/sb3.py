@@ -17,8 +17,9 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
+
+from processes import trained
 
 # name: (algorithm, environment, environments, steps, score that counts as solved, hyper-parameters)
 CASES = {
@@ -110,10 +111,6 @@ CASES = {
 
 
 def parl(case, seed, steps):
-    import torch
-
-    from parl.train import evaluate, train
-
     algorithm, env, num_envs, _, _, given = CASES[case]
     options = {
         "rollout_steps": given["n_steps"],
@@ -134,26 +131,7 @@ def parl(case, seed, steps):
         }
     else:
         options |= {"optimizer": "rmsprop", "normalize_advantages": False}
-    torch.set_num_threads(1)
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    with tempfile.TemporaryDirectory() as runs:
-        run = train(
-            algorithm,
-            env=env,
-            num_envs=num_envs,
-            seed=seed,
-            threads=1,
-            total_frames=steps,
-            evaluation_episodes=0,
-            tensorboard=False,
-            quiet=True,
-            runs=runs,
-            **options,
-        )
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        score = float(evaluate(run.path, episodes=50, checkpoint="last").mean())
-        return {"training_s": run.training_s, "cpu_s": cpu_s, "score": score}
+    return trained(algorithm, steps, 50, env=env, num_envs=num_envs, seed=seed, **options)
 
 
 def sb3(case, seed, steps):

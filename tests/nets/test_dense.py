@@ -20,6 +20,14 @@ def gradients_of(module):
     return torch.cat([p.grad.reshape(-1) for p in module.parameters()])
 
 
+def twins(seed, hidden, shared, activation):
+    """A flat network, the same one as torch's modules, and what the first lies in."""
+    torch.manual_seed(seed)
+    network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
+    plain = copy.deepcopy(network)
+    return network, plain, flatten(network)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**20),
@@ -30,10 +38,7 @@ def gradients_of(module):
     wanted=st.sampled_from(["both", "policy", "value"]),
 )
 def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activation, wanted):
-    torch.manual_seed(seed)
-    network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
-    plain = copy.deepcopy(network)
-    flat = flatten(network)
+    network, plain, flat = twins(seed, hidden, shared, activation)
     assert network._dense is not None and plain._dense is None
     for _ in range(2):  # the second time in memory that was used before
         x = torch.randn(rows, 3, requires_grad=True)
@@ -68,10 +73,7 @@ def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activa
 def test_a_record_and_its_way_back(seed, rows, hidden, shared, activation, parts):
     """By numpy, its rows in one part and several, and by torch."""
     rows *= max(1, parts)
-    torch.manual_seed(seed)
-    network = ActorCritic((3,), "float32", 4, hidden, shared, activation, False)
-    plain = copy.deepcopy(network)
-    flat = flatten(network)
+    network, plain, flat = twins(seed, hidden, shared, activation)
     assert isinstance(network._small, Small) and copy.deepcopy(network)._small is None
     network._small.parts = lambda rows: parts
     for _ in range(2):
