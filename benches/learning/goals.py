@@ -39,6 +39,13 @@ CASES = {
             "learning_rate": 3e-4,
         },
     ),
+    "pqn-lunarlander": (
+        "pqn",
+        "LunarLander-v3",
+        500_000,
+        200.0,
+        {"rollout_steps": 32, "epsilon_frames": 100_000, "epsilon_last": 0.02},
+    ),
 }
 
 

@@ -102,7 +102,7 @@ PRESETS: dict[str, Preset] = {
             # Two players that are both good enough could go on for ever.
             "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
             "num_envs": 64,
-            "total_frames": 2_000_000,
+            "total_frames": 4_000_000,
             "evaluation_episodes": 30,
         },
         algorithm={
