@@ -57,9 +57,13 @@ def test_actors_are_answered_and_learned_from(processes, predictors):
 def test_several_trainers_step_on_the_same_weights():
     loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
     try:
-        at_once, running = [], 0
+        at_once, alone, running = [], [], 0
         for learner in (loop._learners[0], loop._learners[1]):
-            learn = learner.learn
+            learn, rate = learner.learn, learner.learning_rate
+
+            def stepping(progress, rate=rate):
+                alone.append(loop._turn._is_owned())
+                return rate(progress)
 
             def counted(*args, learn=learn):
                 nonlocal running
@@ -70,9 +74,10 @@ def test_several_trainers_step_on_the_same_weights():
                 finally:
                     running -= 1
 
-            learner.learn = counted
+            learner.learn, learner.learning_rate = counted, stepping
         run(loop, 2_000)
         report = loop.report()
+        assert len(alone) == loop.updates and all(alone)
         assert max(at_once) == 2 and report["trainers_now"] == 2
         # No step was lost: the optimizer counted each, and all stand where the common weights do.
         assert int(loop._common.count) == loop.updates == len(at_once)
