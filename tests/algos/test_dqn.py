@@ -116,6 +116,23 @@ def test_gradient_against_finite_differences():
         assert learner.gradients[index].item() == pytest.approx(slope, rel=2e-3, abs=2e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"double": False}, {"dueling": True}, {"munchausen": 0.9}])
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_gradients_without_torchs_records_are_those_with_them(options, layer_norm):
+    config = Config(hidden=(6, 5), layer_norm=layer_norm, **options)
+    learner = learner_with_distinct_target(config)
+    _, batch = make_batch(1)
+    learner._loss = None  # what torch would record
+    priorities = learner.compute(batch)
+    found, metrics = learner.gradients.clone(), learner.metrics()
+    learner._loss = learner.loss
+    loss, error, q = learner._backward(batch)
+    torch.testing.assert_close(found, learner.gradients, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(priorities, error.abs() + config.priority_epsilon, rtol=1e-4, atol=1e-6)
+    assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert metrics["q_mean"] == pytest.approx(q.mean().item(), rel=1e-4)
+
+
 def test_long_gradients_are_scaled_down():
     config = Config(hidden=(5,), max_gradient_norm=0.5)
     learner = DQNLearner(config, SPEC, 0, "cpu")

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parl.ops.adam import limit_norm
-from parl.ops.losses import clipped_gradients, clipped_loss, policy_gradient_loss, weighted_huber
+from parl.ops.losses import (
+    clipped_gradients,
+    clipped_loss,
+    huber_gradients,
+    policy_gradient_loss,
+    weighted_huber,
+)
 from parl.ops.policies import categorical, normalized
 
 
@@ -96,6 +102,9 @@ def test_weighted_huber(delta):
         each = torch.where(error.abs() <= delta, each, delta * (error.abs() - 0.5 * delta))
     found, expected = weighted_huber(prediction, target, weights, delta), (each * weights).mean()
     assert close(with_gradients(found, (prediction,)), with_gradients(expected, (prediction,)))
+    loss, gradient = huber_gradients((target - prediction).detach().numpy(), weights.numpy(), delta)
+    found = torch.tensor(loss), torch.from_numpy(3 * gradient)
+    assert close(found, with_gradients(expected, (prediction,)))
 
 
 def test_long_gradients_are_cut_and_short_ones_kept():

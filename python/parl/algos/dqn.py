@@ -33,9 +33,9 @@ and ``w`` are the replay's work.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, TypeGuard, cast, get_args
 
 import numpy as np
 import torch
@@ -59,6 +59,7 @@ from parl.nets import (
     torso_for,
 )
 from parl.nets.dense import Headed, head
+from parl.nets.small import Small
 from parl.ops.adam import adam_step, limit_norm
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
@@ -70,7 +71,7 @@ from parl.ops.distributions import (
 )
 from parl.ops.execution import Captured, Executed, compiled, in_half, prepare
 from parl.ops.exploration import epsilon_greedy
-from parl.ops.losses import weighted_huber
+from parl.ops.losses import huber_gradients, weighted_huber
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
 from parl.types import Array, Batch, EnvSpec, Observations, Preset
@@ -282,22 +283,59 @@ class QNetwork(Executed):
         acting = midpoints(config.policy_quantiles).unsqueeze(0)
         self.register_buffer("acting_fractions", acting, persistent=False)
         self._dense: Headed | None = None
+        self._small: Small | None = None
 
     def bind(self) -> None:
-        """See :func:`parl.nets.flatten`: without a distribution, layers and head are one operation."""
-        values = self.head.values if isinstance(self.head, ActionHead) else None
-        if self._kind == "none" and isinstance(self.torso, MLP) and isinstance(values, nn.Linear):
-            self._dense = self.torso.headed([head(0, values)])
+        """See :func:`parl.nets.flatten`: without a distribution, layers and heads are one operation."""
+        if self._kind != "none" or not isinstance(self.torso, MLP):
+            return
+        streams = [self.head.values] if isinstance(self.head, ActionHead) else []
+        if isinstance(self.head, DuelingHead):
+            streams = [self.head.advantage, self.head.value]
+        heads = [head(0, one, scalar=number == 1) for number, one in enumerate(streams) if _is_linear(one)]
+        if len(heads) == len(streams):
+            self._dense = self.torso.headed(heads)
+            on_cpu = self.support.device.type == "cpu"
+            self._small = Small(self._dense) if on_cpu and Small.suits(self._dense) else None
 
     def act(self, observations: Observations) -> Array:
         """Action values (B, A) of observations (B, ...), both numpy; for acting."""
         dense = self._dense
         if dense is not None and isinstance(observations, np.ndarray) and observations.dtype == np.float32:
-            found = dense.act(observations.reshape(len(observations), -1), 0)
+            x = observations.reshape(len(observations), -1)
+            found = dense.act_all(x, range(len(dense.heads)))
             if found is not None:
-                return found
+                return _values(found)
         with torch.inference_mode():
             return self.mean(self(tensors_of(observations))).numpy()
+
+    def values_of(self, observations: Tensor) -> Array:
+        """Action values (B, A) without a gradient, of a network that :meth:`record` takes."""
+        assert self._dense is not None and isinstance(self.torso, MLP)
+        with torch.no_grad():
+            return _values([one.numpy() for one in self._dense.outputs(self.torso.vectors(observations))])
+
+    def record(self, observations: Tensor) -> tuple[Array, Callable[[Array], None]] | None:
+        """Action values (B, A), and what writes the weights' gradients, which are zeros before, from theirs.
+
+        None where torch has to record: other networks, devices, compilers and precisions.
+        """
+        dense = self._dense
+        if dense is None or self.plain or not isinstance(self.torso, MLP):
+            return None
+        with torch.no_grad():
+            x = self.torso.vectors(observations)
+            if not (dense.stack.learns and dense.takes(x)):
+                return None
+            small = self._small
+            recorded = small.record(x.numpy()) if small and small.parts(len(x)) else dense.record(x)
+        if len(recorded.outputs) == 1:
+            return recorded.outputs[0], recorded.back
+
+        def back(g: Array) -> None:
+            recorded.back(g - g.mean(axis=1, keepdims=True), np.add.reduce(g, axis=1))
+
+        return _values(recorded.outputs), back
 
     def forward(self, observations: Any, fractions: Tensor | None = None) -> Tensor:
         """Values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those it acts with."""
@@ -307,7 +345,10 @@ class QNetwork(Executed):
         if self._dense is not None and isinstance(self.torso, MLP) and not self.plain:
             x = self.torso.vectors(observations)
             if self._dense.takes(x):
-                return self._dense.outputs(x)[0].unsqueeze(2)
+                q, *value = self._dense.outputs(x)
+                if value:
+                    q = value[0].unsqueeze(1) + q - q.mean(dim=1, keepdim=True)
+                return q.unsqueeze(2)
         return self._outputs(observations, fractions)
 
     def _outputs(self, observations: Any, fractions: Tensor | None) -> Tensor:
@@ -324,6 +365,16 @@ class QNetwork(Executed):
         if self._kind == "c51":
             return outputs.softmax(dim=2) @ self.support
         return outputs.squeeze(2) if self._kind == "none" else outputs.mean(dim=2)
+
+
+def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
+    return isinstance(module, nn.Linear)
+
+
+def _values(outputs: Sequence[Array]) -> Array:
+    """Action values (B, A) from one head's, or from advantages (B, A) and state values (B,)."""
+    q, *value = outputs
+    return q + (value[0] - q.mean(axis=1))[:, None] if value else q
 
 
 class DQN(ReplayedAlgorithm):
@@ -466,7 +517,7 @@ class DQNLearner:
         prepare(config, self._device, self.online, self.target)
         self._loss = compiled(config, self.loss)
         self._captured = Captured(self._backward, self.generator) if config.cuda_graph else None
-        self._latest: tuple[Tensor, Tensor, Tensor] | None = None
+        self._latest: tuple[Any, Any, Any] | None = None
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """What iqn draws for the prediction and for the target, (B, quantiles) each; qr's are fixed, (N,)."""
@@ -527,6 +578,8 @@ class DQNLearner:
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch``; returns ``p`` of the module's equations, (B,)."""
+        if self._device.type == "cpu" and (error := self._directly(batch)) is not None:
+            return np.abs(error) + np.float32(self._config.priority_epsilon)
         if self._device.type != "cpu" or self._config.compile:
             batch = moved(batch, self._device)
         run = self._captured or self._backward
@@ -537,6 +590,36 @@ class DQNLearner:
         """See :class:`parl.types.DeviceLearner`."""
         self._latest = latest = self._backward(batch)
         return latest[1].abs() + self._config.priority_epsilon
+
+    def _directly(self, batch: Batch) -> Array | None:
+        """The gradients of :meth:`loss` without torch's records; returns the errors (B,).
+
+        None: they have to be made with them.
+        """
+        config = self._config
+        recorded = self.online.record(batch.obs)
+        if recorded is None:
+            return None
+        rows = np.arange(len(batch.reward))
+        if config.munchausen:
+            y: Array = self.targets(batch).squeeze(1).numpy()
+        else:
+            following = self.target.values_of(batch.next_obs)
+            chooser = self.online.values_of(batch.next_obs) if config.double else following
+            y = following[rows, chooser.argmax(axis=1)]
+            y *= batch.discount.numpy()
+            y += batch.reward.numpy() * np.float32(config.reward_scale)
+        values, back = recorded
+        action = batch.action.numpy()
+        q = values[rows, action]
+        error = y - q
+        loss, of_q = huber_gradients(error, batch.weights.numpy(), config.huber_delta)
+        of_values = np.zeros_like(values)
+        of_values[rows, action] = of_q
+        self.gradients.zero_()
+        back(of_values)
+        self._latest = loss, error, q
+        return error
 
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of :meth:`loss`, and what it gives."""
@@ -585,7 +668,7 @@ class DQNLearner:
         """Loss, mean absolute error, mean value and gradient norm of the latest update."""
         if self._latest is None:
             return {}
-        loss, delta, q = self._latest
+        loss, delta, q = map(torch.as_tensor, self._latest)
         return {
             "loss": loss.item(),
             "td_error": delta.abs().mean().item(),

@@ -345,16 +345,25 @@ class Headed:
 
     def act(self, x: Array, number: int) -> Array | None:
         """As :meth:`output`, of and with numpy; None where the batch is so large that torch is faster."""
-        one = self.heads[number]
-        stack = self.stack.member(one.member)
+        found = self.act_all(x, (number,))
+        return None if found is None else found[0]
+
+    def act_all(self, x: Array, numbers: Sequence[int]) -> list[Array] | None:
+        """As :meth:`act`, several heads of one network."""
+        stack = self.stack.member(self.heads[numbers[0]].member)
         if len(x) * stack.products > _FEW_PRODUCTS:
             return None
-        if number not in self._arrays:
-            self._arrays[number] = (one.weight.value.numpy(), one.bias.value.numpy())
-        weight, bias = self._arrays[number]
-        found = stack.act(x) @ weight.T
-        found += bias
-        return found
+        features = stack.act(x)
+        outputs: list[Array] = []
+        for number in numbers:
+            if number not in self._arrays:
+                one = self.heads[number]
+                self._arrays[number] = (one.weight.value.numpy(), one.bias.value.numpy())
+            weight, bias = self._arrays[number]
+            output = features @ weight.T
+            output += bias
+            outputs.append(output)
+        return outputs
 
     def apply_heads(self, features: Tensor) -> tuple[Tensor, ...]:
         """What each head makes of features (E, B, width)."""
