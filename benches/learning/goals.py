@@ -1,10 +1,10 @@
 """PPO, A2C and PQN on classic control with their own settings: on how many seeds they solve it, and how fast.
 
-Nothing is set but environment, seed and the transitions to collect, and one torch thread; the score is the
-mean of 100 greedy episodes of the last weights on fresh seeds. Solved: at least 475 on CartPole, -100 on
-Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). Each seed is a process of its own,
-``--jobs`` of them at a time, so that seconds of training are those of a shared machine; processor seconds are
-those of training.
+Nothing is set but environment or preset, seed and the transitions to collect, and one torch thread; the
+score is the mean of 100 greedy episodes of the last weights on fresh seeds. Solved: at least 475 on CartPole,
+-100 on Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). Each seed is a process of its
+own, ``--jobs`` of them at a time, so that seconds of training are those of a shared machine; processor seconds
+are those of training.
 
     python benches/learning/goals.py --seeds 10
     python benches/learning/goals.py --only ppo-acrobot --seeds 10 --record benches/records/DATE-rollouts.md
@@ -23,29 +23,8 @@ CASES = {
     "ppo-acrobot": ("ppo", "Acrobot-v1", 200_000, -100.0, {}),
     "a2c-acrobot": ("a2c", "Acrobot-v1", 200_000, -100.0, {"num_envs": 16}),
     "pqn-acrobot": ("pqn", "Acrobot-v1", 200_000, -100.0, {}),
-    "ppo-lunarlander": (
-        "ppo",
-        "LunarLander-v3",
-        1_000_000,
-        200.0,
-        {
-            "num_envs": 16,
-            "rollout_steps": 1_024,
-            "minibatch_size": 64,
-            "epochs": 4,
-            "gamma": 0.999,
-            "gae_lambda": 0.98,
-            "entropy_coefficient": 0.01,
-            "learning_rate": 3e-4,
-        },
-    ),
-    "pqn-lunarlander": (
-        "pqn",
-        "LunarLander-v3",
-        500_000,
-        200.0,
-        {"rollout_steps": 32, "epsilon_frames": 100_000, "epsilon_last": 0.02},
-    ),
+    "ppo-lunarlander": ("ppo", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
+    "pqn-lunarlander": ("pqn", "LunarLander-v3", 500_000, 200.0, {"preset": "lunarlander"}),
 }
 
 

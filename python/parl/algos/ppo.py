@@ -120,6 +120,20 @@ PRESETS: dict[str, Preset] = {
         tuned=True,
         note="The console's 128 bytes and their changes since the step before; found on Pong.",
     ),
+    "lunarlander": Preset(
+        run={"env": "LunarLander-v3", "num_envs": 16, "total_frames": 1_000_000},
+        algorithm={
+            "rollout_steps": 1_024,
+            "minibatch_size": 64,
+            "epochs": 4,
+            "gamma": 0.999,
+            "gae_lambda": 0.98,
+            "entropy_coefficient": 0.01,
+            "learning_rate": 3e-4,
+        },
+        tuned=True,
+        note="Raffin (2020), RL Baselines3 Zoo: LunarLander to 200.",
+    ),
 }
 
 
