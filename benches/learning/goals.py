@@ -3,8 +3,8 @@
 Nothing is set but environment or preset, seed and the transitions to collect, and one torch thread; the
 score is the mean of 100 greedy episodes of the last weights on fresh seeds. Solved: at least 475 on CartPole,
 -100 on Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). Each seed is a process of its
-own, ``--jobs`` of them at a time, so that seconds of training are those of a shared machine; processor seconds
-are those of training.
+own, ``--jobs`` of them at a time, so that seconds of training are those of a shared machine; processor
+seconds are those of training.
 
     python benches/learning/goals.py --seeds 10
     python benches/learning/goals.py --only ppo-acrobot --seeds 10 --record benches/records/DATE-rollouts.md
