@@ -35,7 +35,7 @@ def test_the_algorithm_takes_them(name, preset):
 def test_the_command_lists_them(capsys):
     assert main(["train", "ppo", "--presets"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert set(lines) == {"atari-cpu", "atari-gpu", "classic", "mujoco", "atari-ram"}
+    assert set(lines) == {"atari-cpu", "atari-gpu", "classic", "mujoco", "atari-ram", "lunarlander"}
     assert lines["atari-ram"].startswith("tuned") and lines["mujoco"].startswith("untuned  HalfCheetah-v5: ")
     assert main(["train", "bc", "--presets"]) == 0
     assert capsys.readouterr().out == "no presets\n"
