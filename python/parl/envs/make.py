@@ -20,13 +20,26 @@ AUTORESETS: dict[str, Autoreset] = {"next_step": "next_step", "same_step": "same
 _TOGETHER = 4
 
 
-def _is_acrobot(env: str) -> bool:
-    """Whether an id is Gymnasium's Acrobot as it registers it."""
+_CONTROL = "gymnasium.envs.classic_control"
+
+
+def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
+    """Parl's vector environment of an id, if it has one and Gymnasium registers what it registered."""
     import gymnasium
 
-    spec = gymnasium.registry.get(env) if env == "Acrobot-v1" else None
-    own = "gymnasium.envs.classic_control.acrobot:AcrobotEnv"
-    return spec is not None and (spec.entry_point, spec.max_episode_steps, spec.kwargs) == (own, 500, {})
+    spec = gymnasium.registry.get(env)
+    if spec is None or spec.max_episode_steps != 500 or spec.kwargs:
+        return None
+    if num_envs >= _TOGETHER and (env, spec.entry_point) == ("Acrobot-v1", f"{_CONTROL}.acrobot:AcrobotEnv"):
+        from parl.envs.classic import AcrobotVectorEnv
+
+        return AcrobotVectorEnv(num_envs)
+    own = f"{_CONTROL}.cartpole:CartPoleVectorEnv"
+    if (env, spec.vector_entry_point) == ("CartPole-v1", own):
+        from parl.envs.cartpole import CartPoleVectorEnv
+
+        return CartPoleVectorEnv(num_envs, max_episode_steps=500)
+    return None
 
 
 class EnvMaker:
@@ -34,9 +47,10 @@ class EnvMaker:
 
     Args:
         env: a Gymnasium id; its own vector environment is used where it registers one, else a
-            ``SyncVectorEnv``; four and more Acrobots are stepped together, to the same numbers
-            (``parl.envs.classic``). Or a function: with one parameter it is called with the number of
-            environments and returns a ``VectorEnv``, with none it returns one ``Env``.
+            ``SyncVectorEnv``; four and more Acrobots are stepped together, and CartPoles in fewer
+            operations, to the same numbers (``parl.envs.classic``, ``parl.envs.cartpole``). Or a function:
+            with one parameter it is called with the number of environments and returns a ``VectorEnv``, with
+            none it returns one ``Env``.
         options: keywords of ``gymnasium.make_vec``; none with a function.
     """
 
@@ -61,10 +75,9 @@ class EnvMaker:
         from gymnasium.vector import SyncVectorEnv, VectorEnv
 
         if isinstance(self.env, str):
-            if num_envs >= _TOGETHER and not self.options and _is_acrobot(self.env):
-                from parl.envs.classic import AcrobotVectorEnv
-
-                return AcrobotVectorEnv(num_envs)
+            found = None if self.options else _classic(self.env, num_envs)
+            if found is not None:
+                return found
             try:
                 return gymnasium.make_vec(self.env, num_envs=num_envs, **self.options)
             except gymnasium.error.UnregisteredEnv as error:

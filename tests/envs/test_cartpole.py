@@ -1,0 +1,75 @@
+"""CartPoles in fewer operations give the numbers of Gymnasium's vector of them, bit for bit."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from parl.envs import EnvMaker
+from parl.envs.cartpole import CartPoleVectorEnv
+
+
+def pair(num_envs):
+    return gymnasium.make_vec("CartPole-v1", num_envs=num_envs), EnvMaker("CartPole-v1")(num_envs)
+
+
+def balancing(obs):
+    """Keeps the pole up and the cart in the middle, for as long as time allows."""
+    return (obs @ np.array([0.1, 0.3, 3.0, 1.0]) > 0).astype(np.int64)
+
+
+@pytest.mark.parametrize("num_envs", [1, 7])
+def test_every_step_is_gymnasiums(num_envs):
+    theirs, ours = pair(num_envs)
+    assert type(ours) is CartPoleVectorEnv and type(theirs) is not CartPoleVectorEnv
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert ours.action_space == theirs.action_space and ours.metadata == theirs.metadata
+    obs = ours.reset(seed=3)[0]
+    np.testing.assert_array_equal(obs, theirs.reset(seed=3)[0], strict=True)
+    rng = np.random.default_rng(0)
+    terminations = truncations = 0
+    for step in range(900):
+        action = rng.integers(2, size=num_envs) if step < 200 else balancing(obs)
+        one, two = ours.step(action), theirs.step(action)
+        for mine, other in zip(one[:4], two[:4], strict=True):
+            np.testing.assert_array_equal(mine, other, err_msg=f"step {step}", strict=True)
+        assert one[4] == two[4] == {}
+        obs = one[0]
+        terminations, truncations = terminations + one[2].sum(), truncations + one[3].sum()
+    assert terminations >= num_envs and truncations >= num_envs
+
+
+def test_bounds_and_a_seed_less_reset_are_gymnasiums():
+    theirs, ours = pair(3)
+    for seed, given in ((5, {"low": -0.2, "high": 0.1}), (None, None)):
+        mine, other = (env.reset(seed=seed, options=given)[0] for env in (ours, theirs))
+        np.testing.assert_array_equal(mine, other, strict=True)
+
+
+def test_a_part_starts_as_the_whole_does():
+    whole, part = EnvMaker("CartPole-v1")(7), EnvMaker("CartPole-v1")(4)
+    obs = whole.reset(seed=9)[0]
+    np.testing.assert_array_equal(part.reset(seed=9, options={"part": (2, 7)})[0], obs[2:6], strict=True)
+    np.testing.assert_array_equal(
+        part.step(np.ones(4, int))[0], whole.step(np.ones(7, int))[0][2:6], strict=True
+    )
+    np.testing.assert_array_equal(part.reset(seed=9, options={"part": (5, 7)})[0], obs[[5, 6, 6, 6]])
+    assert part.num_envs == 4 and part.step(np.zeros(4, int))[0].shape == (4, 4)
+    with pytest.raises(ValueError, match=r"a part from 7 is outside 0\.\.7"):
+        part.reset(options={"part": (7, 7)})
+
+
+def test_wrong_actions_are_named():
+    env = EnvMaker("CartPole-v1")(2)
+    env.reset(seed=0)
+    for wrong in ([0, 2], [-1, 0]):
+        with pytest.raises(ValueError, match="not 0 or 1"):
+            env.step(np.array(wrong))
+    with pytest.raises(ValueError, match="float64 of shape"):
+        env.step(np.zeros(2))
+    with pytest.raises(ValueError, match=r"shape \(3,\), not integers of \(2,\)"):
+        env.step(np.zeros(3, int))
+
+
+def test_a_maker_leaves_options_to_gymnasium():
+    made = EnvMaker("CartPole-v1", {"sutton_barto_reward": True})(2)
+    assert type(made.unwrapped) is not CartPoleVectorEnv
