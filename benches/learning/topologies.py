@@ -20,10 +20,10 @@ from pathlib import Path
 
 ENVS = {"CartPole-v1": (), "parl/Pong-v0": ("obs_type=ram", "stack_num=2", "padding=reset")}
 WARM_UP_S = 3.0
-# Members of a generation, each with an environment of its own: few cost as much a vector step as many.
-POPULATIONS = {"CartPole-v1": 512, "parl/Pong-v0": 64}
-# Generations that count, behind two: the same ones for any number of processes, since episodes grow longer.
-GENERATIONS = {"CartPole-v1": 25, "parl/Pong-v0": 2}
+# Members of a generation, each with an environment of its own, and generations that count, behind two: the
+# same ones for any number of processes, since episodes grow longer. A vector of CartPoles takes much of a
+# step's time however many they are, so that half of a few hundred members take more than half of the time.
+POPULATIONS = (("CartPole-v1", 512, 25), ("CartPole-v1", 4096, 10), ("parl/Pong-v0", 64, 2))
 
 
 def make_loop(name, env, **options):
@@ -139,23 +139,25 @@ def rates(seconds):
 
 def scaling(_):
     """The last column is the machine's own: two runs of one process, nothing in common, side by side."""
-    print("| environment | algorithm | steps/s, 1 process | 2 processes | ratio (bar 1.8) | 2 runs at once |")
-    print("|---|---|---:|---:|---:|---:|")
-    for env in ENVS:
-        given = {"num_envs": POPULATIONS[env]}
+    print(
+        "| environment | algorithm | members | steps/s, 1 process | 2 processes | ratio (bar 1.8) "
+        "| 2 runs at once |"
+    )
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for env, members, count in POPULATIONS:
+        given = {"num_envs": members}
         if env.startswith("parl/"):  # its own threads would take the other core already
             given["env_options"] = [*ENVS[env], "num_threads=1"]
         for name in ("es", "ga"):
 
-            def taken(actors, name=name, env=env, given=given):
-                count = GENERATIONS[env]
+            def taken(actors, name=name, env=env, count=count, given=given):
                 return measure("generations", name, env, count, actors=actors, **given)["env_steps_per_s"]
 
             one, two = taken(1), taken(2)
             with ThreadPoolExecutor(2) as pool:
                 apart = sum(pool.map(taken, (1, 1)))
             cells = (f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}", f"{apart / one:.2f}")
-            print("|", " | ".join((env, name, *cells)), "|", flush=True)
+            print("|", " | ".join((env, name, f"{members:,}", *cells)), "|", flush=True)
 
 
 def profiles(seconds):

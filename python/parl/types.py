@@ -462,24 +462,45 @@ class PopulationLearner(Learned, Protocol):
         """The next generation's members."""
         ...
 
-    def tell(self, members: Sequence[Member], returns: Array) -> None:
-        """Takes the returns (N,) of the members that :meth:`ask` gave."""
+    def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
+        """Takes the returns (N,) of the members that :meth:`ask` gave.
+
+        Args:
+            members: of this generation.
+            returns: (N,) float64.
+            weights: theirs, (N, P) float32, not to be kept nor changed; None: to be decoded once more.
+        """
         ...
 
 
 class Decoder(Protocol):
     """Computes members' weights; every worker has one."""
 
-    def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
-        """Weights (N, P) float32 of ``members``, some of which may be relative to ``base`` (P,)."""
+    def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
+        """Weights (N, P) float32 of ``members``, some of which may be relative to ``base`` (P,).
+
+        They do not depend on what else is decoded. Given ``out`` (N, P), it is filled and returned.
+        """
+        ...
+
+
+class Networks(Protocol):
+    """Members' networks, ready to act."""
+
+    def act(self, observations: Array) -> Array:
+        """Actions (N, ...) for observations (N, ...), row i by network i; the same with others beside it."""
+        ...
+
+    def only(self, rows: Array) -> Networks:
+        """The networks of these rows (M,) int64."""
         ...
 
 
 class PopulationPolicy(Policy, Protocol):
     """Acts for many members at once, each with weights of its own."""
 
-    def act_each(self, weights: Tensor, observations: Array) -> Array:
-        """Actions (N, ...) for observations (N, ...), row i by the network with weights (N, P) row i."""
+    def assemble(self, weights: Tensor) -> Networks:
+        """The networks with weights (N, P) float32."""
         ...
 
 

@@ -20,7 +20,7 @@ def test_networks_side_by_side_are_networks_alone(spec):
     weights = torch.stack([shape.first(seed) for seed in range(6)])
     rng = np.random.default_rng(0)
     obs = (rng.random((6, *spec.observation_shape)) * 200).astype(spec.observation_dtype)
-    got = DeterministicPolicy(config, spec).act_each(weights, obs)
+    got = DeterministicPolicy(config, spec).assemble(weights).act(obs)
     alone = DeterministicPolicy(config, spec)
     for i in range(6):
         x = obs[i].reshape(-1).astype(np.float64) / (255 if spec.observation_dtype == "uint8" else 1)

@@ -1,26 +1,36 @@
 """The population topology: processes and one process agree, resumed runs go on, failures are named."""
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv
 
 from parl.algos.es import ES, Config
 from parl.envs import EnvMaker, spec_of
-from parl.errors import WorkerError
+from parl.errors import ConfigError, WorkerError
 from parl.runtime import checkpoint
-from parl.runtime.population import PopulationLoop, PopulationSetup
+from parl.runtime.population import (
+    _ALIGNMENT,
+    PopulationLoop,
+    PopulationSetup,
+    _packed,
+    _rows,
+    _unpacked,
+)
+from parl.train.families import FAMILIES
 
 
 def cartpoles(num_envs):
     return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs)
 
 
-def setup(env=cartpoles, actors=1, processes=False, seed=0, size=10):
+def setup(env=cartpoles, actors=1, processes=False, seed=0, size=10, blocks=None):
     maker = EnvMaker(env)
     spec = spec_of(maker(1))
     algorithm = ES(Config(hidden=(8,)), spec)
-    return PopulationSetup(algorithm, maker, spec, seed, size, 10**6, actors, processes, "cpu")
+    blocks = actors if blocks is None else blocks
+    return PopulationSetup(algorithm, maker, spec, seed, size, 10**6, actors, processes, blocks, "cpu")
 
 
 def run(setup, steps, saved=None):
@@ -66,3 +76,53 @@ def test_a_failing_worker_is_named():
     broken = setup(lambda: Breaks(gymnasium.make("CartPole-v1")), actors=2, processes=True)
     with pytest.raises(WorkerError, match="the pole is broken"):
         run(broken, 100)
+
+
+@pytest.mark.parametrize("env", [cartpoles, "CartPole-v1"], ids=["own generators", "one generator"])
+def test_blocks_are_equal_parts_that_do_not_change_the_result(env):
+    """Played by whoever is free, in a vector environment for the largest."""
+    parts = setup(size=14, blocks=4).cut()
+    assert [(part.start, part.stop) for part in parts] == [(0, 3), (3, 7), (7, 10), (10, 14)]
+    one = run(setup(env, size=14), 2_000)
+    episodes = one.take_episodes()
+    assert one.updates > 2 and len(episodes) == 14 * one.updates
+    for other in (setup(env, size=14, blocks=4), setup(env, size=14, blocks=5, actors=2, processes=True)):
+        found = run(other, 2_000)
+        assert torch.equal(found.learner.weights, one.learner.weights)
+        assert found.take_episodes() == episodes
+
+
+def test_chains_travel_with_each_parent_once():
+    members = [(1, 2, 3), (4, 5), (1, 2, 9), (7,), (4, 6)]
+    parents, packed = _packed(members)
+    assert sorted(parents) == [(), (1, 2), (4,)]
+    assert _unpacked(parents, packed) == members
+
+
+def test_rows_in_shared_memory_are_aligned():
+    """Wherever the memory itself begins: sums may depend on it."""
+    memory = np.zeros(3 * 5 + 32, np.float32)
+    starts = {_rows(memory[offset:], 3, 5).data_ptr() % _ALIGNMENT for offset in range(16)}
+    assert starts == {0}
+
+
+def test_numbers_of_actors_and_blocks_are_chosen():
+    family = FAMILIES["population"]
+    said = []
+
+    def settled(env, **options):
+        config = family.config(env=env, **options)
+        found = family.settle(None, config, EnvMaker(env), None, said.append)
+        return found.actors, found.blocks
+
+    assert settled("CartPole-v1", num_envs=64, schedule="lockstep") == (1, 1)
+    assert settled("CartPole-v1", num_envs=64, actors=3) == (3, 3)
+    assert settled("MountainCar-v0", num_envs=65, actors=3) == (3, 5)
+    assert settled("MountainCar-v0", num_envs=10, actors=2) == (2, 2)
+    assert len(said) == 4 and "65 members a generation, in 5 blocks, evaluated by 3 processes" in said[2]
+    assert settled("CartPole-v1", num_envs=9, actors=2, blocks=4) == (2, 4)
+    assert len(said) == 4
+    with pytest.raises(ConfigError, match="blocks = 2 is below actors = 3"):
+        family.config(env="CartPole-v1", actors=3, blocks=2)
+    with pytest.raises(ConfigError, match=r"blocks = 65 is neither auto nor in 1\.\.num_envs = 64"):
+        family.config(env="CartPole-v1", num_envs=64, blocks=65)

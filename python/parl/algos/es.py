@@ -7,7 +7,7 @@ of all N returns, in -0.5..0.5::
     g = 1 / (N sigma) sum_i (u_i+ - u_i-) e_i          Salimans et al. (2017), algorithm 1, sections 2.1, 2.2
     theta <- Adam(theta, -g + weight_decay theta)
 
-On the wire a member is (seed of e_i, sign); the learner draws the noise again from the seed.
+On the wire a member is (seed of e_i, sign).
 """
 
 from __future__ import annotations
@@ -75,14 +75,15 @@ class ESDecoder:
     def __init__(self, config: Config) -> None:
         self._sigma = config.sigma
 
-    def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
+    def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
         """See :class:`parl.types.Decoder`."""
-        rows: dict[int, Tensor] = {}
-        weights = torch.empty(len(members), len(base))
+        weights = torch.empty(len(members), len(base)) if out is None else out
+        drawn, latest = torch.empty_like(base), None
         for row, (seed, sign) in zip(weights, members, strict=True):
-            if seed not in rows:
-                rows[seed] = noise(seed, len(base))
-            torch.add(base, rows[seed], alpha=self._sigma * sign, out=row)
+            if seed != latest:  # both signs stand side by side
+                latest = seed
+                noise(seed, len(base), drawn)
+            torch.add(base, drawn, alpha=self._sigma * sign, out=row)
         return weights
 
 
@@ -95,6 +96,7 @@ class ESLearner:
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
         self._config = config
+        self._decoder = ESDecoder(config)
         self.weights = Shape(config, spec).first(seed)
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
@@ -107,21 +109,20 @@ class ESLearner:
         seeds = self._rng.integers(2**62, size=(size + 1) // 2).tolist()
         return [(seed, sign) for seed in seeds for sign in (1, -1)][:size]
 
-    def gradient(self, members: Sequence[Member], returns: Array) -> Tensor:
-        """(P,): ``-g`` of the module, what a minimiser follows."""
-        shaped: dict[int, float] = {}
-        for (seed, sign), rank in zip(members, centred_ranks(returns).tolist(), strict=True):
-            shaped[seed] = shaped.get(seed, 0.0) + sign * rank
-        gradient = torch.zeros_like(self.weights)
-        scale = -1 / (len(members) * self._config.sigma)
-        for seed, weight in shaped.items():
-            gradient.add_(noise(seed, len(gradient)), alpha=scale * weight)
-        return gradient
+    def gradient(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> Tensor:
+        """(P,): ``-g`` of the module, what a minimiser follows; the arguments are those of :meth:`tell`.
 
-    def tell(self, members: Sequence[Member], returns: Array) -> None:
+        ``sign sigma e`` of a member is its weights less those in the middle, so that no noise is drawn again.
+        """
+        ranks = torch.from_numpy(centred_ranks(returns))
+        weights = self._decoder.decode(self.weights, members) if weights is None else weights
+        away = torch.mv(weights.T, ranks).sub_(self.weights, alpha=float(ranks.sum()))
+        return away.mul_(-1 / (len(members) * self._config.sigma**2))
+
+    def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
         """One step of Adam."""
         config = self._config
-        gradient = self.gradient(members, returns)
+        gradient = self.gradient(members, returns, weights)
         self._generation += 1
         self._latest = {
             "return_mean": float(np.mean(returns)),

@@ -27,8 +27,8 @@ from parl.nets import check_observations
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
-# Decoded members that a decoder keeps: parents return generation after generation.
-_CACHE = 256
+# Decoded members that a decoder keeps, at least: parents return generation after generation.
+_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -58,31 +58,42 @@ PRESETS: dict[str, Preset] = {}
 
 
 class GADecoder:
-    """Weights of chains of seeds; remembers what it decoded, so that offspring cost one mutation."""
+    """Weights of chains of seeds; remembers those with offspring, so that a sibling costs one mutation."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         self._shape = Shape(config, spec)
         self._sigma = config.sigma
         self._known: dict[Member, Tensor] = {}
-        self._kept = _CACHE
+        # A generation's parents, and their own, of which a parent that others decoded is one mutation away.
+        self._kept = max(_KEPT, 2 * config.parents)
 
-    def decode(self, base: Tensor, members: Sequence[Member]) -> Tensor:
+    def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
         """See :class:`parl.types.Decoder`; ``base`` plays no part."""
-        # The next generation's parents are among these, and their own parents may be asked for again.
-        self._kept = max(_CACHE, 2 * len(members))
-        return torch.stack([self.weights(member) for member in members])
+        weights = torch.empty(len(members), self._shape.size) if out is None else out
+        for row, member in zip(weights, members, strict=True):
+            self._decode(member, row)
+        return weights
 
     def weights(self, member: Member) -> Tensor:
         """(P,) of one member."""
-        length = len(member)
-        while length and member[:length] not in self._known:
-            length -= 1
-        weights = self._known[member[:length]] if length else self._shape.first(member[0])
-        # What is on the way is kept too: an offspring of a parent that others decoded has siblings here.
-        for end in range(max(1, length) + 1, len(member) + 1):
-            self._known[member[: end - 1]] = weights
-            weights = weights + self._sigma * noise(member[end - 1], self._shape.size)
-        self._known.pop(member, None)
+        return self._decode(member, torch.empty(self._shape.size))
+
+    def _decode(self, member: Member, out: Tensor) -> Tensor:
+        if len(member) == 1:
+            return out.copy_(self._shape.first(member[0]))
+        noise(member[-1], self._shape.size, out)
+        return torch.add(self._parent(member[:-1]), out.mul_(self._sigma), out=out)
+
+    def _parent(self, member: Member) -> Tensor:
+        """(P,) of a member with offspring, kept for more of them."""
+        weights = self._known.pop(member, None)
+        if weights is None:
+            length = len(member) - 1
+            while length and member[:length] not in self._known:
+                length -= 1
+            weights = self._known[member[:length]] if length else self._shape.first(member[0])
+            for seed in member[max(1, length) :]:
+                weights = weights + self._sigma * noise(seed, self._shape.size)
         self._known[member] = weights
         while len(self._known) > self._kept:
             self._known.pop(next(iter(self._known)))
@@ -116,11 +127,12 @@ class GALearner:
         seeds = self._seeds(len(chosen))
         return stay + [(*self._parents[i], seed) for i, seed in zip(chosen, seeds, strict=True)]
 
-    def tell(self, members: Sequence[Member], returns: Array) -> None:
+    def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
         """Truncation selection; of equal returns, the earlier member wins."""
         order = np.argsort(-np.asarray(returns), kind="stable")[: self._config.parents]
         self._parents = [members[i] for i in order.tolist()]
-        self.weights.copy_(self._decoder.weights(self._parents[0]))
+        best = self._decoder.weights(self._parents[0]) if weights is None else weights[int(order[0])]
+        self.weights.copy_(best)
         self._latest = {
             "return_mean": float(np.mean(returns)),
             "return_best": float(np.max(returns)),

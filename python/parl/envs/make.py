@@ -102,6 +102,18 @@ class EnvMaker:
         self.options = state["options"]
 
 
+def steps_one_by_one(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether a step costs about the same for each environment, so that two small vectors cost as one large.
+
+    Those that step all with the same numpy operations cost nearly the same whatever their number.
+    """
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    from parl.envs.atari import AtariVectorEnv
+
+    return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv | AtariVectorEnv)
+
+
 def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     """Shapes, types and reset habit of a vector environment; 64-bit float observations become 32-bit ones.
 

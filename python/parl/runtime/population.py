@@ -1,16 +1,23 @@
 """The topology of evolution: processes evaluate members of a population, and only seeds and returns travel.
 
-A generation is cut into as many parts as there are actors. Each actor computes its members' weights from
-their seeds, plays one episode of each, all at once in one vector environment, and sends back the returns. The
-weights that members may be relative to are in shared memory. Every generation starts from fresh environment
-seeds, so a resumed run goes on exactly where it stopped.
+A generation is cut into equal blocks, and whoever is free takes the next: episodes differ in length, and
+blocks even that out. An actor computes its block's weights from their seeds, plays one episode of each
+member, all at once in one vector environment, and sends back the returns; networks whose episodes have ended
+compute no more. The weights that members may be relative to are in shared memory, and members' own, so that
+the learner decodes nothing. Every block starts from fresh environment seeds, so nothing depends on who played
+it, and a resumed run goes on exactly where it stopped.
+
+The driver sleeps while actors play.
 """
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +26,7 @@ import torch
 from torch import Tensor
 
 from parl.envs import EnvMaker
+from parl.errors import WorkerError
 from parl.runtime.loop import LoopBase
 from parl.runtime.setup import Saved
 from parl.runtime.weights import Snapshot
@@ -27,6 +35,10 @@ from parl.types import Array, EnvSpec, Member, PopulationAlgorithm, PopulationLe
 
 # How long an actor may take over its part of a generation.
 _ANSWER_S = 3600.0
+# Networks of ended episodes are taken out when these are as large a share of all: it copies the others.
+_ENDED = 0.25
+# Bytes that rows of weights start at a multiple of, everywhere: sums may depend on it.
+_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -40,8 +52,9 @@ class PopulationSetup:
         seed: everything random follows from it.
         num_envs: members of a generation.
         total_frames: transitions in the whole run.
-        actors: parts that a generation is evaluated in.
-        processes: each part in a process of its own; else one after the other here.
+        actors: how many play at a time.
+        processes: each actor in a process of its own; else all is played here.
+        blocks: parts that a generation is played in, at least one for each actor.
         device: torch device of the learner.
     """
 
@@ -53,6 +66,7 @@ class PopulationSetup:
     total_frames: int
     actors: int
     processes: bool
+    blocks: int
     device: str
 
     def make_learner(self) -> PopulationLearner:
@@ -63,9 +77,10 @@ class PopulationSetup:
         """A policy for evaluations."""
         return self.algorithm.make_policy(0, 1, 1, 0)
 
-    def part(self, index: int) -> slice:
-        """The members of actor ``index``."""
-        return slice(index * self.num_envs // self.actors, (index + 1) * self.num_envs // self.actors)
+    def cut(self) -> list[slice]:
+        """Members of each block; blocks differ in length by one at most."""
+        edges = [number * self.num_envs // self.blocks for number in range(self.blocks + 1)]
+        return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
 
     def env_seed(self, generation: int) -> int:
         """Seed of the first member's environment; member i's is this plus i."""
@@ -73,7 +88,7 @@ class PopulationSetup:
 
 
 class Evaluation:
-    """An actor's vector environment, with one environment per member of its part.
+    """An actor's vector environment, with one environment per member of the largest block.
 
     Args:
         setup: the run.
@@ -81,47 +96,110 @@ class Evaluation:
     """
 
     def __init__(self, setup: PopulationSetup, index: int) -> None:
-        part = setup.part(index)
-        self._first, count = part.start, part.stop - part.start
-        self._env = setup.maker(count)
-        self._policy = setup.algorithm.make_policy(index, setup.actors, count, 0)
+        self._count = max(block.stop - block.start for block in setup.cut())
+        self._env = setup.maker(self._count)
+        self._policy = setup.algorithm.make_policy(index, setup.actors, self._count, 0)
         self._decoder = setup.algorithm.make_decoder()
-        self._dtype = np.dtype(setup.spec.observation_dtype)
+        spec = setup.spec
+        self._observation_dtype, self._action_dtype = (
+            np.dtype(name) for name in (spec.observation_dtype, spec.action_dtype)
+        )
+        self._action_shape = () if spec.num_actions else spec.action_shape
+        # One generator for all would start a block as it starts any other, if the block were all.
+        self._total = setup.num_envs if getattr(self._env.unwrapped, "starts_parts", False) else None
         space: Any = self._env.single_action_space
-        self._bounds = None if setup.spec.num_actions else (space.low, space.high)
+        self._bounds = None if spec.num_actions else (space.low, space.high)
 
-    def play(self, base: Tensor, members: Sequence[Member], env_seed: int) -> tuple[Array, Array]:
+    def play(
+        self, base: Tensor, members: Sequence[Member], weights: Tensor, first: int, env_seed: int
+    ) -> tuple[Array, Array]:
         """One episode of each member.
+
+        Args:
+            base: (P,), what members may be relative to.
+            members: n of them, no more than the environments.
+            weights: (n, P), is filled with theirs.
+            first: number of the first among the generation's members.
+            env_seed: of the generation.
 
         Returns:
             returns (n,) float64 and lengths (n,) int64.
         """
-        weights = self._decoder.decode(base, members)
-        obs, _ = self._env.reset(seed=env_seed + self._first)
-        returns, lengths = np.zeros(len(members)), np.zeros(len(members), np.int64)
-        playing = np.ones(len(members), bool)
-        while playing.any():
-            action = self._policy.act_each(weights, np.asarray(obs, self._dtype))
+        networks = self._policy.assemble(self._decoder.decode(base, members, weights))
+        if self._total is None:
+            obs, _ = self._env.reset(seed=env_seed + first)
+        else:
+            obs, _ = self._env.reset(seed=env_seed, options={"part": (first, self._total)})
+        returns, lengths = np.zeros(self._count), np.zeros(self._count, np.int64)
+        playing = np.arange(self._count) < len(members)
+        # Those without a member or whose episode has ended repeat an action that nobody looks at.
+        action = np.zeros((self._count, *self._action_shape), self._action_dtype)
+        rows = np.arange(len(members))
+        left, steps = len(rows), 0
+        while left:
+            seen = np.asarray(obs, self._observation_dtype)
+            if len(rows) == self._count:
+                action = networks.act(seen)
+            else:
+                action[rows] = networks.act(seen[rows])
             if self._bounds is not None:
                 action = np.clip(action, *self._bounds)
             obs, reward, terminated, truncated, _ = self._env.step(action)
-            returns += np.where(playing, reward, 0.0)
-            lengths += playing
-            playing &= ~(np.asarray(terminated) | np.asarray(truncated))
-        return returns, lengths
+            steps += 1
+            np.add(returns, reward, out=returns, where=playing)
+            over = np.logical_or(terminated, truncated)
+            over &= playing
+            ended = np.count_nonzero(over)
+            if not ended:
+                continue
+            lengths[over] = steps
+            playing ^= over
+            left -= ended
+            if 0 < left <= (1 - _ENDED) * len(rows):
+                kept = np.nonzero(playing[rows])[0]
+                networks, rows = networks.only(kept), rows[kept]
+        return returns[: len(members)], lengths[: len(members)]
 
     def close(self) -> None:
         """Closes the environments."""
         self._env.close()
 
 
-def _run_actor(connection: Connection, setup: PopulationSetup, index: int, snapshot: Snapshot) -> None:
-    """An actor's loop: (members, environment seed) in, (returns, lengths) out, None ends it."""
+def _rows(memory: Any, count: int, size: int) -> Tensor:
+    """(count, size) float32 in shared ``memory`` with a row's alignment to spare."""
+    values = np.frombuffer(memory, np.float32)
+    start = -values.ctypes.data % _ALIGNMENT // values.itemsize
+    return torch.from_numpy(values[start : start + count * size]).view(count, size)
+
+
+def _packed(members: Sequence[Member]) -> tuple[list[Member], list[tuple[int, int]]]:
+    """What all but the last seed of members are, each once, and for each member which of these and the last.
+
+    Members have few parents, and chains of seeds grow: the wire carries each parent once.
+    """
+    parents = {member[:-1]: 0 for member in members}
+    for number, parent in enumerate(parents):
+        parents[parent] = number
+    return list(parents), [(parents[member[:-1]], member[-1]) for member in members]
+
+
+def _unpacked(parents: list[Member], members: list[tuple[int, int]]) -> list[Member]:
+    return [(*parents[parent], last) for parent, last in members]
+
+
+def _run_actor(
+    connection: Connection, setup: PopulationSetup, index: int, snapshot: Snapshot, memory: Any
+) -> None:
+    """An actor's loop: (first member, members, environment seed) in, (returns, lengths) out, None ends it."""
     evaluation = Evaluation(setup, index)
     base, version = torch.zeros(snapshot.size), -1
+    weights = _rows(memory, setup.num_envs, snapshot.size)
     while (question := connection.recv()) is not None:
+        first, packed, env_seed = question
         version = snapshot.read(base, version)
-        connection.send(("part", evaluation.play(base, *question)))
+        members = _unpacked(*packed)
+        found = evaluation.play(base, members, weights[first : first + len(members)], first, env_seed)
+        connection.send(("block", found))
     evaluation.close()
 
 
@@ -137,19 +215,24 @@ class PopulationLoop(LoopBase[PopulationLearner]):
         torch.set_num_threads(1)
         self._setup = setup
         super().__init__(setup.make_learner(), saved)
-        self._here: list[Evaluation] = []
+        self._blocks = setup.cut()
+        self._here: Evaluation | None = None
         self._workers: list[Worker] = []
         self._team: Team | None = None
+        shape = setup.num_envs, len(self._learner.weights)
         if setup.processes:
             context = choose_context(True, setup.device)
-            self._snapshot = Snapshot(context, len(self._learner.weights))
+            self._snapshot = Snapshot(context, shape[1])
+            memory = context.RawArray(ctypes.c_float, math.prod(shape) + _ALIGNMENT // 4)
+            self._weights = _rows(memory, *shape)
             self._team = Team(context)
             self._workers = [
-                self._team.start(f"actor {i}", _run_actor, (setup, i, self._snapshot), process=True)
+                self._team.start(f"actor {i}", _run_actor, (setup, i, self._snapshot, memory), process=True)
                 for i in range(setup.actors)
             ]
         else:
-            self._here = [Evaluation(setup, i) for i in range(setup.actors)]
+            self._weights = torch.empty(shape)
+            self._here = Evaluation(setup, 0)
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs whole generations until ``until_env_steps`` are collected; ``seconds`` plays no part.
@@ -161,24 +244,38 @@ class PopulationLoop(LoopBase[PopulationLearner]):
         while self._env_steps < until_env_steps and not self._interrupted:
             members = self._learner.ask(self._setup.num_envs)
             returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
-            self._learner.tell(members, returns)
+            self._learner.tell(members, returns, self._weights)
             self._updates += 1
             finished = zip(returns.tolist(), lengths.tolist(), strict=True)
             self.count(int(lengths.sum()), finished, float(returns.sum()))
 
     def _evaluate(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
-        parts = [members[self._setup.part(index)] for index in range(self._setup.actors)]
-        if self._team is None:
-            weights = self._learner.weights
-            found = [
-                actor.play(weights, part, env_seed) for actor, part in zip(self._here, parts, strict=True)
-            ]
-        else:
-            self._snapshot.publish(self._learner.weights)
-            for worker, part in zip(self._workers, parts, strict=True):
-                worker.send((part, env_seed))
-            found = [worker.answer(_ANSWER_S) for worker in self._workers]
-        return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+        returns, lengths = np.zeros(len(members)), np.zeros(len(members), np.int64)
+        if self._here is not None:
+            base = self._learner.weights
+            for block in self._blocks:
+                found = self._here.play(base, members[block], self._weights[block], block.start, env_seed)
+                returns[block], lengths[block] = found
+            return returns, lengths
+        self._snapshot.publish(self._learner.weights)
+        waiting = self._blocks[::-1]
+        playing: dict[Any, tuple[Worker, slice]] = {}
+        free = list(self._workers)
+        while waiting or playing:
+            for worker in free[: len(waiting)]:
+                block = waiting.pop()
+                worker.send((block.start, _packed(members[block]), env_seed))
+                playing[worker.connection] = worker, block
+            free = []
+            ready = wait(list(playing), _ANSWER_S)
+            if not ready:
+                names = ", ".join(worker.name for worker, _ in playing.values())
+                raise WorkerError(f"{names} did not answer within {_ANSWER_S:g} s")
+            for connection in ready:
+                worker, block = playing.pop(connection)
+                returns[block], lengths[block] = worker.answer(0.0)
+                free.append(worker)
+        return returns, lengths
 
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call."""
@@ -194,9 +291,9 @@ class PopulationLoop(LoopBase[PopulationLearner]):
 
     def close(self) -> None:
         """Ends it; safe to call twice."""
-        for actor in self._here:
-            actor.close()
-        self._here = []
+        here, self._here = self._here, None
+        if here is not None:
+            here.close()
         team, self._team = self._team, None
         if team is not None:
             for worker in self._workers:

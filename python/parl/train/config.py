@@ -267,8 +267,17 @@ class PopulationConfig(RunConfig):
     """Members of a generation; each plays one episode in an environment of its own."""
     actors: int | Literal["auto"] = "auto"
     """Processes that evaluate members; auto: one per core, in lockstep none but the run's own."""
+    blocks: int | Literal["auto"] = "auto"
+    """Parts of a generation that are played at once, one after the other by whoever is free; auto: of 16
+    members where environments are stepped one by one, else one for each process."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.actors != "auto" and not 1 <= self.actors <= self.num_envs:
-            raise ConfigError(f"actors = {self.actors} is neither auto nor in 1..num_envs = {self.num_envs}")
+        for name in ("actors", "blocks"):
+            value = getattr(self, name)
+            if value != "auto" and not 1 <= value <= self.num_envs:
+                raise ConfigError(f"{name} = {value} is neither auto nor in 1..num_envs = {self.num_envs}")
+        if self.actors != "auto" and self.blocks != "auto" and self.blocks < self.actors:
+            raise ConfigError(
+                f"blocks = {self.blocks} is below actors = {self.actors}, some of which would idle"
+            )

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from parl.types import EnvSpec, Learned, Policy
 
 
+# Members of a population that are played at once where that costs no more than playing all at once.
+_BLOCK_MEMBERS = 16
+
+
 class Parts(Protocol):
     """What every family's setup gives to evaluations and checkpoints."""
 
@@ -443,12 +447,24 @@ class PopulationFamily:
         spec: EnvSpec,
         say: Callable[[str], None],
     ) -> PopulationConfig:
-        """See :class:`Family`: the number of processes."""
-        if config.actors != "auto":
-            return config
-        actors = 1 if config.schedule == "lockstep" else min(usable_cores(), config.num_envs)
-        say(f"{config.num_envs} members a generation, evaluated by {actors} process{'es' * (actors > 1)}")
-        return dataclasses.replace(config, actors=actors)
+        """See :class:`Family`: the number of processes and of blocks."""
+        given, actors, blocks = config, config.actors, config.blocks
+        if actors == "auto":
+            limit = config.num_envs if blocks == "auto" else blocks
+            actors = 1 if config.schedule == "lockstep" else min(usable_cores(), limit)
+        if blocks == "auto":
+            from parl.envs.make import steps_one_by_one
+
+            probe = maker(1)
+            members = _BLOCK_MEMBERS if steps_one_by_one(probe) else config.num_envs
+            probe.close()
+            blocks = max(actors, -(-config.num_envs // members))
+        config = dataclasses.replace(config, actors=actors, blocks=blocks)
+        if config != given:
+            parts = f"{blocks} block{'s' * (blocks > 1)}"
+            by = f"{actors} process{'es' * (actors > 1)}"
+            say(f"{config.num_envs} members a generation, in {parts}, evaluated by {by}")
+        return config
 
     def setup(
         self, algorithm: Any, config: PopulationConfig, maker: EnvMaker, spec: EnvSpec
@@ -465,6 +481,7 @@ class PopulationFamily:
             total_frames=config.total_frames,
             actors=1 if config.actors == "auto" else config.actors,
             processes=config.schedule == "free",
+            blocks=1 if config.blocks == "auto" else config.blocks,
             device=config.device,
         )
 
