@@ -13,6 +13,7 @@ from torch import nn
 from parl.nets import MLP, flatten
 from parl.nets.actor_critic import ActorCritic
 from parl.nets.dense import head
+from parl.nets.single import Single
 from parl.nets.small import Small
 
 
@@ -128,6 +129,55 @@ def test_layers_with_and_without_normalisation_and_head(layer_norm, headed):
             dense.act(x.detach().numpy(), 0), expected.detach().numpy(), rtol=1e-4, atol=1e-5
         )
         assert again or flat.gradients.any()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    rows=st.integers(1, 9),
+    inputs=st.integers(1, 4),
+    hidden=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    outputs=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    large=st.booleans(),
+)
+def test_one_network_by_numpy_and_by_torch(seed, rows, inputs, hidden, outputs, large):
+    torch.manual_seed(seed)
+    linears = [nn.Linear(hidden[-1], width) for width in outputs]
+    network = nn.ModuleList([MLP(inputs, hidden, False), *linears])
+    plain = copy.deepcopy(network)
+    flat = flatten(network)
+    dense = network[0].headed([head(0, one, scalar=one.out_features == 1) for one in linears])
+    assert Single.suits(dense)
+    single = Single(dense)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("parl.nets.single._ONE_THREAD", 0 if large else 2**18)
+        for _ in range(2):  # the second time in memory that was used before
+            x, other = torch.randn(rows, inputs), torch.randn(rows, inputs)
+            flat.gradients.fill_(9.0)
+            plain.zero_grad()
+            recorded = single.record(x)
+            features = plain[0](x)
+            expected = [one(features) for one in plain[1:]]
+            for found, wanted in zip(recorded.outputs, expected, strict=True):
+                np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
+            for found, wanted in zip(single.outputs(x), expected, strict=True):
+                np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
+            single.outputs(other)  # between a pass and its way back
+            recorded.back(*(3 * output**2 for output in recorded.outputs))
+            sum((one**3).sum() for one in expected).backward()
+            torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
+
+
+def test_which_networks_are_one():
+    def suits(network, heads):
+        flatten(network)
+        return Single.suits(network.headed(heads))
+
+    assert not suits(MLP(3, (4,), True), [head(0, nn.Linear(4, 2))])
+    assert not suits(MLP(3, (4,), False), [])
+    network = ActorCritic((3,), "float32", 4, (8,), False, "tanh", False)
+    flatten(network)
+    assert not Single.suits(network._dense)
 
 
 def test_acting_sees_new_weights_and_large_batches_go_by_torch():

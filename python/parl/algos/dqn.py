@@ -59,7 +59,7 @@ from parl.nets import (
     torso_for,
 )
 from parl.nets.dense import Headed, head
-from parl.nets.small import Small
+from parl.nets.single import Single
 from parl.ops.adam import adam_step, limit_norm
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
@@ -283,7 +283,7 @@ class QNetwork(Executed):
         acting = midpoints(config.policy_quantiles).unsqueeze(0)
         self.register_buffer("acting_fractions", acting, persistent=False)
         self._dense: Headed | None = None
-        self._small: Small | None = None
+        self._single: Single | None = None
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`: without a distribution, layers and heads are one operation."""
@@ -295,8 +295,7 @@ class QNetwork(Executed):
         heads = [head(0, one, scalar=number == 1) for number, one in enumerate(streams) if _is_linear(one)]
         if len(heads) == len(streams):
             self._dense = self.torso.headed(heads)
-            on_cpu = self.support.device.type == "cpu"
-            self._small = Small(self._dense) if on_cpu and Small.suits(self._dense) else None
+            self._single = Single(self._dense) if Single.suits(self._dense) else None
 
     def act(self, observations: Observations) -> Array:
         """Action values (B, A) of observations (B, ...), both numpy; for acting."""
@@ -312,28 +311,34 @@ class QNetwork(Executed):
     def values_of(self, observations: Tensor) -> Array:
         """Action values (B, A) without a gradient, of a network that :meth:`record` takes."""
         assert self._dense is not None and isinstance(self.torso, MLP)
+        x = self.torso.vectors(observations)
+        if self._single is not None:
+            return _values(self._single.outputs(x))
         with torch.no_grad():
-            return _values([one.numpy() for one in self._dense.outputs(self.torso.vectors(observations))])
+            return _values([one.numpy() for one in self._dense.outputs(x)])
 
     def record(self, observations: Tensor) -> tuple[Array, Callable[[Array], None]] | None:
         """Action values (B, A), and what writes the weights' gradients, which are zeros before, from theirs.
 
         None where torch has to record: other networks, devices, compilers and precisions.
         """
-        dense = self._dense
-        if dense is None or self.plain or not isinstance(self.torso, MLP):
+        dense, torso = self._dense, self.torso
+        if dense is None or self.plain or not isinstance(torso, MLP):
             return None
-        with torch.no_grad():
-            x = self.torso.vectors(observations)
-            if not (dense.stack.learns and dense.takes(x)):
-                return None
-            small = self._small
-            recorded = small.record(x.numpy()) if small and small.parts(len(x)) else dense.record(x)
+        x = torso.vectors(observations)
+        if self._single is not None:
+            recorded = self._single.record(x)
+        else:
+            with torch.no_grad():
+                if not (dense.stack.learns and dense.takes(x)):
+                    return None
+                recorded = dense.record(x)
         if len(recorded.outputs) == 1:
             return recorded.outputs[0], recorded.back
 
         def back(g: Array) -> None:
-            recorded.back(g - g.mean(axis=1, keepdims=True), np.add.reduce(g, axis=1))
+            of_value = np.add.reduce(g, axis=1).reshape(recorded.outputs[1].shape)
+            recorded.back(g - g.mean(axis=1, keepdims=True), of_value)
 
         return _values(recorded.outputs), back
 
@@ -372,9 +377,9 @@ def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
 
 
 def _values(outputs: Sequence[Array]) -> Array:
-    """Action values (B, A) from one head's, or from advantages (B, A) and state values (B,)."""
+    """Action values (B, A) from one head's, or from advantages (B, A) and state values (B,) or (B, 1)."""
     q, *value = outputs
-    return q + (value[0] - q.mean(axis=1))[:, None] if value else q
+    return q + (value[0].reshape(-1) - q.mean(axis=1))[:, None] if value else q
 
 
 class DQN(ReplayedAlgorithm):
