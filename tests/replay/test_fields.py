@@ -45,6 +45,17 @@ def test_every_dtype_and_shape_comes_back(tmp_path, dtype, shape):
             assert batch.x[part].tobytes() == values[batch.row][part].tobytes()
 
 
+def test_columns_may_lie_in_any_order(monkeypatch):
+    values = np.arange(24, dtype=np.float32).reshape(6, 4)
+    columns = [values, np.asfortranarray(values), values[::-1], np.repeat(values, 2, axis=1)[:, ::2]]
+    buffer = parl.UniformReplay(24, {"x": ((4,), "f4")})
+    monkeypatch.setattr(buffer, "_add", None)  # none of them is put into order in Python
+    for column in columns:
+        buffer.add(x=column)
+    batch = buffer.sample(24, mode="systematic")
+    np.testing.assert_array_equal(batch.x[np.argsort(batch.indices)], np.concatenate(columns))
+
+
 @pytest.mark.parametrize("dtype", ["O", "S0", "V0", [("x", "O")]], ids=str)
 def test_what_has_no_fixed_size_is_refused(dtype):
     with pytest.raises(

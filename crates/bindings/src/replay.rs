@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use numpy::{PyArray1, PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
@@ -80,6 +81,11 @@ fn selection(
         "largest" => Ok(Selection::Largest),
         mode => Ok(Selection::Weighted(draws(mode, rank, learners)?)),
     }
+}
+
+/// A copy of `array`, C-contiguous.
+fn in_rows<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    Ok(array.call_method1(intern!(array.py(), "copy"), (intern!(array.py(), "C"),))?.cast_into()?)
 }
 
 fn wrap(py: Python<'_>, made: Result<replay::Replay, replay::ReplayError>) -> PyResult<Replay> {
@@ -242,8 +248,8 @@ impl Replay {
         self.add_rows(py, &given)
     }
 
-    /// As `add`, where `columns` are exactly the fields, as contiguous arrays of their types and shapes; else nothing
-    /// happens and None is given back.
+    /// As `add`, where `columns` are exactly the fields, as arrays of their types and shapes; else nothing happens and
+    /// None is given back.
     #[pyo3(signature = (columns, env_id, priorities))]
     fn add_plain<'py>(
         &self,
@@ -261,13 +267,13 @@ impl Replay {
             let Some(Ok(array)) = columns.get_item(name)?.map(Bound::cast_into::<PyUntypedArray>) else {
                 return Ok(None);
             };
-            let fits = array.is_c_contiguous()
-                && dtype.as_ref().is_some_and(|dtype| array.dtype().is(dtype))
+            let fits = dtype.as_ref().is_some_and(|dtype| array.dtype().is(dtype))
                 && array.shape().split_first().is_some_and(|(_, rest)| rest == shape.as_slice());
             if !fits {
                 return Ok(None);
             }
-            arrays.push(array);
+            // Gymnasium's CartPole, for one, gives observations that lie the other way round.
+            arrays.push(if array.is_c_contiguous() { array } else { in_rows(&array)? });
         }
         let rows = |array: &Bound<'_, PyUntypedArray>| array.shape()[0];
         let Some(count) = arrays.first().map(rows) else { return Ok(None) };
