@@ -136,6 +136,18 @@ def test_out_arrays_are_filled_in_place():
         buffer.sample(8, out=batch)
 
 
+@pytest.mark.parametrize("mode", ["stratified", "split"])
+def test_a_batch_draws_itself_as_sample_fills_it(mode):
+    one, other = filled(np.arange(1.0, 101)), filled(np.arange(1.0, 101))
+    batches = [buffer.empty_batch(8, as_torch=True) for buffer in (one, other)]
+    for beta in (0.4, 1.0):
+        batches[0].filled.draw(beta, mode, 0, 1)
+        other.sample(8, out=batches[1], as_torch=True, beta=beta, mode=mode)
+        for name, value in batches[0].items():
+            assert (value == batches[1][name]).all()
+        assert len(set(batches[0].weights.tolist())) > 1
+
+
 def test_torch_batches_share_memory():
     torch = pytest.importorskip("torch")
     buffer = filled(np.ones(10))

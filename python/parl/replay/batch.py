@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import is_
 from typing import Any
 
@@ -17,13 +18,24 @@ class Filled:
         entries: what it held when it was made.
     """
 
-    __slots__ = ("arguments", "as_torch", "entries", "outputs", "size")
+    __slots__ = ("_sample", "arguments", "as_torch", "entries", "outputs", "size")
 
     def __init__(
-        self, arguments: tuple[Any, ...], outputs: object, size: int, as_torch: bool, entries: tuple[Any, ...]
+        self,
+        sample: Callable[..., None],
+        arguments: tuple[Any, ...],
+        outputs: object,
+        size: int,
+        as_torch: bool,
+        entries: tuple[Any, ...],
     ) -> None:
+        self._sample = sample
         self.arguments, self.outputs, self.size = arguments, outputs, size
         self.as_torch, self.entries = as_torch, entries
+
+    def draw(self, beta: float, mode: str, rank: int, learners: int) -> None:
+        """As the replay's ``sample`` with this batch as ``out``, for who replaced none of its entries."""
+        self._sample(*self.arguments, beta, mode, rank, learners, 0.0, 0.0, self.size)
 
     def serves(self, batch: Batch, outputs: object, size: int, as_torch: bool) -> bool:
         """Whether ``batch`` can be filled as it is: of this replay and kind, and with nothing replaced."""

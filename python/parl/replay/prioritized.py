@@ -593,7 +593,12 @@ class PrioritizedReplay:
                 tickets,
             )
             batch.filled = Filled(
-                arguments, self._outputs, size, as_torch or pin_memory, tuple(batch.values())
+                self._core.sample,
+                arguments,
+                self._outputs,
+                size,
+                as_torch or pin_memory,
+                tuple(batch.values()),
             )
         return batch
 

@@ -41,15 +41,20 @@ class Draws:
         """The next part, drawn with exponent ``beta`` of the importance weights."""
         if len(self._batches) < self._live:
             self._batches.appendleft(self._replay.empty_batch(self._size, as_torch=True))
-        batch = self._replay.sample(
-            self._size,
-            beta=beta,
-            as_torch=True,
-            out=self._batches[0],
-            mode=self._mode,
-            rank=self._rank,
-            learners=self._learners,
-        )
+        batch = self._batches[0]
+        filled = getattr(batch, "filled", None)
+        if filled is not None:
+            filled.draw(beta, self._mode, self._rank, self._learners)
+        else:
+            self._replay.sample(
+                self._size,
+                beta=beta,
+                as_torch=True,
+                out=batch,
+                mode=self._mode,
+                rank=self._rank,
+                learners=self._learners,
+            )
         self._batches.rotate(-1)  # not of a draw that failed
         return cast("Batch", batch)
 
@@ -91,11 +96,16 @@ class Late:
 
     def give(self, drawn: list[tuple[Any, Any]]) -> None:
         """Takes tickets and priorities of one update, and sets those whose time has come."""
-        if self._wanted:
-            if self._delay:  # the arrays of the tickets are filled again meanwhile
-                drawn = [(tickets.copy(), priorities) for tickets, priorities in drawn]
-            self.waiting.append(drawn)
-            self._set(self._delay)
+        if not self._wanted:
+            return
+        if not self._delay and not self.waiting:
+            for tickets, priorities in drawn:
+                self._replay.update_priorities(tickets, priorities)
+            return
+        if self._delay:  # the arrays of the tickets are filled again meanwhile
+            drawn = [(tickets.copy(), priorities) for tickets, priorities in drawn]
+        self.waiting.append(drawn)
+        self._set(self._delay)
 
     def flush(self) -> None:
         """Sets all."""
