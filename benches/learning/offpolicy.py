@@ -301,12 +301,12 @@ def goals(say, only, seeds):
         )
 
 
-def peers(say, only, rounds):
+def peers(say, only, rounds, first):
     for case in only or PEERS:
         say(f"{case}: {PEERS[case][1]:,} steps, in turns")
-        say("turn  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
+        say("seed  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
         ratios = []
-        for turn in range(rounds):
+        for turn in range(first, first + rounds):
             ours, theirs = one("parl", case, turn), one("sb3", case, turn)
             rates = [row["steps"] / row["seconds"] for row in (ours, theirs)]
             ratios.append(rates[0] / rates[1])
@@ -343,6 +343,7 @@ def main():
     parser.add_argument("--only", action="append", help="a case; may be given more than once")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first turn of peers")
     parser.add_argument("--record", help="Markdown file to append to")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -361,8 +362,10 @@ def main():
         lines.append(line)
 
     try:
-        count = arguments.seeds if arguments.what == "goals" else arguments.rounds
-        {"goals": goals, "peers": peers, "replay": replay}[arguments.what](say, arguments.only, count)
+        if arguments.what == "peers":
+            peers(say, arguments.only, arguments.rounds, arguments.first)
+        else:
+            {"goals": goals, "replay": replay}[arguments.what](say, arguments.only, arguments.seeds)
     finally:
         if arguments.record:
             import torch
