@@ -13,11 +13,12 @@ SPEC = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
 BOX = EnvSpec((2, 3), "uint8", (2,), "float32", None, "next_step")
 
 
+@pytest.mark.parametrize("hidden", [(5, 4), (100, 100)], ids=["numpy", "torch"])
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_networks_side_by_side_are_networks_alone(spec):
-    config = es.Config(hidden=(5, 4))
+def test_networks_side_by_side_are_networks_alone(spec, hidden):
+    config = es.Config(hidden=hidden)
     shape = Shape(config, spec)
-    weights = torch.stack([shape.first(seed) for seed in range(6)])
+    weights = torch.stack([shape.first(seed) + 0.3 * noise(seed, shape.size) for seed in range(6)])
     rng = np.random.default_rng(0)
     obs = (rng.random((6, *spec.observation_shape)) * 200).astype(spec.observation_dtype)
     got = DeterministicPolicy(config, spec).assemble(weights).act(obs)
@@ -33,6 +34,24 @@ def test_networks_side_by_side_are_networks_alone(spec):
         expected = x.argmax() if spec.num_actions else x
         np.testing.assert_allclose(got[i], expected, atol=1e-5)
         np.testing.assert_allclose(alone.act_greedily(obs[i : i + 1])[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [(3,), (32, 32), (100, 100)], ids=["narrow", "numpy", "torch"])
+def test_a_network_acts_the_same_whoever_is_beside_it(hidden):
+    """Bit for bit: blocks and ended episodes change who is."""
+    config = es.Config(hidden=hidden)
+    shape = Shape(config, BOX)
+    weights = torch.randn(33, shape.size, generator=torch.Generator().manual_seed(0))
+    obs = np.random.default_rng(0).integers(0, 256, (33, *BOX.observation_shape), np.uint8)
+    networks = DeterministicPolicy(config, BOX).assemble(weights)
+    whole = networks.act(obs)
+    assert whole.shape == (33, 2)
+    for rows in (np.arange(33), np.array([0, 7, 8, 32]), np.array([19])):
+        np.testing.assert_array_equal(networks.only(rows).act(obs[rows]), whole[rows], strict=True)
+        part = DeterministicPolicy(config, BOX).assemble(weights[torch.from_numpy(rows)])
+        np.testing.assert_array_equal(part.act(obs[rows]), whole[rows], strict=True)
+    twice = networks.only(np.array([3, 9, 30])).only(np.array([2, 0]))
+    np.testing.assert_array_equal(twice.act(obs[[30, 3]]), whole[[30, 3]])
 
 
 def test_noise_is_normal_and_follows_from_its_seed():

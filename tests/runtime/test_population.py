@@ -86,6 +86,7 @@ def test_blocks_are_equal_parts_that_do_not_change_the_result(env):
     one = run(setup(env, size=14), 2_000)
     episodes = one.take_episodes()
     assert one.updates > 2 and len(episodes) == 14 * one.updates
+    assert all(value == length for value, length in episodes)  # CartPole gives 1 a step
     for other in (setup(env, size=14, blocks=4), setup(env, size=14, blocks=5, actors=2, processes=True)):
         found = run(other, 2_000)
         assert torch.equal(found.learner.weights, one.learner.weights)
