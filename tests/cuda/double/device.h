@@ -314,7 +314,7 @@ template <class... P> Caller<P...> caller_of(void (*)(P...));
 #define PARL_DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(parl_double::shared_memory)
 
 #define PARL_DOUBLE_KERNEL(name)                                                              \
-    extern "C" const ParlKernel parl_kernel_##name = {                                        \
+    extern "C" __attribute__((visibility("default"))) const ParlKernel parl_kernel_##name = { \
         sizeof(decltype(parl_double::caller_of(name))::Arguments),                            \
         [](void** from, void* to) { decltype(parl_double::caller_of(name))::copy(from, to); }, \
         decltype(parl_double::caller_of(name))::run<name>};

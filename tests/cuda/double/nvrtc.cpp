@@ -56,9 +56,11 @@ int build(Program& program, const std::filesystem::path& folder) {
     main << "#include \"" << PARL_DOUBLE_FOLDER << "/device.h\"\n#include \"" << program.name << "\"\n";
     for (const std::string& name : kernels(program.source)) main << "PARL_DOUBLE_KERNEL(" << name << ")\n";
     main.close();
+    // Hidden: what inline functions keep would be one for all libraries of the process, and be gone with the first that
+    // is closed.
     const char* compiler = std::getenv("CXX");
     const std::string command = "cd '" + folder.string() + "' && " + (compiler != nullptr ? compiler : "c++") +
-                                " -std=c++17 -O1 -w -fPIC -shared -Wl,-Bsymbolic -ffp-contract=off -I. main.cpp -o out.so 2> log";
+                                " -std=c++17 -O1 -w -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -ffp-contract=off -I. main.cpp -o out.so 2> log";
     const int status = std::system(command.c_str());
     program.log = contents(folder / "log");
     program.image = contents(folder / "out.so");
