@@ -150,13 +150,34 @@ impl CudaAtariBatch {
         self.with(py, |batch| {
             let found = batch.measure(&Choice::all(), Effort::default(), stream)?;
             if let ([image], Some(best)) = (&batch.images()[..], calibrate::quickest(&found)) {
-                choices::store(batch.device(), image, &found);
+                choices::store(batch.device(), batch.game(0), image, &found);
                 batch.choose(&[best], stream)?;
             }
             Ok(found
                 .into_iter()
                 .map(|(choice, seconds)| (choice.form.name(), choice.window, seconds))
                 .collect())
+        })
+    }
+
+    /// How each of its games is played from now on: form and window of each, in the order of the games; one for all.
+    #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
+    fn choose(&self, py: Python<'_>, choices: Vec<(String, u32)>, stream: u64) -> PyResult<()> {
+        self.with(py, |batch| {
+            let named = choices.iter().map(|(form, window)| Choice::named(form, *window));
+            let mut chosen = named.collect::<Result<Vec<_>, _>>()?;
+            if let [one] = chosen[..] {
+                chosen = vec![one; batch.images().len()];
+            }
+            batch.choose(&chosen, stream)
+        })
+    }
+
+    /// Its games in their order, and how each is played: name, form, window.
+    fn choices(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, u32)>> {
+        self.with(py, |batch| {
+            let all = batch.choices().into_iter();
+            Ok(all.map(|(game, choice)| (game, choice.form.name(), choice.window)).collect())
         })
     }
 

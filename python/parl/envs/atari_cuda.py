@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parl import cuda
 from parl.envs import arguments
 from parl.envs.atari import AtariVectorEnv
-from parl.envs.cuda_groups import Group, Groups
+from parl.envs.cuda_groups import Group, Groups, form_of
 from parl.envs.cuda_sliding import Sliding
 from parl.errors import AtariError
 
@@ -241,8 +241,9 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     def calibrate(self) -> list[tuple[str, int, float]]:
         """Measures how the game is played fastest on this device, and keeps that on the disk.
 
-        Environments of one game, 1,024 of them or more, do so when they are made, unless it is known or
-        ``PARL_CUDA_CALIBRATE`` is ``0``. Numbers do not depend on it. All must be reset afterwards.
+        Environments of one game, 1,024 of them or more, do so when they are made, unless it is known,
+        ``PARL_CUDA_FORM`` says how, or ``PARL_CUDA_CALIBRATE`` is ``0``. Numbers do not depend on it. All
+        must be reset afterwards.
 
         Returns:
             What was tried: the form (``"grouped"``, ``"predicated"``, ``"plain"``), the rows of its window as
@@ -260,6 +261,30 @@ class CudaAtariVectorEnv(AtariVectorEnv):
     def calibrated(self) -> bool:
         """How the games are played was known from a measurement when these environments were made."""
         return self._core.calibrated
+
+    def choose(self, *forms: str) -> None:
+        """Plays the games in these forms from now on, whatever was measured. Numbers do not depend on it.
+
+        ``PARL_CUDA_FORM`` does so for all environments of a process when they are made.
+
+        Args:
+            *forms: one for all games, or one per game: ``"grouped:4"`` (lanes at the same place run together;
+                the window is a power of two of picture rows: 0, 1, 2, 3, 4, 6, or 9 for the whole picture),
+                ``"predicated"`` (all lanes by the same micro-steps) or ``"plain"`` (each lane for itself).
+
+        Raises:
+            ValueError: there is no such form or window, or another number of games; a step has been sent and
+                not received.
+        """
+        self._check_open()
+        self._core.idle()
+        self._core.choose([form_of(form) for form in forms])
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """How each game is played, as :meth:`choose` takes it."""
+        self._check_open()
+        return self._core.forms()
 
     def check(self) -> None:
         """Waits for the device, and raises what went wrong on it since the last look."""

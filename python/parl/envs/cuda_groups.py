@@ -18,6 +18,10 @@ CALIBRATES_FROM = 1024
 # Entropies of groups must not meet those of the environments within a group, which the core spreads.
 _SPREAD = 0xD1B54A32D192ED03
 _BITS = 2**64
+# How games are played, whatever was measured: a form, and for the grouped one its window, "grouped:4".
+FORM_VARIABLE = "PARL_CUDA_FORM"
+# The window where none is named: the best fixed one over twenty games.
+_WINDOW = 4
 
 
 class Group:
@@ -61,7 +65,7 @@ class Groups:
         ordinal: number of the device.
 
     Raises:
-        AtariError: ``batch_size`` does not divide the number of environments.
+        AtariError: ``batch_size`` does not divide the number of environments; ``PARL_CUDA_FORM`` is no form.
     """
 
     def __init__(self, config: dict[str, Any], ordinal: int) -> None:
@@ -72,6 +76,8 @@ class Groups:
                 f"must divide num_envs, {len(assignment)}"
             )
         folders = cuda.nvrtc_folders()
+        forced = os.environ.get(FORM_VARIABLE)
+        wanted = form_of(forced) if forced else None
         cores: list[Any] = []
         # The driver and the devices are looked at before torch, whose reasons say less.
         for number, first in enumerate(range(0, len(assignment), size)):
@@ -81,7 +87,9 @@ class Groups:
                 "entropy": (config["entropy"] + number * _SPREAD) % _BITS,
             }
             core = _made(own, ordinal, folders)
-            if number == 0 and _is_worth_measuring(core, config["games"], size):
+            if wanted is not None:
+                core.choose([wanted], 0)
+            elif number == 0 and _is_worth_measuring(core, config["games"], size):
                 # Its environments have run then: others take their place, and find what was measured.
                 core.calibrate(0)
                 core.close()
@@ -114,6 +122,22 @@ class Groups:
         group.begin()
         found: list[tuple[str, int, float]] = group.core.calibrate(group.stream(self.device))
         return found
+
+    def choose(self, choices: list[tuple[str, int]]) -> None:
+        """Plays the games so from now on: form and window of each, or of all."""
+        if len(choices) not in (1, len(self._games)):
+            raise AtariError(
+                f"{len(choices)} forms for {len(self._games)} games, expected one, or one per game"
+            )
+        for group in self.all:
+            group.begin()
+            group.core.choose(choices, group.stream(self.device))
+            group.end()
+            group.join()
+
+    def forms(self) -> dict[str, str]:
+        """How each game is played, as :func:`form_of` reads it."""
+        return {game: form_text(form, window) for game, form, window in self.all[0].core.choices()}
 
     def idle(self) -> None:
         """Raises if a step has been sent and not received."""
@@ -195,6 +219,23 @@ def _made(config: dict[str, Any], ordinal: int, folders: list[str]) -> Any:
         if "out of memory" not in str(error) or not cuda.give_back_memory(ordinal):
             raise
     return _native.CudaAtariBatch(config, ordinal, folders)
+
+
+def form_of(text: str) -> tuple[str, int]:
+    """Form and window of ``"grouped:4"``, ``"grouped"``, ``"predicated"`` or ``"plain"``.
+
+    Raises:
+        AtariError: the text has not that shape. Whether there is such a form the core says.
+    """
+    form, colon, window = text.partition(":")
+    if colon and not (window.isascii() and window.isdigit() and int(window) < _BITS >> 32):
+        raise AtariError(f"form is {text!r}, expected grouped:<window>, grouped, predicated or plain")
+    return form, int(window) if colon else _WINDOW if form == "grouped" else 0
+
+
+def form_text(form: str, window: int) -> str:
+    """What :func:`form_of` reads."""
+    return f"{form}:{window}" if form == "grouped" else form
 
 
 def _is_worth_measuring(core: Any, games: list[str], size: int) -> bool:

@@ -41,12 +41,34 @@ pub enum Kind {
     Choice,
 }
 
+impl Kind {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Choice => "choice",
+        }
+    }
+}
+
 fn place(folder: &Path, key: &str, kind: Kind) -> PathBuf {
-    let ending = match kind {
-        Kind::Kernel => "kernel",
-        Kind::Choice => "choice",
-    };
-    folder.join(format!("{key}.{ending}"))
+    folder.join(format!("{key}.{}", kind.ending()))
+}
+
+/// Files of a kind, with their keys.
+fn files(folder: &Path, kind: Kind) -> Vec<(String, std::fs::DirEntry)> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
+    let of_kind = entries.filter_map(Result::ok).filter_map(|entry| {
+        let path = entry.path();
+        let fits = path.extension().is_some_and(|ending| ending == kind.ending());
+        let key = path.file_stem().filter(|_| fits)?.to_str()?.to_string();
+        Some((key, entry))
+    });
+    of_kind.collect()
+}
+
+/// Keys of all that is kept of a kind.
+pub fn keys(folder: &Path, kind: Kind) -> Vec<String> {
+    files(folder, kind).into_iter().map(|(key, _)| key).collect()
 }
 
 /// What is kept under a key; `None` when there is nothing, or it is damaged.
@@ -79,12 +101,9 @@ pub fn store(folder: &Path, key: &str, kind: Kind, image: &[u8]) -> std::io::Res
 
 /// How many kernels are kept, and their bytes.
 pub fn contents(folder: &Path) -> (usize, u64) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return (0, 0) };
-    entries
-        .filter_map(|entry| {
-            entry.ok().filter(|entry| entry.path().extension().is_some_and(|e| e == "kernel"))
-        })
-        .filter_map(|entry| entry.metadata().ok())
+    files(folder, Kind::Kernel)
+        .iter()
+        .filter_map(|(_, entry)| entry.metadata().ok())
         .fold((0, 0), |(count, bytes), data| (count + 1, bytes + data.len()))
 }
 

@@ -2,10 +2,20 @@
 //!
 //! What has been measured belongs to the ROM, the device, the driver and the kernels' sources.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use super::cache::{self, Kind};
 use super::{Cuda, SOURCES};
-use crate::batch::gpu::Choice;
 use crate::batch::gpu::calibrate::{from_text, to_text};
+use crate::batch::gpu::{Choice, Form};
+
+/// The sources of the kernels, as a few letters.
+fn sources() -> String {
+    let files = SOURCES.files.iter().chain(SOURCES.headers);
+    let texts: Vec<&[u8]> = files.map(|(_, text)| text.as_bytes()).collect();
+    cache::key(&texts)[..8].to_string()
+}
 
 fn key(cuda: &Cuda, image: &[u8]) -> String {
     let facts = &cuda.program.facts;
@@ -21,9 +31,76 @@ pub fn load(cuda: &Cuda, image: &[u8]) -> Option<Choice> {
     from_text(std::str::from_utf8(&bytes).ok()?)
 }
 
-/// Keeps what was measured, seconds of each choice; false where nothing can be kept.
-pub fn store(cuda: &Cuda, image: &[u8], found: &[(Choice, f64)]) -> bool {
-    cache::folder().is_some_and(|folder| {
-        cache::store(&folder, &key(cuda, image), Kind::Choice, to_text(found).as_bytes()).is_ok()
-    })
+/// Keeps what was measured with a game, seconds of each choice; false where nothing can be kept.
+pub fn store(cuda: &Cuda, game: &str, image: &[u8], found: &[(Choice, f64)]) -> bool {
+    let facts = &cuda.program.facts;
+    let text = to_text(found) + &signature(game, &facts.name, cuda.program.driver, &sources());
+    cache::folder()
+        .is_some_and(|folder| cache::store(&folder, &key(cuda, image), Kind::Choice, text.as_bytes()).is_ok())
+}
+
+/// Last line of a file: whose it is, for those who read the folder.
+fn signature(game: &str, device: &str, driver: u32, sources: &str) -> String {
+    format!("{game}\t{device}, driver for CUDA {}.{}\t{sources}\n", driver / 1000, driver % 1000 / 10)
+}
+
+/// Device and driver, game, and how it is played there, of a file that belongs to these sources.
+fn signed(text: &str, sources: &str) -> Option<(String, String, Choice)> {
+    let mut parts = text.lines().last()?.split('\t');
+    let (game, device, of) = (parts.next()?, parts.next()?, parts.next()?);
+    (of == sources).then_some((device.into(), game.into(), from_text(text)?))
+}
+
+/// What is kept in a folder for the kernels of this build, a line per device and driver: which games are played how.
+pub fn report(folder: &Path) -> Vec<(String, String)> {
+    let sources = sources();
+    let mut lines: BTreeMap<String, BTreeMap<(&str, u32), Vec<String>>> = BTreeMap::new();
+    for key in cache::keys(folder, Kind::Choice) {
+        let kept = cache::load(folder, &key, Kind::Choice).and_then(|bytes| String::from_utf8(bytes).ok());
+        if let Some((device, game, choice)) = kept.and_then(|text| signed(&text, &sources)) {
+            let games = lines.entry(device).or_default();
+            games.entry((choice.form.name(), choice.window)).or_default().push(game);
+        }
+    }
+    let said = |((form, window), mut games): ((&str, u32), Vec<String>)| {
+        games.sort();
+        let how = if form == Form::Grouped.name() { format!("{form} {window}") } else { form.to_string() };
+        format!("{how}: {}", games.join(", "))
+    };
+    lines
+        .into_iter()
+        .map(|(device, games)| (device, games.into_iter().map(said).collect::<Vec<_>>().join("; ")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(first: &str, game: &str, sources: &str) -> String {
+        format!("{first}\nplain 0 9000\n{}", signature(game, "H200", 13_010, sources))
+    }
+
+    #[test]
+    fn what_is_kept_is_told_by_device() {
+        let folder = std::env::temp_dir().join(format!("parl-choices-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        assert_eq!(report(&folder), []);
+        let now = sources();
+        for (key, text) in [
+            ("a", text("grouped 4 100", "pong", &now)),
+            ("b", text("grouped 4 100", "breakout", &now)),
+            ("c", text("predicated 0 100", "solaris", &now)),
+            // Of other kernels, and of no form.
+            ("d", text("grouped 4 100", "qbert", "01234567")),
+            ("e", text("odd 4 100", "hero", &now)),
+        ] {
+            cache::store(&folder, key, Kind::Choice, text.as_bytes()).unwrap();
+        }
+        std::fs::write(folder.join("f.choice"), "damaged").unwrap();
+        let device = "H200, driver for CUDA 13.1".to_string();
+        let games = "grouped 4: breakout, pong; predicated: solaris".to_string();
+        assert_eq!(report(&folder), [(device, games)]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

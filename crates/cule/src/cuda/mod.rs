@@ -173,6 +173,9 @@ pub fn report(folders: &[PathBuf]) -> Vec<(String, String)> {
         Some(folder) => {
             let (count, bytes) = cache::contents(&folder);
             line("kernel cache", format!("{count} kernels, {} KiB in {}", bytes >> 10, folder.display()));
+            for (device, games) in choices::report(&folder) {
+                line(&format!("fastest on {device}"), games);
+            }
         }
     }
     lines

@@ -1,5 +1,6 @@
 //! How a game is played on a device: the form of its frames and the window of the lanes' key. Host only.
 
+use crate::CuleError;
 use crate::lane::turns;
 
 /// How the lanes of a warp play.
@@ -60,8 +61,41 @@ impl Choice {
         [&grouped[..], &others].concat()
     }
 
+    /// The choice of these names.
+    ///
+    /// # Errors
+    /// [`CuleError::Setting`]: there is no such form, or it is not played with this window.
+    pub fn named(form: &str, window: u32) -> Result<Self, CuleError> {
+        let found = Form::of_name(form).map(|form| Self { form, window });
+        found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
+            name: "form",
+            value: format!("{form}, window {window}"),
+            bound: "grouped with window 0, 1, 2, 3, 4, 6 or 9, predicated or plain with window 0",
+        })
+    }
+
     /// As the kernels take it.
     pub(super) fn words(self) -> [u32; 2] {
         [self.form as u32, self.window]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_what_there_is() {
+        for choice in Choice::all() {
+            assert_eq!(Choice::named(choice.form.name(), choice.window).unwrap(), choice);
+        }
+        for (form, window) in [("grouped", 5), ("grouped", 10), ("plain", 4), ("predicated", 1), ("odd", 0)] {
+            let error = Choice::named(form, window).unwrap_err().to_string();
+            assert!(error.contains(&format!("{form}, window {window}")), "{error}");
+        }
+        // The bound says the windows that there are.
+        let error = Choice::named("odd", 0).unwrap_err().to_string();
+        let all = WINDOWS.map(|window| window.to_string());
+        assert!(error.contains(&format!("window {} or {}", all[..6].join(", "), all[6])), "{error}");
     }
 }

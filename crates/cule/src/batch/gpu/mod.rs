@@ -135,6 +135,8 @@ pub struct GpuBatch<D: Device> {
     shape: Vec<usize>,
     faults: D::Memory,
     choices: D::Memory,
+    /// How each game is played, as `choices` says it.
+    chosen: Vec<Choice>,
     /// What nobody touches from here, and what must live as long as the batch.
     _memory: Vec<D::Memory>,
     bytes: usize,
@@ -247,6 +249,7 @@ impl<D: Device> GpuBatch<D> {
         plan.faults = device.address(&faults);
         let mut choices = device.allocate(games.len() * size_of::<[u32; 2]>())?;
         plan.choices = device.address(&choices);
+        let chosen = vec![Choice::default(); games.len()];
         let words = vec![Choice::default().words(); games.len()];
         device.write(&mut choices, bytemuck::cast_slice(&words), 0)?;
         let quick = tables.games.iter().all(|game| game.start_frames != 0);
@@ -262,6 +265,7 @@ impl<D: Device> GpuBatch<D> {
             actions: all,
             faults,
             choices,
+            chosen,
             _memory: memory,
             bytes,
             highest,
@@ -316,7 +320,14 @@ impl<D: Device> GpuBatch<D> {
             return Err(CuleError::BufferLength { what: "choices, one per game", expected, found });
         }
         let words: Vec<[u32; 2]> = choices.iter().map(|choice| choice.words()).collect();
-        self.device.write(&mut self.choices, bytemuck::cast_slice(&words), stream)
+        self.device.write(&mut self.choices, bytemuck::cast_slice(&words), stream)?;
+        self.chosen = choices.to_vec();
+        Ok(())
+    }
+
+    /// The games in their order, and how each is played.
+    pub fn choices(&self) -> Vec<(&'static str, Choice)> {
+        self.games.iter().map(|game| names::NAMES[game.row]).zip(self.chosen.iter().copied()).collect()
     }
 
     /// The device.
