@@ -40,16 +40,15 @@ template <int SIZE> static __device__ uint32_t straight(uint32_t value, uint32_t
     return value;
 }
 
-#define STRAIGHT(size)                                                                                       \
-    extern "C" __global__ void straight_##size(uint64_t* cycles, uint32_t* sink, uint32_t rounds) {          \
-        const uint64_t start = clock64();                                                                    \
-        sink[blockIdx.x * blockDim.x + threadIdx.x] = straight<size>(threadIdx.x + sink[threadIdx.x], rounds); \
-        if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;                                        \
-    }
-STRAIGHT(0)
-STRAIGHT(1)
-STRAIGHT(2)
-STRAIGHT(3)
+template <int SIZE> static __device__ void run_straight(uint64_t* cycles, uint32_t* sink, uint32_t rounds) {
+    const uint64_t start = clock64();
+    sink[blockIdx.x * blockDim.x + threadIdx.x] = straight<SIZE>(threadIdx.x + sink[threadIdx.x], rounds);
+    if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;
+}
+extern "C" __global__ void straight_0(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<0>(cycles, sink, rounds); }
+extern "C" __global__ void straight_1(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<1>(cycles, sink, rounds); }
+extern "C" __global__ void straight_2(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<2>(cycles, sink, rounds); }
+extern "C" __global__ void straight_3(uint64_t* cycles, uint32_t* sink, uint32_t rounds) { run_straight<3>(cycles, sink, rounds); }
 
 // What the host must know: sizes of machine and board, where the machine is in a state, and the end of plain ROM in it.
 extern "C" __global__ void sizes(uint32_t* out) {

@@ -9,13 +9,16 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from common import Record, arguments, machine
+from common import Record, Session, arguments, machine
 from device import KERNELS, ROOT, Kernels, compiled
 from speed import frames_per_second, started
 
@@ -34,6 +37,11 @@ FORMS = {
 # What a saved state begins with, before the machine's own bytes (crates/cule/src/console/states.rs).
 HEADER_BYTES = 24
 WARP = 32
+# Warps on each multiprocessor; 0: one on the whole device.
+WARPS = (0, 1, 2, 4, 8, 16, 20, 32)
+# Rounds of minima over a warp, and operations of straight code that a measurement runs at least.
+MINIMA = 4096
+OPERATIONS = 200_000
 
 
 def machines(game: str, count: int, offset: int, size: int) -> np.ndarray[Any, Any]:
@@ -63,7 +71,7 @@ def frames(kernels: Kernels, record: Record, game: str, sizes: list[int]) -> Non
         np.uint16
     )[0]
     kernels.launch("decode", -(-len(rom) // 256), 256, image, len(rom), int(plain_high), records)
-    for per_processor in (0, 1, 2, 4, 8, 16, 20, 32):
+    for per_processor in WARPS:
         warps = per_processor * properties.multi_processor_count or 1
         count = warps * WARP
         state = torch.from_numpy(machines(game, count, offset, machine_bytes)).to(device)
@@ -83,7 +91,7 @@ def frames(kernels: Kernels, record: Record, game: str, sizes: list[int]) -> Non
 
 
 def minima(kernels: Kernels, record: Record) -> None:
-    rounds = 4096
+    rounds = MINIMA
     device = kernels.device
     for warps in (1, 4, 8, 16):
         blocks = warps * torch.cuda.get_device_properties(device).multi_processor_count if warps > 1 else 1
@@ -104,7 +112,7 @@ def code_sizes(kernels: Kernels, record: Record) -> None:
     device = kernels.device
     blocks = torch.cuda.get_device_properties(device).multi_processor_count * 8
     for size, operations in enumerate((64, 576, 2624, 5696)):
-        rounds = max(1, 200_000 // operations)
+        rounds = max(1, OPERATIONS // operations)
         cycles = torch.zeros(blocks, dtype=torch.int64, device=device)
         sink = torch.zeros(blocks * WARP, dtype=torch.int32, device=device)
         for _ in range(2):
@@ -113,38 +121,61 @@ def code_sizes(kernels: Kernels, record: Record) -> None:
         record.add("straight code", operations=operations, warps_per_multiprocessor=8, cycles=round(each, 3))
 
 
-def observations(record: Record, envs: int, device: str) -> None:
-    for game in GAMES:
-        rates = {}
-        for kind in ("gray", "ram"):
-            env = started(game, envs, device, obs_type=kind, frameskip=1, stack_num=1)
-            rates[kind] = statistics.median(frames_per_second(env, device, 5)) / 4
-            env.close()
-        seconds = {kind: 1 / rate for kind, rate in rates.items()}
-        share = 1 - seconds["ram"] / seconds["gray"]
-        record.add(
-            "observations", game=game, envs=envs, steps_per_second=rates, share_of_a_step=round(share, 3)
-        )
+def observations(record: Record, game: str, envs: int, device: str) -> None:
+    rates = {}
+    for kind in ("gray", "ram"):
+        env = started(game, envs, device, obs_type=kind, frameskip=1, stack_num=1)
+        rates[kind] = statistics.median(frames_per_second(env, device, 5)) / 4
+        env.close()
+    seconds = {kind: 1 / rate for kind, rate in rates.items()}
+    share = 1 - seconds["ram"] / seconds["gray"]
+    record.add("observations", game=game, envs=envs, steps_per_second=rates, share_of_a_step=round(share, 3))
 
 
 def main(command: list[str] | None = None) -> int:
     given = arguments(command, envs=32_768)
-    facts = machine(given.device)
-    record = Record(given, "micro", facts)
+    session = Session(given, "micro", machine(given.device))
+    record = session.record
+    # The forms are measured here one by one.
+    os.environ["PARL_CUDA_CALIBRATE"] = "0"
     device = parl.cuda.torch_device(parl.cuda.ordinal(given.device))
     torch.zeros(1, device=device)
     major, minor = torch.cuda.get_device_capability(device)
     folders = [KERNELS, ROOT / "tests" / "kernels"]
     source = ROOT / "benches" / "gpu" / "micro.cu"
-    kernels = Kernels(compiled(source, folders, 10 * major + minor), device)
-    out = torch.zeros(4, dtype=torch.int32, device=device)
-    kernels.launch("sizes", 1, 1, out)
-    for game in GAMES:
-        frames(kernels, record, game, out.tolist())
-    minima(kernels, record)
-    code_sizes(kernels, record)
-    observations(record, given.envs, given.device)
-    return 0
+    made: list[tuple[Kernels, list[int]]] = []
+
+    def kernels() -> tuple[Kernels, list[int]]:
+        if not made:
+            image = Kernels(compiled(source, folders, 10 * major + minor), device)
+            out = torch.zeros(4, dtype=torch.int32, device=device)
+            image.launch("sizes", 1, 1, out)
+            made.append((image, out.tolist()))
+        return made[0]
+
+    games = [game for game in given.games or GAMES if game in GAMES]
+    games = games[:1] if given.quick else games
+    pieces: list[tuple[str, Callable[[], None]]] = [
+        (f"frames of {game}", lambda game=game: frames(kernels()[0], record, game, kernels()[1]))
+        for game in games
+    ]
+    pieces += [
+        ("minima", lambda: minima(kernels()[0], record)),
+        ("code sizes", lambda: code_sizes(kernels()[0], record)),
+    ]
+    pieces += [
+        (f"observations of {game}", partial(observations, record, game, given.envs, given.device))
+        for game in games
+    ]
+
+    def one(name: str, work: Callable[[], None]) -> None:
+        work()
+        record.add("piece", piece=name)
+
+    for name, work in pieces:
+        if session.before("piece", piece=name) is None:
+            session.piece(name, partial(one, name, work))
+    return session.status(0)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,11 @@ replay() {
 }
 micro() {
     # It reads the kernels from the repository.
-    if [ -d "$root/crates/cule/kernels" ]; then run "$python" "$here/micro.py" "$@"; fi
+    if [ -d "$root/crates/cule/kernels" ]; then
+        run "$python" "$here/micro.py" --seconds "$(remaining)" "$@"
+    else
+        echo "the repository's kernels are not on this machine: micro is left out"
+    fi
 }
 speed() { run "$python" "$here/speed.py" --seconds "$(remaining)" "$@"; }
 

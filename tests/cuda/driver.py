@@ -7,12 +7,14 @@ run on that.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
 import os
 import subprocess
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,23 @@ def put(name: str, value: int) -> None:
     double = library()
     assert double is not None
     assert double.parl_double_set(name.encode(), value) == 0, name
+
+
+@contextlib.contextmanager
+def current_context() -> Iterator[None]:
+    """The first device's context is the current one, which torch sees to on a device."""
+    double, context = library(), ctypes.c_void_p()
+    if double is None:
+        yield
+        return
+    assert double.cuInit(0) == 0
+    assert double.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert double.cuCtxPushCurrent_v2(context) == 0
+    try:
+        yield
+    finally:
+        assert double.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+        assert double.cuDevicePrimaryCtxRelease_v2(0) == 0
 
 
 class Stream:

@@ -82,10 +82,7 @@ def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
     put(torch.cuda, "graph", captured)
 
 
-def main() -> None:
-    arguments = sys.argv[1:]
-    driver.stand_in()
-    stand_in()
+def run(arguments: list[str]) -> None:
     if arguments[0] == "-c":
         exec(arguments[1], {"__name__": "__main__"})
     elif arguments[0] == "-m":
@@ -95,6 +92,13 @@ def main() -> None:
         sys.argv = arguments
         sys.path[0] = str(Path(arguments[0]).parent)
         runpy.run_path(arguments[0], run_name="__main__")
+
+
+def main() -> None:
+    driver.stand_in()
+    stand_in()
+    with driver.current_context():
+        run(sys.argv[1:])
 
 
 if __name__ == "__main__":

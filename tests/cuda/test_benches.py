@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import driver
 import pytest
 import rehearse
 
@@ -28,7 +29,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     place = parl.cuda.torch_device(0)
     yield types.SimpleNamespace(exactness=exactness, speed=speed, place=place)
-    for name in ("common", "exactness", "speed", "replay_exactness", "replay_speed"):
+    for name in ("common", "device", "exactness", "micro", "speed", "replay_exactness", "replay_speed"):
         sys.modules.pop(name, None)
 
 
@@ -110,6 +111,36 @@ def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     state = bars["bytes of state per env beyond observations and the generator, at most"]
     assert (state["found"], state["meets"]) == (1000, "first bar")
     assert bars["seconds to compile, first use, at most"]["found"] > 0
+
+
+def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import micro
+
+    for name, value in {"WARPS": (0, 1), "MINIMA": 8, "OPERATIONS": 100, "GAMES": ("pong",)}.items():
+        monkeypatch.setattr(micro, name, value)
+    monkeypatch.setattr(scripts.speed, "REPEATS", 2)
+    monkeypatch.setattr(scripts.speed, "APART", 2)
+    # The script sets it; it is put back behind the test.
+    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
+    command = ["--quick", "--envs", "2", "--out", str(tmp_path)]
+    with driver.current_context():
+        assert micro.main(command) == 0
+    found = lines(tmp_path, "micro")
+    kinds = [line["what"] for line in found]
+    # Five forms, a lone warp and one on each multiprocessor.
+    frames = [line for line in found if line["what"] == "frames alone"]
+    assert {(line["form"], line["warps_per_multiprocessor"]) for line in frames} == {
+        (form, warps) for form in micro.FORMS for warps in (0, 1)
+    }
+    assert all(line["frames_per_second"] > 0 for line in frames)
+    assert kinds.count("minimum over a warp") == kinds.count("straight code") == 4
+    [observations] = [line for line in found if line["what"] == "observations"]
+    assert set(observations["steps_per_second"]) == {"gray", "ram"}
+    pieces = ["frames of pong", "minima", "code sizes", "observations of pong"]
+    assert [line["piece"] for line in found if line["what"] == "piece"] == pieces
+    # What is on record is not measured again.
+    assert micro.main(command) == 0
+    assert [line["what"] for line in lines(tmp_path, "micro")] == ["machine"]
 
 
 def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import driver
 import pytest
 import torch
 
@@ -53,15 +54,14 @@ def test_threads_of_a_block_speak(tools: Any, tmp_path: Path) -> None:
     if major < 8:
         pytest.skip("__reduce_add_sync needs compute capability 8.0")
     image = tools.compiled(source, [], 10 * major + minor)
-    if place.type != "cuda":
-        # On a device torch has made its context the current one.
-        import driver
+    with driver.current_context():
+        speak(tools.Kernels(image, place), place)
+    source.write_text("nonsense")
+    with pytest.raises(RuntimeError, match=r"compiling speak\.cu"):
+        tools.compiled(source, [], 10 * major + minor)
 
-        double, context = driver.library(), driver.ctypes.c_void_p()
-        assert double is not None
-        assert double.cuDevicePrimaryCtxRetain(driver.ctypes.byref(context), 0) == 0
-        assert double.cuCtxPushCurrent_v2(context) == 0
-    kernels = tools.Kernels(image, place)
+
+def speak(kernels: Any, place: Any) -> None:
     blocks, threads = 2, 96
     count = 8 * blocks * threads
     out = torch.zeros(count + 1, dtype=torch.int32, device=place)
@@ -89,9 +89,6 @@ def test_threads_of_a_block_speak(tools: Any, tmp_path: Path) -> None:
                 assert lane in (29, 30) or mine[7] == down, thread
     with pytest.raises(RuntimeError, match="cuModuleGetFunction"):
         kernels.launch("nobody", 1, 1)
-    source.write_text("nonsense")
-    with pytest.raises(RuntimeError, match=r"compiling speak\.cu"):
-        tools.compiled(source, [], 10 * major + minor)
 
 
 def test_threads_that_wait_for_ever_end_the_process(tmp_path: Path, double: None) -> None:

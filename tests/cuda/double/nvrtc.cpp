@@ -39,6 +39,25 @@ std::set<std::string> kernels(const std::string& source) {
     return names;
 }
 
+// A source with the headers that it includes, and those that they include.
+std::string whole(const Program& program) {
+    std::string all = program.source;
+    std::set<std::string> seen;
+    const std::regex pattern("#include \"([^\"]+)\"");
+    for (bool more = true; more;) {
+        more = false;
+        const std::string now = all;
+        for (std::sregex_iterator at(now.begin(), now.end(), pattern), end; at != end; ++at) {
+            for (const auto& [name, text] : program.headers) {
+                if (name != (*at)[1] || !seen.insert(name).second) continue;
+                all += text;
+                more = true;
+            }
+        }
+    }
+    return all;
+}
+
 // Whether threads of these texts wait for each other.
 bool waits(const std::string& text) {
     return std::regex_search(text, std::regex("__sync(threads|warp)|__\\w+_sync\\b|__activemask"));
@@ -54,7 +73,7 @@ int build(Program& program, const std::filesystem::path& folder) {
     std::ofstream main(folder / "main.cpp");
     if (together) main << "#define PARL_DOUBLE_WAITS\n";
     main << "#include \"" << PARL_DOUBLE_FOLDER << "/device.h\"\n#include \"" << program.name << "\"\n";
-    for (const std::string& name : kernels(program.source)) main << "PARL_DOUBLE_KERNEL(" << name << ")\n";
+    for (const std::string& name : kernels(whole(program))) main << "PARL_DOUBLE_KERNEL(" << name << ")\n";
     main.close();
     // Hidden: what inline functions keep would be one for all libraries of the process, and be gone with the first that
     // is closed.
