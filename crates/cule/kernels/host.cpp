@@ -43,21 +43,30 @@ static inline uint32_t atomicAnd(uint32_t* place, uint32_t value) {
 }
 
 // What a thread of a block does: runs, waits for the block, for any lanes of its warp, for certain ones; or it is over.
-enum class State { runs, block, any, minimum, over };
+enum State { RUNS, BLOCK, ANY, MINIMUM, OVER, STATES };
 
 // One thread of a block.
 struct Thread {
     ucontext_t start;
     jmp_buf here;
     std::unique_ptr<char[]> stack;
-    State state;
     bool begun;
     uint32_t mask;   // the lanes it waits for
     uint32_t value;  // what it brings, then what it gets
 };
 static constexpr size_t STACK_BYTES = 256 * 1024;
 static constexpr uint32_t WARP = 32;
+// What the lanes of a warp do, a bit each.
+struct Warp {
+    uint32_t lanes[STATES];
+
+    void become(uint32_t those, State from, State to) {
+        lanes[from] &= ~those;
+        lanes[to] |= those;
+    }
+};
 static thread_local std::vector<Thread> threads;
+static thread_local std::vector<Warp> warps;
 static thread_local jmp_buf scheduler;
 static thread_local void (*body)();
 // Where a warp's lanes meet, a device may bring any of them together: 0 takes all, another number draws.
@@ -71,16 +80,16 @@ static __attribute__((noinline)) void leave() {
 
 static uint32_t wait(State state, uint32_t mask, uint32_t value) {
     const uint32_t me = threadIdx.x;
-    threads[me].state = state;
+    warps[me / WARP].become(1u << me % WARP, RUNS, state);
     threads[me].mask = mask;
     threads[me].value = value;
     leave();
     return threads[me].value;
 }
 
-static void __syncthreads() { wait(State::block, 0, 0); }
-[[maybe_unused]] static uint32_t __activemask() { return wait(State::any, 0, 0); }
-[[maybe_unused]] static uint32_t __reduce_min_sync(uint32_t mask, uint32_t value) { return wait(State::minimum, mask, value); }
+static void __syncthreads() { wait(BLOCK, 0, 0); }
+[[maybe_unused]] static uint32_t __activemask() { return wait(ANY, 0, 0); }
+[[maybe_unused]] static uint32_t __reduce_min_sync(uint32_t mask, uint32_t value) { return wait(MINIMUM, mask, value); }
 
 // As turns of those that say so.
 [[maybe_unused]] static bool __any_sync(uint32_t mask, bool says) {
@@ -89,7 +98,7 @@ static void __syncthreads() { wait(State::block, 0, 0); }
 
 static void run_thread() {
     body();
-    threads[threadIdx.x].state = State::over;
+    warps[threadIdx.x / WARP].become(1u << threadIdx.x % WARP, RUNS, OVER);
     _longjmp(scheduler, 1);
 }
 
@@ -100,38 +109,41 @@ static __attribute__((noinline)) void enter(Thread& thread) {
     setcontext(&thread.start);
 }
 
+// The lowest lane of some, which are without it afterwards.
+static uint32_t take_lowest(uint32_t& lanes) {
+    const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
+    lanes &= lanes - 1;
+    return lane;
+}
+
 // Lanes whose companions are all there get the smallest value; true when there were such.
-static bool give_minima(Thread* warp, uint32_t lanes) {
+static bool give_minima(Warp& warp, Thread* own) {
     bool given = false;
-    for (uint32_t lane = 0; lane < lanes; ++lane) {
-        if (warp[lane].state != State::minimum) continue;
-        const uint32_t mask = warp[lane].mask;
+    for (uint32_t left = warp.lanes[MINIMUM]; left != 0;) {
+        const uint32_t mask = own[__builtin_ctz(left)].mask, here = warp.lanes[MINIMUM];
         uint32_t least = UINT32_MAX, those = 0;
-        bool all = true;
-        for (uint32_t other = 0; other < WARP; ++other) {
-            if (!(mask >> other & 1)) continue;
-            all = all && other < lanes && warp[other].state == State::minimum && warp[other].mask == mask;
-            if (!all) break;
-            those = warp[other].value < least ? 1 : those + (warp[other].value == least);
-            least = warp[other].value < least ? warp[other].value : least;
+        bool all = (mask & here) == mask;
+        for (uint32_t others = mask & here; others != 0;) {
+            const Thread& other = own[take_lowest(others)];
+            all = all && other.mask == mask;
+            those = other.value < least ? 1 : those + (other.value == least);
+            least = other.value < least ? other.value : least;
         }
+        left &= left - 1;
         if (!all) continue;
+        left &= ~mask;
         given = true;
         turns += least != UINT32_MAX;
         turning += least != UINT32_MAX ? those : 0;
-        for (uint32_t other = 0; other < lanes; ++other) {
-            if (!(mask >> other & 1)) continue;
-            warp[other].value = least;
-            warp[other].state = State::runs;
-        }
+        for (uint32_t others = mask; others != 0;) own[take_lowest(others)].value = least;
+        warp.become(mask, MINIMUM, RUNS);
     }
     return given;
 }
 
 // Lanes that would know who is with them: all that have come, or some of them.
-static bool bring_together(Thread* warp, uint32_t lanes) {
-    uint32_t here = 0;
-    for (uint32_t lane = 0; lane < lanes; ++lane) here |= static_cast<uint32_t>(warp[lane].state == State::any) << lane;
+static bool bring_together(Warp& warp, Thread* own) {
+    const uint32_t here = warp.lanes[ANY];
     if (here == 0) return false;
     uint32_t chosen = here;
     if (splits != 0) {
@@ -139,21 +151,19 @@ static bool bring_together(Thread* warp, uint32_t lanes) {
         chosen = here & static_cast<uint32_t>(splits >> 32);
         if (chosen == 0) chosen = here & (~here + 1);
     }
-    for (uint32_t lane = 0; lane < lanes; ++lane) {
-        if (!(chosen >> lane & 1)) continue;
-        warp[lane].value = chosen;
-        warp[lane].state = State::runs;
-    }
+    for (uint32_t others = chosen; others != 0;) own[take_lowest(others)].value = chosen;
+    warp.become(chosen, ANY, RUNS);
     return true;
 }
 
 // Runs the threads of a block until they are all over.
 static void run_block() {
     const uint32_t count = blockDim.x;
-    while (threads.size() < count) threads.push_back(Thread{{}, {}, std::make_unique<char[]>(STACK_BYTES), {}, {}, {}, {}});
+    while (threads.size() < count) threads.push_back(Thread{{}, {}, std::make_unique<char[]>(STACK_BYTES), {}, {}, {}});
+    warps.assign((count + WARP - 1) / WARP, Warp{});
     for (uint32_t i = 0; i < count; ++i) {
         Thread& thread = threads[i];
-        thread.state = State::runs;
+        warps[i / WARP].lanes[RUNS] |= 1u << i % WARP;
         thread.begun = false;
         getcontext(&thread.start);
         thread.start.uc_stack.ss_sp = thread.stack.get();
@@ -162,32 +172,25 @@ static void run_block() {
         makecontext(&thread.start, run_thread, 0);
     }
     for (;;) {
-        uint32_t over = 0, waiting = 0;
-        for (uint32_t i = 0; i < count; ++i) {
-            if (threads[i].state == State::runs) {
-                threadIdx.x = i;
-                enter(threads[i]);
+        bool moved = false, over = true, waiting = true;
+        for (uint32_t i = 0; i < warps.size(); ++i) {
+            for (uint32_t left = warps[i].lanes[RUNS]; left != 0;) {
+                threadIdx.x = i * WARP + take_lowest(left);
+                enter(threads[threadIdx.x]);
             }
-            over += threads[i].state == State::over;
-            waiting += threads[i].state == State::block;
         }
-        if (over == count) return;
-        bool moved = false;
-        for (uint32_t first = 0; first < count; first += WARP) {
-            const uint32_t lanes = count - first < WARP ? count - first : WARP;
-            moved = give_minima(&threads[first], lanes) || moved;
-        }
-        for (uint32_t first = 0; first < count && !moved; first += WARP) {
-            const uint32_t lanes = count - first < WARP ? count - first : WARP;
-            moved = bring_together(&threads[first], lanes) || moved;
-        }
+        for (uint32_t i = 0; i < warps.size(); ++i) moved = give_minima(warps[i], &threads[i * WARP]) || moved;
+        for (uint32_t i = 0; i < warps.size() && !moved; ++i) moved = bring_together(warps[i], &threads[i * WARP]);
         if (moved) continue;
-        if (over + waiting < count) {
+        for (Warp& warp : warps) {
+            over = over && warp.lanes[BLOCK] == 0 && warp.lanes[MINIMUM] == 0;
+            waiting = waiting && warp.lanes[MINIMUM] == 0;
+            warp.become(warp.lanes[BLOCK], BLOCK, RUNS);
+        }
+        if (over) return;
+        if (!waiting) {
             std::fprintf(stderr, "the threads of a block wait for each other for ever\n");
             std::abort();
-        }
-        for (uint32_t i = 0; i < count; ++i) {
-            if (threads[i].state == State::block) threads[i].state = State::runs;
         }
     }
 }

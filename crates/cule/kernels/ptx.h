@@ -27,17 +27,12 @@ enum class Name {
     add_wide, mul_wide, widen, narrow, select, equal, unequal, below, not_below
 };
 
-// A register's number, or a number itself.
-struct Operand {
-    bool is_number = false;
-    uint64_t value = 0;
-};
-
+// What it works on are registers; numbers lie in registers of their own.
 struct Instruction {
     Name name;
     bool guarded;
+    uint8_t a[4];
     uint32_t target;  // of a branch: an instruction
-    Operand a[4];
 };
 
 [[noreturn]] inline void fail(const std::string& what) {
@@ -69,20 +64,22 @@ public:
 
     // `operands` are %0, %1 and so on. Shared memory may be used from `shared` for `shared_bytes`.
     void run(uint64_t* operands, size_t count, uint32_t shared, uint32_t shared_bytes) const {
-        uint64_t r[96];
-        if (count > OPERANDS || OPERANDS + names_.size() > 96) fail("too many registers");
+        uint64_t r[REGISTERS];
+        if (count > OPERANDS) fail("too many operands");
         std::memcpy(r, operands, count * sizeof(uint64_t));
-        const auto value = [&](const Operand& o) { return o.is_number ? o.value : r[o.value]; };
-        const auto low = [&](const Operand& o) { return static_cast<uint32_t>(value(o)); };
+        std::memcpy(r + REGISTERS - numbers_.size(), numbers_.data(), numbers_.size() * sizeof(uint64_t));
+        const auto value = [&](uint8_t register_number) { return r[register_number]; };
+        const auto low = [&](uint8_t register_number) { return static_cast<uint32_t>(r[register_number]); };
+        char* const base = const_cast<char*>(parl_shared_base);
         const auto own = [&](uint64_t at) {
-            if (at - shared >= shared_bytes) fail("another lane's memory at " + std::to_string(at));
-            return const_cast<char*>(parl_shared_base) + at;
+            if (at - shared >= shared_bytes) strange(at);
+            return base + at;
         };
         const uint32_t end = static_cast<uint32_t>(instructions_.size());
         for (uint32_t at = 0; at < end;) {
             const Instruction& i = instructions_[at++];
             if (i.guarded && r[predicate_] == 0) continue;
-            uint64_t& to = r[i.a[0].is_number ? 0 : i.a[0].value];
+            uint64_t& to = r[i.a[0]];
             const uint32_t count_of_bits = low(i.a[2]);
             switch (i.name) {
                 case Name::bra: at = i.target; break;
@@ -95,8 +92,8 @@ public:
                 case Name::load_global: to = *reinterpret_cast<const uint8_t*>(value(i.a[1])); break;
                 case Name::load_pair: {
                     const uint64_t both = *reinterpret_cast<const uint64_t*>(value(i.a[2]));
-                    r[i.a[0].value] = both & 0xFFFFFFFFu;
-                    r[i.a[1].value] = both >> 32;
+                    r[i.a[0]] = both & 0xFFFFFFFFu;
+                    r[i.a[1]] = both >> 32;
                     break;
                 }
                 case Name::mov: to = low(i.a[1]); break;
@@ -124,7 +121,12 @@ public:
     }
 
 private:
-    static constexpr uint32_t OPERANDS = 24;
+    // Operands come first, then the text's own registers; its numbers are the last.
+    static constexpr uint32_t OPERANDS = 24, REGISTERS = 256;
+
+    [[noreturn]] static __attribute__((noinline)) void strange(uint64_t at) {
+        fail("another lane's memory at " + std::to_string(at));
+    }
 
     // Lines without braces, blanks at their ends and semicolons.
     static std::vector<std::string> statements(const std::string& text) {
@@ -165,10 +167,23 @@ private:
         return found->second;
     }
 
-    uint32_t number_of(const std::string& name) {
-        if (name[0] == '%') return static_cast<uint32_t>(std::strtoul(name.c_str() + 1, nullptr, 10));
-        const uint32_t next = OPERANDS + static_cast<uint32_t>(names_.size());
-        return names_.emplace(name, next).first->second;
+    // The register of a name or a number.
+    uint8_t number_of(const std::string& name) {
+        if (name[0] == '%') {
+            const unsigned long number = std::strtoul(name.c_str() + 1, nullptr, 10);
+            if (number >= OPERANDS) fail("operand " + name);
+            return static_cast<uint8_t>(number);
+        }
+        if (OPERANDS + names_.size() + numbers_.size() >= REGISTERS) fail("too many registers");
+        if (name[0] < '0' || name[0] > '9') {
+            const uint64_t next = OPERANDS + names_.size();
+            return static_cast<uint8_t>(names_.emplace(name, next).first->second);
+        }
+        const uint64_t number = std::strtoull(name.c_str(), nullptr, 0);
+        size_t place = 0;
+        while (place < numbers_.size() && numbers_[numbers_.size() - 1 - place] != number) ++place;
+        if (place == numbers_.size()) numbers_.insert(numbers_.begin(), number);
+        return static_cast<uint8_t>(REGISTERS - 1 - place);
     }
 
     Instruction instruction(std::string line, const std::map<std::string, uint32_t>& labels) {
@@ -195,17 +210,16 @@ private:
         }
         if (parts.size() > 4) fail("arguments of " + line);
         for (size_t i = 0; i < parts.size() && !(made.name == Name::brx && i == 1); ++i) {
-            const bool number = parts[i][0] >= '0' && parts[i][0] <= '9';
-            made.a[i].is_number = number;
-            made.a[i].value = number ? std::strtoull(parts[i].c_str(), nullptr, 0) : number_of(parts[i]);
+            made.a[i] = number_of(parts[i]);
         }
         return made;
     }
 
     std::vector<Instruction> instructions_;
     std::vector<uint32_t> table_;
-    std::map<std::string, uint32_t> names_;
-    uint32_t predicate_ = 0;
+    std::map<std::string, uint64_t> names_;
+    std::vector<uint64_t> numbers_;  // from the last register back
+    uint8_t predicate_ = 0;
 };
 
 }  // namespace parl_ptx
