@@ -50,7 +50,7 @@ def test_exactness(scripts: Any, tmp_path: Path) -> None:
         "failed": 0,
         "left": 9,
     }
-    assert scripts.exactness.main(command) == 0
+    assert scripts.exactness.main([*command, "--seconds", "3600"]) == 0
     found = lines(tmp_path, "exactness")
     assert found[0]["what"] == "machine"
     assert {"commit", "device", "CUDA driver", "driver, clock, power"} <= set(found[0])

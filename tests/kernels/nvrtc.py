@@ -36,7 +36,7 @@ def architectures() -> list[int]:
 def compile_kernel(
     source: Path, options: list[str], headers: list[str], folder: Path = KERNELS
 ) -> tuple[bytes, bytes, str]:
-    """Compiles one file.
+    """Compiles one file with headers of a folder, or of anywhere by their whole paths.
 
     Returns:
         PTX, machine code (empty for a virtual architecture) and what the compiler said.
@@ -46,7 +46,7 @@ def compile_kernel(
     """
     nvrtc = library()
     texts = [(folder / name).read_bytes() for name in headers]
-    names = [name.encode() for name in headers]
+    names = [Path(name).name.encode() for name in headers]
     array = ctypes.c_char_p * len(names)
     program = ctypes.c_void_p()
     main = (source.read_bytes(), source.name.encode())

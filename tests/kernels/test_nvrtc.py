@@ -1,6 +1,6 @@
 """The generated header compiles with NVRTC for every family of GPUs that it knows; no GPU needed.
 
-A family takes seconds: the oldest and the newest are looked at always, those between them with `-m slow`.
+The whole console takes seconds a family: all but oldest and newest with `-m slow`.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ BLOCK = Path(__file__).with_name("block.cu")
 BRX = Path(__file__).with_name("brx.cu")
 HEADERS = ["prelude.cuh", "machine.cuh"]
 BRX_HEADERS = [*HEADERS, "cpu_brx.cuh", "forms.cuh"]
+MICRO = Path(__file__).parents[2] / "benches" / "gpu" / "micro.cu"
 KERNELS = ["frame", "power_on", "observe"]
 
 
@@ -24,11 +25,15 @@ def families() -> list[object]:
     first: dict[int, int] = {}
     for architecture in sorted(nvrtc.architectures()):
         first.setdefault(architecture // 10, architecture)
-    oldest, *between, newest = first.values()
+    return list(first.values())
+
+
+def some_always() -> list[object]:
+    oldest, *between, newest = families()
     return [oldest, *(pytest.param(a, marks=pytest.mark.slow) for a in between), newest]
 
 
-@pytest.mark.parametrize("architecture", families())
+@pytest.mark.parametrize("architecture", some_always())
 def test_every_family_takes_the_console(architecture: int) -> None:
     options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(FRAME, options, HEADERS)
@@ -58,11 +63,14 @@ def test_the_jump_table_becomes_machine_code(architecture: int) -> None:
     assert code[:4] == b"\x7fELF"
 
 
-def test_a_frame_around_the_jump_table() -> None:
-    ptx, _, log = nvrtc.compile_kernel(BRX, ["--gpu-architecture=compute_80", "--std=c++17"], BRX_HEADERS)
+def test_a_frame_around_the_jump_table_and_what_is_measured_of_it() -> None:
+    """The frames of `brx.cu`, which `benches/gpu/micro.cu` includes, and the other kernels of that."""
+    options = ["--gpu-architecture=compute_80", "--std=c++17"]
+    ptx, _, log = nvrtc.compile_kernel(MICRO, options, [*BRX_HEADERS, str(BRX)])
     assert log == ""
     assert ptx.count(b"brx.idx") == 1
-    assert b".visible .entry frame(" in ptx
+    for name in ("decode", "frame", "redux", "sizes", *(f"straight_{size}" for size in range(4))):
+        assert f".visible .entry {name}(".encode() in ptx
 
 
 def test_a_wrong_layout_is_refused(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ std::set<std::string> kernels(const std::string& source) {
     std::set<std::string> names;
     const std::regex pattern("(?:__global__\\s+void\\s+(?:__launch_bounds__\\s*\\([^)]*\\)\\s+)?|PARL_KERNEL\\([^)]*\\)\\s+)(\\w+)\\s*\\(");
     for (std::sregex_iterator at(source.begin(), source.end(), pattern), end; at != end; ++at) names.insert((*at)[1]);
+    // What PARL_KERNEL stands for.
+    names.erase("__launch_bounds__");
     return names;
 }
 
