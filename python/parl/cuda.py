@@ -96,6 +96,22 @@ def torch_device(ordinal: int) -> Any:
     return torch.device("cuda", ordinal)
 
 
+def free_memory(device: Any) -> tuple[int, int]:
+    """Bytes of a device of torch that are free, what torch keeps for later included, and bytes in all."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device), total
+
+
+def out_of_memory(device: Any, size: int) -> CudaUnavailableError:
+    """What to raise when torch has no ``size`` bytes left on its device."""
+    free, total = free_memory(device)
+    return CudaUnavailableError(
+        f"out of memory on {device}: {size} bytes were asked for, {free} of {total} are free"
+    )
+
+
 def give_back_memory(ordinal: int) -> bool:
     """Lets torch give the memory back that it keeps for later; false where it keeps none."""
     try:

@@ -10,6 +10,7 @@ import torch
 
 import parl
 from parl.envs.presets import PRESETS
+from parl.errors import CudaUnavailableError
 
 
 def plain(value: Any) -> Any:
@@ -269,3 +270,26 @@ def test_a_device_that_fails_says_so(double: None) -> None:
     envs.check()
     envs.close()
     other.close()
+
+
+@pytest.mark.parametrize(("options", "asked"), [({}, 2 * 28_224), ({"sliding": 64}, 2 * 64 * 84 * 84)])
+def test_no_memory_for_the_results_is_a_reason(
+    options: dict[str, Any], asked: int, double: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason has numbers, and the environments go on when there is memory again."""
+    expected = parl.AtariVectorEnv("pong", 2, boot="snapshot")
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda", **options)
+
+    def none_left(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    text = f"out of memory on cpu: {asked} bytes were asked for, 1000 of 5000 are free"
+    monkeypatch.setattr(parl.cuda, "free_memory", lambda device: (1000, 5000))
+    for name in ("empty", "zeros"):
+        monkeypatch.setattr(torch, name, none_left)
+    with pytest.raises(CudaUnavailableError, match=text):
+        envs.reset(seed=1)
+    monkeypatch.undo()
+    same(expected.reset(seed=1), envs.reset(seed=1))
+    envs.close()
+    expected.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -138,6 +139,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         Raises:
             TypeError: actions of another type.
             ValueError: of another shape; the environments are closed.
+            CudaUnavailableError: torch has no memory for the results; they go on when there is some.
         """
         self._check_open()
         if self.is_async:
@@ -398,22 +400,30 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             self._check_out(out)
         count = self.batch_size
         stride, slides = 0, False
-        if self._sliding and out is None:
-            sliding = self._sliding_of(group)
-            stride, (obs, slides) = sliding.stride, sliding.next(whole=whole)
-        else:
+        try:
+            if self._sliding and out is None:
+                sliding = self._sliding_of(group)
+                stride, (obs, slides) = sliding.stride, sliding.next(whole=whole)
+            else:
+                self._forget_slides(group)
+                obs = torch.empty(shape, dtype=torch.uint8, device=place) if out is None else self._view(out)
+            return _Results(
+                out=out,
+                obs=obs,
+                stride=stride,
+                slides=slides,
+                final=torch.zeros(shape, dtype=torch.uint8, device=place) if with_final else None,
+                ram=torch.empty((count, 128), dtype=torch.uint8, device=place) if self._ram_info else None,
+                numbers=torch.empty((_NUMBERS, count), dtype=torch.int32, device=place),
+                flags=torch.empty((_FLAGS, count), dtype=torch.bool, device=place),
+            )
+        except torch.OutOfMemoryError as error:
+            # What was to slide does not follow what nobody has written.
             self._forget_slides(group)
-            obs = torch.empty(shape, dtype=torch.uint8, device=place) if out is None else self._view(out)
-        return _Results(
-            out=out,
-            obs=obs,
-            stride=stride,
-            slides=slides,
-            final=torch.zeros(shape, dtype=torch.uint8, device=place) if with_final else None,
-            ram=torch.empty((count, 128), dtype=torch.uint8, device=place) if self._ram_info else None,
-            numbers=torch.empty((_NUMBERS, count), dtype=torch.int32, device=place),
-            flags=torch.empty((_FLAGS, count), dtype=torch.bool, device=place),
-        )
+            whole_bytes = math.prod(shape) * (1 + with_final)
+            planes = self._sliding if self._sliding and out is None else 0
+            buffer_bytes = math.prod(shape) // self._arguments["stack_num"] * planes
+            raise cuda.out_of_memory(place, max(whole_bytes, buffer_bytes)) from error
 
     def _sliding_of(self, group: Group) -> Sliding:
         torch, place = self._tensors, self._place

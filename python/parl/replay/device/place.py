@@ -76,9 +76,7 @@ class Place:
 
     def memory(self) -> tuple[int, int]:
         """Bytes that are free, what torch keeps for later included, and bytes in all."""
-        free, total = self.torch.cuda.mem_get_info(self.device)
-        kept = self.torch.cuda.memory_reserved(self.device) - self.torch.cuda.memory_allocated(self.device)
-        return free + kept, total
+        return cuda.free_memory(self.device)
 
     def given(self, value: Any, dtype: str) -> Tensor:
         """Whatever the caller has, here and contiguous."""
