@@ -23,7 +23,7 @@ extern "C" __global__ void redux(uint64_t* cycles, uint32_t* sink, uint32_t roun
     }
 }
 
-#define OP(i) value = value * 1664525u + (value >> (i % 31 + 1)) + i;
+#define OP(i) value = value * 1664525u + (value >> ((i) % 31 + 1)) + (i);
 #define OPS_8(i) OP(i) OP(i + 1) OP(i + 2) OP(i + 3) OP(i + 4) OP(i + 5) OP(i + 6) OP(i + 7)
 #define OPS_64(i) OPS_8(i) OPS_8(i + 8) OPS_8(i + 16) OPS_8(i + 24) OPS_8(i + 32) OPS_8(i + 40) OPS_8(i + 48) OPS_8(i + 56)
 #define OPS_512(i) \
@@ -31,6 +31,8 @@ extern "C" __global__ void redux(uint64_t* cycles, uint32_t* sink, uint32_t roun
 
 // Straight code of about 2 instructions and 32 bytes per operation, over and over: CODE is 64 operations times a power of 8.
 template <int SIZE> static __device__ uint32_t straight(uint32_t value, uint32_t rounds) {
+    // The size is what is measured: no copies of the body.
+#pragma unroll 1
     for (uint32_t i = 0; i < rounds; ++i) {
         OPS_64(0)
         if constexpr (SIZE >= 1) { OPS_512(64) }

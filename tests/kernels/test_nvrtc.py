@@ -63,12 +63,19 @@ def test_the_jump_table_becomes_machine_code(architecture: int) -> None:
     assert code[:4] == b"\x7fELF"
 
 
-def test_a_frame_around_the_jump_table_and_what_is_measured_of_it() -> None:
-    """The frames of `brx.cu`, which `benches/gpu/micro.cu` includes, and the other kernels of that."""
+def test_a_frame_around_the_jump_table() -> None:
+    ptx, _, log = nvrtc.compile_kernel(BRX, ["--gpu-architecture=compute_80", "--std=c++17"], BRX_HEADERS)
+    assert log == ""
+    assert ptx.count(b"brx.idx") == 1
+    assert b".visible .entry frame(" in ptx
+
+
+@pytest.mark.slow
+def test_what_is_measured_of_the_kernels() -> None:
+    """`benches/gpu/micro.cu`: the frames of `brx.cu`, and straight code, up to 200 KB."""
     options = ["--gpu-architecture=compute_80", "--std=c++17"]
     ptx, _, log = nvrtc.compile_kernel(MICRO, options, [*BRX_HEADERS, str(BRX)])
     assert log == ""
-    assert ptx.count(b"brx.idx") == 1
     for name in ("decode", "frame", "redux", "sizes", *(f"straight_{size}" for size in range(4))):
         assert f".visible .entry {name}(".encode() in ptx
 
