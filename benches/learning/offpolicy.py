@@ -261,8 +261,9 @@ def share(case, _):
 
 
 def one(kind, case, seed):
+    steps = ["--steps", str(PEERS[case][1])] if case in PEERS else []
     done = subprocess.run(
-        [sys.executable, __file__, "--one", kind, case, "--seed", str(seed)],
+        [sys.executable, __file__, "--one", kind, case, "--seed", str(seed), *steps],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -344,11 +345,14 @@ def main():
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="seed of the first turn of peers")
+    parser.add_argument("--steps", type=int, help="of peers, in place of their own: shorter turns")
     parser.add_argument("--record", help="Markdown file to append to")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if arguments.steps:
+        PEERS.update({case: (kind, arguments.steps) for case, (kind, _) in PEERS.items()})
     if arguments.one:
         kind, case = arguments.one
         print(
