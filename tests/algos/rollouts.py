@@ -14,7 +14,7 @@ def alone(_):
     pass
 
 
-def rollout(steps=8, envs=4, seed=0, final=0):
+def rollout(steps=8, envs=4, seed=0, final=0, spec=SPEC):
     """Episodes end now and then; ``final`` of the truncated rows have a successor of their own."""
     generator = torch.Generator().manual_seed(seed)
     none = torch.zeros(1, envs, dtype=torch.bool)
@@ -22,10 +22,17 @@ def rollout(steps=8, envs=4, seed=0, final=0):
     ended = terminated | truncated
     at = (ended & ~terminated).nonzero()[:final]
     assert len(at) == final
+    obs = torch.randn(steps + 1, envs, 3, generator=generator)
+    if spec.num_actions:
+        action = torch.randint(4, (steps, envs), generator=generator)
+        log_prob = torch.full((steps, envs), -float(np.log(4)))
+    else:
+        action = torch.randn(steps, envs, *spec.action_shape, generator=generator)
+        log_prob = -0.5 * action.square().sum(2) - float(np.log(2 * np.pi))
     return Rollout(
-        obs=torch.randn(steps + 1, envs, 3, generator=generator),
-        action=torch.randint(4, (steps, envs), generator=generator),
-        log_prob=torch.full((steps, envs), -float(np.log(4))),
+        obs=obs,
+        action=action,
+        log_prob=log_prob,
         reward=torch.randn(steps, envs, generator=generator),
         terminated=terminated,
         ended=ended,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from rollouts import SPEC, alone, numpy_of, rollout, successors
+from rollouts import BOX, SPEC, alone, numpy_of, rollout, successors
 
 from parl.algos.a2c import A2C, Config, group, joined
 from parl.errors import ConfigError
@@ -142,7 +142,8 @@ def test_settings_are_checked():
     ],
     ids=["gae", "vtrace", "normalised", "windows"],
 )
-def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options):
+@pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
+def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options, spec):
     """Some rollouts with rows that are not valid, both ways: the same weights but for rounding."""
     from parl.nets.actor_critic import ActorCritic
 
@@ -150,10 +151,10 @@ def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options)
     for direct in (True, False):
         if not direct:
             monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
-        learner = A2C(Config(hidden=(8, 6), learning_rate=1e-2, **options), SPEC).make_learner(0, "cpu")
+        learner = A2C(Config(hidden=(8, 6), learning_rate=1e-2, **options), spec).make_learner(0, "cpu")
         before = learner.weights.clone()
         for seed in (0, 2, 3):
-            learner.learn(rollout(8, 4, seed, final=1), 0.3, alone)
+            learner.learn(rollout(8, 4, seed, 1, spec), 0.3, alone)
         assert not torch.equal(before, learner.weights)
         found.append((learner.weights.clone(), learner.metrics()))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-3, atol=2e-5)

@@ -136,7 +136,8 @@ def test_settings_are_checked():
     ],
     ids=["parts", "clipped", "kl", "normalised"],
 )
-def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options):
+@pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
+def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options, spec):
     """Two rollouts, several epochs, both ways: as many steps, the same weights but for rounding."""
     from parl.nets.actor_critic import ActorCritic
 
@@ -144,8 +145,8 @@ def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options)
     for direct in (True, False):
         if not direct:
             monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
-        learner = PPO(Config(hidden=(8, 6), epochs=3, **options), SPEC).make_learner(0, "cpu")
-        steps = [learner.learn(rollout(8, 4, seed, final=1), 0.3, alone) for seed in (0, 2)]
+        learner = PPO(Config(hidden=(8, 6), epochs=3, **options), spec).make_learner(0, "cpu")
+        steps = [learner.learn(rollout(8, 4, seed, 1, spec), 0.3, alone) for seed in (0, 2)]
         found.append((steps, learner.weights.clone(), learner.metrics()))
     assert found[0][0] == found[1][0] and sum(found[0][0]) > 0
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=2e-5)

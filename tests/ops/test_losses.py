@@ -1,19 +1,22 @@
 """Gradients of the losses that are one operation, against torch's own of what they say they compute."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parl.ops.adam import limit_norm
+from parl.ops.judged import Categories, Gaussians
 from parl.ops.losses import (
     clipped_gradients,
     clipped_loss,
     huber_gradients,
     policy_gradient_loss,
+    policy_gradients,
     weighted_huber,
 )
-from parl.ops.policies import categorical, normalized
+from parl.ops.policies import categorical, gaussian, normalized
 
 
 def columns(seed, rows, count):
@@ -125,24 +128,57 @@ def test_advantages_have_mean_zero_and_deviation_one():
     assert normalized(advantage[:1]).tolist() == [0.0]
 
 
+def judged_and_not(continuous, rows=64):
+    """Leaves of torch, log-probabilities and entropies from them, and the same judged with numpy."""
+    generator = torch.Generator().manual_seed(1)
+    outputs = torch.randn(rows, 3, generator=generator, requires_grad=True)
+    if not continuous:
+        action = torch.randint(3, (rows,), generator=generator)
+        judged = Categories(outputs.detach().numpy(), action.numpy())
+        return [outputs], [], categorical(outputs, action), judged
+    action = torch.randn(rows, 3, generator=generator)
+    log_std = torch.tensor([0.1, -0.4, 0.2], requires_grad=True)
+    of_log_std = np.full(3, np.nan, np.float32)
+    judged = Gaussians(outputs.detach().numpy(), log_std.detach().numpy(), of_log_std, action.numpy())
+    return [outputs, log_std], [of_log_std], gaussian(outputs, log_std, action), judged
+
+
+def same(arrays, leaves):
+    for array, leaf in zip(arrays, leaves, strict=True):
+        torch.testing.assert_close(torch.from_numpy(array), leaf.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("value_clip", [0.0, 0.3])
 @pytest.mark.parametrize("entropy_coefficient", [0.0, 0.02])
-def test_clipped_gradients_are_those_of_the_loss(value_clip, entropy_coefficient):
-    generator = torch.Generator().manual_seed(1)
-    logits = torch.randn(64, 3, generator=generator, requires_grad=True)
-    value = torch.randn(64, generator=generator, requires_grad=True)
-    action = torch.randint(3, (64,), generator=generator)
-    columns = [torch.randn(64, generator=generator) for _ in range(4)]
-    columns[0] = categorical(logits.detach(), action)[0] + 0.3 * columns[0]
+def test_clipped_gradients_are_those_of_the_loss(continuous, value_clip, entropy_coefficient):
+    leaves, others, (log_prob, entropy), judged = judged_and_not(continuous)
+    torch.testing.assert_close(torch.from_numpy(judged.log_prob), log_prob.detach())
+    value, *rest = columns(2, 64, 5)
+    value.requires_grad_()
+    rest[0] = log_prob.detach() + 0.3 * rest[0]
     numbers = (0.2, value_clip, 0.7, entropy_coefficient)
-    log_prob, entropy = categorical(logits, action)
-    found = clipped_loss(log_prob, entropy, value, *columns, *numbers)
+    found = clipped_loss(log_prob, entropy, value, *rest, *numbers)
     found.total.backward()
-    arrays = [column.numpy() for column in (logits.detach(), value.detach(), action, *columns)]
-    of_logits, of_value, figures = clipped_gradients(*arrays, *numbers)
-    torch.testing.assert_close(torch.from_numpy(of_logits), logits.grad, rtol=1e-4, atol=1e-7)
-    torch.testing.assert_close(torch.from_numpy(of_value), value.grad, rtol=1e-4, atol=1e-7)
-    assert of_logits.dtype == of_value.dtype == "float32"
-    for name, value in (("policy_loss", found.policy), ("value_loss", found.value), ("kl", found.kl)):
-        assert figures[name] == pytest.approx(float(value), rel=1e-4, abs=1e-6)
+    arrays = [column.numpy() for column in (value.detach(), *rest)]
+    of_outputs, of_value, figures = clipped_gradients(judged, *arrays, *numbers)
+    same([of_outputs, *others, of_value], [*leaves, value])
+    for name, figure in (("policy_loss", found.policy), ("value_loss", found.value), ("kl", found.kl)):
+        assert figures[name] == pytest.approx(float(figure), rel=1e-4, abs=1e-6)
+    assert figures["entropy"] == pytest.approx(float(found.entropy), rel=1e-5)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("coefficient", [0.0, 0.1])
+def test_policy_gradients_are_those_of_the_loss(continuous, coefficient):
+    leaves, others, (log_prob, entropy), judged = judged_and_not(continuous)
+    value, advantage, target = columns(2, 64, 3)
+    value.requires_grad_()
+    found = policy_gradient_loss(log_prob, entropy, value, advantage, target, 0.7, coefficient)
+    found.total.backward()
+    arrays = [column.detach().numpy() for column in (value, advantage, target)]
+    of_outputs, of_value, figures = policy_gradients(judged, *arrays, 0.7, coefficient)
+    same([of_outputs, *others, of_value], [*leaves, value])
+    for name, figure in (("policy_loss", found.policy), ("value_loss", found.value)):
+        assert figures[name] == pytest.approx(float(figure), rel=1e-4, abs=1e-6)
     assert figures["entropy"] == pytest.approx(float(found.entropy), rel=1e-5)

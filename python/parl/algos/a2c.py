@@ -31,7 +31,7 @@ from parl.algos.rollouts import Average
 from parl.errors import ConfigError
 from parl.ops.advantages import gae, vtrace
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.losses import policy_gradient_loss, policy_gradients, softmax
+from parl.ops.losses import policy_gradient_loss, policy_gradients
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -162,35 +162,34 @@ class A2CLearner(ActorCriticLearner):
         recorded = self.record(rollout.obs.flatten(0, 1))
         if recorded is None:
             return False
-        logits, value = recorded.outputs
-        acted = rollout.action.numel()  # what the last step led to comes behind these rows
-        p, log_p = softmax(logits[:acted])
-        action = rollout.action.flatten().numpy()
+        self.gradients.zero_()
+        outputs, value = recorded.outputs
+        action = rollout.action.flatten(0, 1).numpy()
+        acted = len(action)  # what the last step led to comes behind these rows
+        judged = self.judge(outputs[:acted], action)
         seen = torch.from_numpy(value).view(rollout.obs.shape[:2])
-        advantage, target = self._estimates(rollout, seen, torch.from_numpy(log_p[np.arange(acted), action]))
-        of_logits, of_value = np.zeros_like(logits), np.zeros_like(value)
+        advantage, target = self._estimates(rollout, seen, torch.from_numpy(judged.log_prob))
+        of_outputs, of_value = np.zeros_like(outputs), np.zeros_like(value)
         rows: Any = slice(acted)
         columns = (advantage.flatten(), target.flatten())
         if not rollout.valid.all():
             valid = rollout.valid.flatten()
             columns = tuple(column[valid] for column in columns)
             rows = valid.numpy().nonzero()[0]
+            judged = self.judge(outputs[rows], action[rows])
         advantage, target = columns
         if config.normalize_advantages:
             advantage = normalized(advantage)
-        of_logits[rows], of_value[rows], figures = policy_gradients(
-            p[rows],
-            log_p[rows],
+        of_outputs[rows], of_value[rows], figures = policy_gradients(
+            judged,
             value[rows],
-            action[rows],
             advantage.numpy(),
             target.numpy(),
             config.value_coefficient,
             config.entropy_coefficient,
         )
         self.figures = {**figures}
-        self.gradients.zero_()
-        recorded.back(of_logits, of_value)
+        recorded.back(of_outputs, of_value)
         self.apply(progress, average)
         return True
 

@@ -21,7 +21,8 @@ from parl.nets.observations import RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.nets.small import SmallRecorded
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.policies import categorical, gaussian
+from parl.ops.judged import Categories, Gaussians, Judged
+from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian
 from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
 Network = ActorCritic | RecurrentActorCritic
@@ -145,11 +146,12 @@ class StochasticPolicy(SeededPolicy):
             chosen = parameters[np.arange(len(action)), action]
             return action, chosen - np.log(np.add.reduce(np.exp(parameters), axis=1))
         noise = self._rng.standard_normal(parameters.shape, np.float32)
-        with torch.inference_mode():
-            mean = torch.from_numpy(parameters)
-            drawn = mean + torch.exp(self._network.log_std) * torch.from_numpy(noise)
-            log_prob, _ = gaussian(mean, self._network.log_std, drawn)
-            return drawn.numpy().reshape(-1, *self._shape), log_prob.numpy()
+        log_std = self._network.log_std.detach().numpy()
+        parameters = parameters + np.exp(log_std) * noise
+        normaliser = np.float32(np.add.reduce(log_std) + len(log_std) * LOG_SQRT_2PI)
+        noise *= noise
+        log_prob = np.add.reduce(noise, axis=1) * np.float32(-0.5) - normaliser
+        return parameters.reshape(-1, *self._shape), log_prob
 
     def act(self, observations: Observations, env_steps: int) -> Array:
         """Drawn actions (N, ...)."""
@@ -205,12 +207,23 @@ class ActorCriticLearner(OptimizedLearner):
         """The network's pass from observations (B, ...) without torch's records, and its way back.
 
         A minibatch of a few hundred rows is some hundred operations, each of which costs more to start in
-        torch than in numpy. None where that does not hold: many rows, continuous actions, other networks.
+        torch than in numpy. None where that does not hold: many rows, other networks.
         """
         network = self.network
-        if network.log_std is not None or not isinstance(network, ActorCritic) or len(obs) > _FEW_ROWS:
+        if not isinstance(network, ActorCritic) or len(obs) > _FEW_ROWS:
             return None
         return network.record(obs)
+
+    def judge(self, outputs: Array, action: Array) -> Judged:
+        """Log-probabilities and entropies of actions (B, ...), from what :meth:`record` gave for the policy.
+
+        The way back from Gaussians writes the gradient of their deviations.
+        """
+        log_std = self.network.log_std
+        if log_std is None:
+            return Categories(outputs, action)
+        assert log_std.grad is not None
+        return Gaussians(outputs, log_std.detach().numpy(), log_std.grad.numpy(), action)
 
     def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Policy parameters (T + 1, N, outputs) and values (T + 1, N) of ``rollout.obs``."""

@@ -236,15 +236,15 @@ class PPOLearner(ActorCriticLearner):
         recorded = self.record(part[0])
         if recorded is None:
             return None
+        self.gradients.zero_()
         advantage = normalized(part[3]) if config.normalize_advantages else part[3]
         action, old_log_prob, advantage, old_value, target = (
             column.numpy() for column in (part[1], part[2], advantage, part[4], part[3] + part[4])
         )
-        logits, value = recorded.outputs
-        of_logits, of_value, figures = clipped_gradients(
-            logits,
+        outputs, value = recorded.outputs
+        of_outputs, of_value, figures = clipped_gradients(
+            self.judge(outputs, action),
             value,
-            action,
             old_log_prob,
             old_value,
             advantage,
@@ -258,8 +258,7 @@ class PPOLearner(ActorCriticLearner):
         if config.target_kl and self._too_far(torch.tensor(figures["kl"]), average):
             recorded.drop()
             return False
-        self.gradients.zero_()
-        recorded.back(of_logits, of_value)
+        recorded.back(of_outputs, of_value)
         self.apply(progress, average)
         return True
 

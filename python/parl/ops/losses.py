@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parl.ops.judged import Judged
 from parl.types import Array
 
 
@@ -174,20 +175,9 @@ class _Clipped(torch.autograd.Function):
         return of_log_prob.mul_(g), entropy, of_value.mul_(g), *[None] * 8
 
 
-def softmax(logits: Array) -> tuple[Array, Array]:
-    """Probabilities (B, A) of logits (B, A) float32 and their logarithms, with numpy."""
-    log_p = logits - logits.max(axis=1, keepdims=True)
-    p = np.exp(log_p)
-    sums = np.add.reduce(p, axis=1, keepdims=True)
-    p /= sums
-    log_p -= np.log(sums)
-    return p, log_p
-
-
 def clipped_gradients(
-    logits: Array,
+    judged: Judged,
     value: Array,
-    action: Array,
     old_log_prob: Array,
     old_value: Array,
     advantage: Array,
@@ -197,12 +187,11 @@ def clipped_gradients(
     value_coefficient: float,
     entropy_coefficient: float,
 ) -> tuple[Array, Array, dict[str, float]]:
-    """:func:`clipped_loss` of discrete actions with numpy, and its gradients: for a few hundred rows.
+    """:func:`clipped_loss` with numpy, and its gradients: for a few hundred rows.
 
     Args:
-        logits: (B, A) float32.
-        value: (B,) float32, V, as are the other columns but for ``action``, (B,) int64.
-        action: taken.
+        judged: log-probabilities and entropies of the actions taken.
+        value: (B,) float32, V, as are the other columns.
         old_log_prob: of the policy that acted.
         old_value: V_old.
         advantage: A.
@@ -213,13 +202,11 @@ def clipped_gradients(
         entropy_coefficient: of the entropy.
 
     Returns:
-        gradients of ``logits`` (B, A) and ``value`` (B,), and the figures ``policy_loss``, ``value_loss``,
-        ``entropy`` and ``kl``.
+        gradients of the policy's outputs (B, A) and of ``value`` (B,), and the figures ``policy_loss``,
+        ``value_loss``, ``entropy`` and ``kl``.
     """
-    rows, each = len(value), np.arange(len(value))
-    p, log_p = softmax(logits)
-    entropy = -np.add.reduce(p * log_p, axis=1)
-    log_ratio = log_p[each, action] - old_log_prob
+    rows = len(value)
+    log_ratio = judged.log_prob - old_log_prob
     ratio = np.exp(log_ratio)
     free, held = ratio * advantage, np.minimum(np.maximum(ratio, 1 - clip), 1 + clip) * advantage
     of_log_prob = free * (free <= held) * np.float32(-1 / rows)
@@ -231,17 +218,13 @@ def clipped_gradients(
         moved = (np.minimum(np.maximum(distance, -value_clip), value_clip) + old_value - target) ** 2
         of_value *= (square >= moved) | (np.abs(distance) <= value_clip)
         square = np.maximum(square, moved)
-    of_logits = p * -of_log_prob[:, None]
-    of_logits[each, action] += of_log_prob
-    if entropy_coefficient:
-        of_logits += p * (log_p + entropy[:, None]) * np.float32(entropy_coefficient / rows)
     figures = {
         "policy_loss": -float(np.add.reduce(np.minimum(free, held))) / rows,
         "value_loss": float(np.add.reduce(square)) / (2 * rows),
-        "entropy": float(np.add.reduce(entropy)) / rows,
+        "entropy": float(np.add.reduce(judged.entropy)) / rows,
         "kl": float(np.add.reduce(ratio - 1 - log_ratio)) / rows,
     }
-    return of_logits, of_value, figures
+    return judged.back(of_log_prob, -entropy_coefficient / rows), of_value, figures
 
 
 def policy_gradient_loss(
@@ -319,42 +302,34 @@ class _PolicyGradient(torch.autograd.Function):
 
 
 def policy_gradients(
-    p: Array,
-    log_p: Array,
+    judged: Judged,
     value: Array,
-    action: Array,
     advantage: Array,
     target: Array,
     value_coefficient: float,
     entropy_coefficient: float,
 ) -> tuple[Array, Array, dict[str, float]]:
-    """:func:`policy_gradient_loss` of discrete actions with numpy, and its gradients: for a few hundred rows.
+    """:func:`policy_gradient_loss` with numpy, and its gradients: for a few hundred rows.
 
     Args:
-        p: (B, A) float32, probabilities.
-        log_p: (B, A) float32, their logarithms.
-        value: (B,) float32, V, as are the other columns but for ``action``, (B,) int64.
-        action: taken.
+        judged: log-probabilities and entropies of the actions taken.
+        value: (B,) float32, V, as are the other columns.
         advantage: A.
         target: R.
         value_coefficient: of the squared error.
         entropy_coefficient: of the entropy.
 
     Returns:
-        gradients of the logits (B, A) and of ``value`` (B,), and the figures ``policy_loss``, ``value_loss``
-        and ``entropy``.
+        gradients of the policy's outputs (B, A) and of ``value`` (B,), and the figures ``policy_loss``,
+        ``value_loss`` and ``entropy``.
     """
-    rows, each = len(value), np.arange(len(value))
-    entropy = -np.add.reduce(p * log_p, axis=1)
+    rows = len(value)
     of_log_prob = advantage * np.float32(-1 / rows)
     error = value - target
-    of_logits = p * -of_log_prob[:, None]
-    of_logits[each, action] += of_log_prob
-    if entropy_coefficient:
-        of_logits += p * (log_p + entropy[:, None]) * np.float32(entropy_coefficient / rows)
     figures = {
-        "policy_loss": float(np.dot(log_p[each, action], of_log_prob)),
+        "policy_loss": float(np.dot(judged.log_prob, of_log_prob)),
         "value_loss": float(np.dot(error, error)) / (2 * rows),
-        "entropy": float(np.add.reduce(entropy)) / rows,
+        "entropy": float(np.add.reduce(judged.entropy)) / rows,
     }
-    return of_logits, error * np.float32(value_coefficient / rows), figures
+    of_outputs = judged.back(of_log_prob, -entropy_coefficient / rows)
+    return of_outputs, error * np.float32(value_coefficient / rows), figures

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,7 +62,7 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
         (B,) and (B,) float32, in nats.
     """
     z = (action - mean) * torch.exp(-log_std)
-    normaliser = log_std.sum() + action.shape[1] * _LOG_SQRT_2PI
+    normaliser = log_std.sum() + action.shape[1] * LOG_SQRT_2PI
     entropy = normaliser + 0.5 * action.shape[1]
     return -0.5 * z.square().sum(dim=1) - normaliser, entropy.expand(len(mean))
 
@@ -93,4 +93,4 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
     u = torch.addcmul(mean, log_std.exp(), noise)
     correction = 2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u))
     each = -0.5 * noise.square() - log_std - correction
-    return torch.tanh(u), each.sum(dim=1) - mean.shape[1] * _LOG_SQRT_2PI
+    return torch.tanh(u), each.sum(dim=1) - mean.shape[1] * LOG_SQRT_2PI
