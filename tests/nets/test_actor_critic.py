@@ -90,3 +90,17 @@ def test_changes_take_the_place_of_older_readings(dtype):
 def test_widths_are_checked():
     with pytest.raises(ValueError, match="hidden"):
         make(hidden=())
+
+
+def test_vectors_are_normalised_alike_by_numpy_and_torch():
+    flattener = Flattener((2, 3), "float32", True)
+    normaliser = flattener.normaliser
+    normaliser.mean.copy_(torch.linspace(-2, 2, 6))
+    normaliser.inverse_std.copy_(torch.linspace(0.1, 30, 6))
+    observations = np.random.default_rng(0).standard_normal((9, 2, 3)).astype(np.float32)
+    observations[3, 1, 1] = np.nan
+    before = observations.copy()
+    found = flattener.vectors(observations)
+    np.testing.assert_array_equal(found, flattener(torch.from_numpy(before)).numpy(), strict=True)
+    np.testing.assert_array_equal(observations, before)
+    assert np.nanmax(found) == 5 and np.isnan(found).sum() == 1

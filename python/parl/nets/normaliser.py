@@ -31,6 +31,12 @@ class Normaliser(nn.Module):
         """(B, features) float32 to the same."""
         return ((features - self.mean) * self.inverse_std).clamp_(-self._LIMIT, self._LIMIT)
 
+    def vectors(self, features: Array) -> Array:
+        """The same of and with numpy, bit for bit; where the statistics are on the CPU."""
+        x: Array = features - self.mean.detach().numpy()
+        x *= self.inverse_std.detach().numpy()
+        return np.minimum(np.maximum(x, -self._LIMIT, out=x), self._LIMIT, out=x)
+
 
 class RunningMoments:
     """Mean and variance of everything seen so far.
@@ -193,8 +199,9 @@ class Flattener(nn.Module):
 
     def vectors(self, observations: Array) -> Array:
         """(B, inputs) float32 of and with numpy."""
-        if self.normaliser is None and not self._changes and observations.dtype == np.float32:
-            return observations.reshape(len(observations), -1)
+        if not self._changes and observations.dtype == np.float32:
+            x = observations.reshape(len(observations), -1)
+            return x if self.normaliser is None else self.normaliser.vectors(x)
         with torch.no_grad():
             return self(torch.from_numpy(observations)).numpy()
 
