@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from parl.nets.actor_critic import ActorCritic
 from parl.types import EnvSpec, Rollout
 
 SPEC = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
@@ -40,6 +41,13 @@ def rollout(steps=8, envs=4, seed=0, final=0, spec=SPEC):
         final_obs=torch.randn(final, 3, generator=generator),
         final_at=at,
     )
+
+
+def both_ways(monkeypatch):
+    """Twice: while networks step without torch's records, then while they need them."""
+    yield
+    monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
+    yield
 
 
 def numpy_of(data):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from rollouts import BOX, SPEC, alone, numpy_of, rollout, successors
+from rollouts import BOX, SPEC, alone, both_ways, numpy_of, rollout, successors
 
 from parl.algos.a2c import A2C, Config, group, joined
 from parl.errors import ConfigError
@@ -145,12 +145,8 @@ def test_settings_are_checked():
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
 def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options, spec):
     """Some rollouts with rows that are not valid, both ways: the same weights but for rounding."""
-    from parl.nets.actor_critic import ActorCritic
-
     found = []
-    for direct in (True, False):
-        if not direct:
-            monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
+    for _ in both_ways(monkeypatch):
         learner = A2C(Config(hidden=(8, 6), learning_rate=1e-2, **options), spec).make_learner(0, "cpu")
         before = learner.weights.clone()
         for seed in (0, 2, 3):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from rollouts import BOX, SPEC, alone, rollout
+from rollouts import BOX, SPEC, alone, both_ways, rollout
 
 from parl.algos.ppo import PPO, Config, default_config
 from parl.errors import ConfigError
@@ -139,12 +139,8 @@ def test_settings_are_checked():
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
 def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options, spec):
     """Two rollouts, several epochs, both ways: as many steps, the same weights but for rounding."""
-    from parl.nets.actor_critic import ActorCritic
-
     found = []
-    for direct in (True, False):
-        if not direct:
-            monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
+    for _ in both_ways(monkeypatch):
         learner = PPO(Config(hidden=(8, 6), epochs=3, **options), spec).make_learner(0, "cpu")
         steps = [learner.learn(rollout(8, 4, seed, 1, spec), 0.3, alone) for seed in (0, 2)]
         found.append((steps, learner.weights.clone(), learner.metrics()))
