@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from parl.envs import EnvMaker, EpisodeTracker, spec_of
+from parl.envs import EnvMaker, EpisodeTracker, spec_of, usable_cores
 from parl.errors import ConfigError
 
 
@@ -80,3 +80,16 @@ def test_tracker_against_loops_over_environments(autoreset):
     assert len(expected) > 20
     assert got == expected
     assert total == expected_total
+
+
+def test_actors_divide_the_threads_of_atari_environments():
+    """Cores are those that the process may use; what is asked for by name, and other environments, stay."""
+    maker = EnvMaker("parl/Pong-v0", {"obs_type": "ram"})
+    cores = usable_cores()
+    for actors in (1, 2, 4 * cores):
+        env = maker.beside(actors)(64)
+        assert env.num_threads == max(1, cores // actors)
+        env.close()
+    assert "num_threads" not in maker.options
+    for name, options in (("parl/Pong-v0", {"num_threads": 3}), ("CartPole-v1", {})):
+        assert EnvMaker(name, options).beside(4).options == options

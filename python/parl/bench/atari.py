@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from parl.bench.loops import GpuBusy, axes_of, make_loop, rates, save, table
+from parl.envs import usable_cores
 from parl.errors import ParlError
-from parl.train.families import usable_cores
 
 ROWS, _SHORTEST = 16_384, 4
 _SKIP = 4

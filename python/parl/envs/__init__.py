@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from parl.envs.episodes import EpisodeTracker
-from parl.envs.make import EnvMaker, spec_of
+from parl.envs.make import EnvMaker, spec_of, usable_cores
 from parl.envs.observations import Observer, Rows, rows_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "make_vec",
     "rows_of",
     "spec_of",
+    "usable_cores",
 ]
 
 # These need gymnasium, the others do not.

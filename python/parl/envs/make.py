@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,11 @@ def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
     return None
 
 
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class EnvMaker:
     """Makes vector environments of any size; travels to other processes.
 
@@ -64,6 +70,17 @@ class EnvMaker:
     def name(self) -> str:
         """The id, or the function's name."""
         return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", "env")
+
+    def beside(self, makers: int) -> EnvMaker:
+        """What makes the environments of one of so many actors on these cores, which then divide the threads.
+
+        parl's Atari environments on the CPU have a thread per core unless ``num_threads`` is given; here it
+        is a thread per core that is the actor's own, at least one. Others stay as they are.
+        """
+        own = isinstance(self.env, str) and self.env.startswith("parl/")
+        if makers < 2 or not own or {"num_threads", "device"} & set(self.options):
+            return self
+        return EnvMaker(self.env, {**self.options, "num_threads": max(1, usable_cores() // makers)})
 
     def __call__(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
         """A vector environment of ``num_envs``.

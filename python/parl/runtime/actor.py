@@ -184,7 +184,7 @@ def make_actor(
         # Gymnasium seeds environment i of a vector with seed + i; half the range leaves room for that.
         own_seed = (int(env_seed) >> 1) + start - first
         estimates = Estimates.of(algorithm, policy, replay, stop - start, spec)
-        return Actor(maker(stop - start), spec, policy, replay, start, own_seed, estimates)
+        return Actor(maker.beside(actors)(stop - start), spec, policy, replay, start, own_seed, estimates)
 
     if not halves:
         return part(first, end)

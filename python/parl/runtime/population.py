@@ -97,7 +97,7 @@ class Evaluation:
 
     def __init__(self, setup: PopulationSetup, index: int) -> None:
         self._count = max(block.stop - block.start for block in setup.cut())
-        self._env = setup.maker(self._count)
+        self._env = setup.maker.beside(setup.actors)(self._count)
         self._policy = setup.algorithm.make_policy(index, setup.actors, self._count, 0)
         self._decoder = setup.algorithm.make_decoder()
         spec = setup.spec

@@ -93,7 +93,9 @@ class RolloutSetup:
         envs = self.envs_of(index)
         if policy is None:
             policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
-        return RolloutActor(self.maker(envs), self.spec, policy, env_seed, self.random_steps)
+        return RolloutActor(
+            self.maker.beside(self.actors)(envs), self.spec, policy, env_seed, self.random_steps
+        )
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
         """A rollout of actor ``index``, in memory shared by processes of ``context`` if one is given."""

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from parl.envs import usable_cores
 from parl.errors import ConfigError
 from parl.train.config import (
     AsyncConfig,
@@ -84,11 +85,6 @@ class Family(Protocol):
     def loop(self, setup: Any, config: Any, saved: Saved | None) -> Loop:
         """The running topology."""
         ...
-
-
-def usable_cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # Weights times rows of a batch from which a second thread gains more than it costs: half a millisecond.
