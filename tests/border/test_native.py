@@ -46,7 +46,8 @@ buffer.update_priorities(buffer.add(x=[1, 2]), np.ones(2))
 buffer.sample(4)
 assert not {"gymnasium", "ale_py"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    assert run.returncode == 0, run.stderr
 
 
 def test_public_names_are_there():

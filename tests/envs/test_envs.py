@@ -91,5 +91,7 @@ def test_actors_divide_the_threads_of_atari_environments():
         assert env.num_threads == max(1, cores // actors)
         env.close()
     assert "num_threads" not in maker.options
-    for name, options in (("parl/Pong-v0", {"num_threads": 3}), ("CartPole-v1", {})):
+    assert EnvMaker("parl/Pong-v0", {"device": "cpu"}).beside(4 * cores).options["num_threads"] == 1
+    on_device = ("parl/Pong-v0", {"device": "cuda"})
+    for name, options in (("parl/Pong-v0", {"num_threads": 3}), on_device, ("CartPole-v1", {})):
         assert EnvMaker(name, options).beside(4).options == options

@@ -150,7 +150,7 @@ def test_one_network_by_numpy_and_by_torch(seed, rows, inputs, hidden, outputs, 
     assert Single.suits(dense)
     single = Single(dense)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("parl.nets.single._ONE_THREAD", 0 if large else 2**18)
+        patched.setattr("parl.nets.single.ONE_THREAD", 0 if large else 2**18)
         for _ in range(2):  # the second time in memory that was used before
             x, other = torch.randn(rows, inputs), torch.randn(rows, inputs)
             flat.gradients.fill_(9.0)

@@ -78,7 +78,8 @@ class EnvMaker:
         is a thread per core that is the actor's own, at least one. Others stay as they are.
         """
         own = isinstance(self.env, str) and self.env.startswith("parl/")
-        if makers < 2 or not own or {"num_threads", "device"} & set(self.options):
+        elsewhere = str(self.options.get("device", "cpu")) != "cpu"
+        if makers < 2 or not own or elsewhere or "num_threads" in self.options:
             return self
         return EnvMaker(self.env, {**self.options, "num_threads": max(1, usable_cores() // makers)})
 

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from parl.nets.dense import Headed
+from parl.nets.small import ONE_THREAD
 from parl.types import Array
 
-# Products of matrices up to which OpenBLAS uses one thread.
-_ONE_THREAD = 2**18
 _relu_back = torch.ops.aten.threshold_backward.grad_input
 
 
@@ -40,7 +39,7 @@ def _multiply(one: _Both, two: _Both, out: _Both) -> None:
     rows, inner = one.array.shape
     width = two.array.shape[1]
     # Vectors go by another operation of BLAS, which uses threads earlier.
-    if min(rows, inner, width) > 1 and rows * inner * width <= _ONE_THREAD:
+    if min(rows, inner, width) > 1 and rows * inner * width <= ONE_THREAD:
         np.matmul(one.array, two.array, out=out.array)
     else:
         torch.mm(one.tensor, two.tensor, out=out.tensor)
