@@ -27,9 +27,15 @@ PARL_CONST uint32_t SHARED_BYTES = ROW_LANES * ROW_WORDS * 4;
 static_assert(alignof(cule::machine::Machine) <= 4, "a row begins at any word");
 static_assert(SHARED_BYTES <= 16 * 1024, "eight blocks share a multiprocessor");
 
+// Words that the threads of a block share: those rows while frames run, and what is shown after that.
+#define PARL_BLOCK_WORDS (ROW_LANES * ROW_WORDS)
+static __device__ uint32_t* block_words() {
+    __shared__ uint32_t words[PARL_BLOCK_WORDS];
+    return words;
+}
+
 static __device__ cule::machine::Machine& row_of(uint32_t lane) {
-    __shared__ uint32_t rows[ROW_LANES * ROW_WORDS];
-    return *reinterpret_cast<cule::machine::Machine*>(rows + lane * ROW_WORDS);
+    return *reinterpret_cast<cule::machine::Machine*>(block_words() + lane * ROW_WORDS);
 }
 
 // The smallest key of the lanes in `together`, all of which are here.

@@ -236,52 +236,151 @@ PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSE
                              PARL_OFFSET(cule::machine::riot::Riot, ram);
 PARL_CONST uint32_t RAM_BYTES = 128;
 
+// Words that a block shares while it shows: a strip of brightness, and the table of a game behind it.
+PARL_CONST uint32_t TABLE_BYTES = 256;
+PARL_CONST uint32_t SHOW_WORDS = cule::lane::show::STRIP_WORDS + TABLE_BYTES / 4;
+#ifndef PARL_BLOCK_WORDS
+[[maybe_unused]] static __device__ uint32_t* block_words() {
+    __shared__ uint32_t words[SHOW_WORDS];
+    return words;
+}
+#else
+static_assert(SHOW_WORDS <= PARL_BLOCK_WORDS, "what is shown fits where machines were");
+#endif
+
+// An environment whose turn it is to be shown, and where it goes.
+struct Showing {
+    const Batch& b;
+    const Shown& s;
+    Desk desk;
+    uint8_t* planes;
+    uint8_t* obs;    // null: nowhere
+    uint32_t from;   // planes before that one are there already
+    bool by_words;   // all lies at multiples of four
+
+    [[maybe_unused]] __device__ cule::lane::show::Chosen chosen() const {
+        return cule::lane::show::Chosen{s.extra.picture, b.rules->picture_bytes};
+    }
+    [[maybe_unused]] __device__ Slice<const uint8_t> boards() const {
+        return Slice<const uint8_t>(reinterpret_cast<const uint8_t*>(desk.board), 2 * cule::machine::tia::PICTURE_BYTES);
+    }
+    [[maybe_unused]] __device__ const cule::lane::show::Reduction& reduction() const { return b.reductions[b.playing[s.env]]; }
+};
+
 // Byte `byte` of what comes into the ring of planes.
-[[maybe_unused]] static __device__ uint8_t new_byte(const Batch& b, const Shown& s, const Desk& desk, const uint8_t* planes,
-                                                    uint32_t byte) {
+[[maybe_unused]] static __device__ uint8_t new_byte(const Showing& w, uint32_t byte) {
+    const Batch& b = w.b;
+    const Shown& s = w.s;
     if (s.extra.push == cule::lane::PUSH_AGAIN) {
-        return planes[static_cast<uint64_t>((s.newest + b.stack - 1) % b.stack) * b.plane_bytes + byte];
+        return w.planes[static_cast<uint64_t>((s.newest + b.stack - 1) % b.stack) * b.plane_bytes + byte];
     }
     if (s.extra.push == cule::lane::PUSH_RAM) return *head_byte(b, s.env, RAM_AT + byte);
-    const Slice<const uint8_t> boards(reinterpret_cast<const uint8_t*>(desk.board), 2 * cule::machine::tia::PICTURE_BYTES);
-    const cule::lane::show::Chosen chosen{s.extra.picture, b.rules->picture_bytes};
+    const Slice<const uint8_t> boards = w.boards();
     return cule::lane::show::pixel(
-        b.reductions[b.playing[s.env]], chosen, boards, work_of(b, desk), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
+        w.reduction(), w.chosen(), boards, work_of(b, w.desk), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
         Slice<const float>(b.weights, b.weight_count), Slice<const cule::observe::Blend>(b.blends, b.blend_count),
         Slice<const uint8_t>(b.tables, b.table_bytes), byte);
 }
 
+// Puts bytes from `at` on into the newest plane, and those of the stack out, oldest plane first.
+template <class Unit> static __device__ void put_out(const Showing& w, uint32_t at, Unit value) {
+    const Shown& s = w.s;
+    const uint64_t plane_bytes = w.b.plane_bytes;
+    const uint32_t stack = w.b.stack;
+    if (s.extra.push != cule::lane::PUSH_NOTHING) {
+        const Unit before = s.extra.clear == cule::lane::CLEAR_FIRST ? value : static_cast<Unit>(0);
+        for (uint32_t k = 0; s.extra.clear != 0 && k < stack; ++k) rs::store<Unit>(w.planes + k * plane_bytes, at, before);
+        rs::store<Unit>(w.planes + s.newest * plane_bytes, at, value);
+    }
+    if (w.obs == nullptr) return;
+    uint32_t plane = (s.newest + w.from) % stack;
+    for (uint32_t k = w.from; k < stack; ++k) {
+        plane = plane + 1 == stack ? 0 : plane + 1;
+        rs::store<Unit>(w.obs + k * plane_bytes, at, rs::load<Unit>(w.planes + plane * plane_bytes, at));
+    }
+}
+
+// As `put_out` of four bytes, wherever they go.
+[[maybe_unused]] static __device__ void put_four(const Showing& w, uint32_t at, uint32_t four) {
+    if (w.by_words) {
+        put_out<uint32_t>(w, at, four);
+    } else {
+        for (uint32_t i = 0; i < 4; ++i) put_out<uint8_t>(w, at + i, static_cast<uint8_t>(four >> (8 * i)));
+    }
+}
+
+// A plane of 84 x 84, strip by strip: the block works out how bright the pixels of a strip are, once, then adds them up.
+[[maybe_unused]] static __device__ void show_84(const Showing& w) {
+    namespace show = cule::lane::show;
+    const Batch& b = w.b;
+    const show::Reduction& reduction = w.reduction();
+    const show::Chosen chosen = w.chosen();
+    uint32_t* strip = block_words();
+    uint32_t* table = strip + show::STRIP_WORDS;
+    const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(table), TABLE_BYTES);
+    const Slice<const cule::observe::Cell> cells(b.cells, b.cell_count);
+    const Slice<const float> weights(b.weights, b.weight_count);
+    const Slice<const uint32_t> words(strip, show::STRIP_WORDS);
+    for (uint32_t i = threadIdx.x; i < TABLE_BYTES / 4; i += blockDim.x) {
+        table[i] = rs::load<uint32_t>(b.tables + reduction.table, 4 * i);
+    }
+    __syncthreads();
+    for (uint32_t first = 0; first < 84; first += show::STRIP_OUT) {
+        const uint32_t from = first / show::STRIP_OUT * (show::STRIP_WORDS - 1);
+        for (uint32_t i = threadIdx.x; i < show::STRIP_WORDS - 1; i += blockDim.x) {
+            strip[i] = show::four_brightest(chosen, w.boards(), work_of(b, w.desk), values, 4 * (from + i));
+        }
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < show::STRIP_OUT * 21; i += blockDim.x) {
+            const uint32_t row = first + i / 21, column = i % 21 * 4;
+            uint32_t four = 0;
+            for (uint32_t k = 0; k < 4; ++k) {
+                const uint32_t pixel = show::pixel_84(words, reduction, cells, weights, row, column + k);
+                four |= pixel << (8 * k);
+            }
+            put_four(w, 84 * row + column, four);
+        }
+        __syncthreads();
+    }
+}
+
+// A plane of any other kind, or none: four bytes or one at a time.
+[[maybe_unused]] static __device__ void show_plane(const Showing& w) {
+    const bool pushes = w.s.extra.push != cule::lane::PUSH_NOTHING;
+    const uint32_t unit = w.by_words ? 4 : 1;
+    for (uint32_t at = unit * threadIdx.x; at < w.b.plane_bytes; at += unit * blockDim.x) {
+        uint32_t value = 0;
+        for (uint32_t i = 0; pushes && i < unit; ++i) value |= static_cast<uint32_t>(new_byte(w, at + i)) << (8 * i);
+        if (w.by_words) {
+            put_out<uint32_t>(w, at, value);
+        } else {
+            put_out<uint8_t>(w, at, static_cast<uint8_t>(value));
+        }
+    }
+}
+
 // The whole block shows what its lanes have left: the new plane goes into the ring, and the stack out, oldest plane first.
 [[maybe_unused]] static __device__ void show(const Batch& b, const Call& call, const Shown* all) {
+    const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const Shown s = all[lane];
         if (s.env == NOBODY) continue;
-        const Desk desk = desk_of(b, blockIdx.x, lane);
-        uint8_t* planes = b.planes + static_cast<uint64_t>(s.env) * b.stack * b.plane_bytes;
-        uint8_t* obs = s.apart != 0 ? call.final_obs : call.obs;
-        const uint64_t stride = s.apart != 0 || call.obs_stride == 0 ? static_cast<uint64_t>(b.stack) * b.plane_bytes
-                                                                     : call.obs_stride;
-        if (obs != nullptr) obs += s.env * stride;
-        const uint32_t from = call.slides != 0 && s.moved != 0 && s.apart == 0 ? b.stack - 1 : 0;
-        for (uint32_t byte = threadIdx.x; byte < b.plane_bytes; byte += blockDim.x) {
-            if (s.extra.push != cule::lane::PUSH_NOTHING) {
-                const uint8_t value = new_byte(b, s, desk, planes, byte);
-                for (uint32_t k = 0; s.extra.clear != 0 && k < b.stack; ++k) {
-                    planes[static_cast<uint64_t>(k) * b.plane_bytes + byte] = s.extra.clear == cule::lane::CLEAR_FIRST ? value : 0;
-                }
-                planes[static_cast<uint64_t>(s.newest) * b.plane_bytes + byte] = value;
-            }
-            if (obs == nullptr) continue;
-            uint32_t plane = (s.newest + from) % b.stack;
-            for (uint32_t k = from; k < b.stack; ++k) {
-                plane = plane + 1 == b.stack ? 0 : plane + 1;
-                obs[static_cast<uint64_t>(k) * b.plane_bytes + byte] = planes[static_cast<uint64_t>(plane) * b.plane_bytes + byte];
-            }
+        const bool apart = s.apart != 0;
+        uint8_t* obs = apart ? call.final_obs : call.obs;
+        if (obs != nullptr) obs += s.env * (apart || call.obs_stride == 0 ? stack_bytes : call.obs_stride);
+        const bool by_words = (b.plane_bytes | static_cast<uint32_t>(reinterpret_cast<uint64_t>(obs))) % 4 == 0;
+        const uint32_t from = call.slides != 0 && s.moved != 0 && !apart ? b.stack - 1 : 0;
+        const Showing w{b, s, desk_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, by_words};
+        const uint8_t push = s.extra.push;
+        const bool draws = push != cule::lane::PUSH_NOTHING && push != cule::lane::PUSH_AGAIN && push != cule::lane::PUSH_RAM;
+        if (draws && w.reduction().kind == cule::lane::show::REDUCE_84 && w.reduction().channels == 1) {
+            show_84(w);
+        } else {
+            show_plane(w);
         }
-        if (call.ram != nullptr && s.apart == 0) {
-            for (uint32_t i = threadIdx.x; i < RAM_BYTES; i += blockDim.x) {
-                call.ram[static_cast<uint64_t>(s.env) * RAM_BYTES + i] = *head_byte(b, s.env, RAM_AT + i);
-            }
+        if (call.ram == nullptr || apart) continue;
+        for (uint32_t i = threadIdx.x; i < RAM_BYTES; i += blockDim.x) {
+            call.ram[static_cast<uint64_t>(s.env) * RAM_BYTES + i] = *head_byte(b, s.env, RAM_AT + i);
         }
     }
 }

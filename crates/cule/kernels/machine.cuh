@@ -976,6 +976,22 @@ PARL_CONST uint32_t REDUCE_AREA = 2u;
 PARL_CONST uint32_t REDUCE_84 = 4u;
 // Bilinear, where a side grows.
 PARL_CONST uint32_t REDUCE_BLEND = 3u;
+// Rows of pictures that are looked at together, and the rows of a plane of 84 x 84 that they make.
+PARL_CONST uint32_t STRIP_ROWS = 30u;
+// As `STRIP_ROWS`.
+PARL_CONST uint32_t STRIP_OUT = 12u;
+}
+
+namespace cule::observe {
+// Pixels in a row of a native picture.
+PARL_CONST uint32_t WIDTH = 160u;
+}
+
+namespace cule::lane::show {
+// Words of a row of a strip.
+PARL_CONST uint32_t ROW_WORDS = 40u;
+// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
+PARL_CONST uint32_t STRIP_WORDS = 1201u;
 }
 
 namespace cule::lane::turns {
@@ -1700,8 +1716,6 @@ PARL_TABLE Array<uint64_t, 2> MULTIPLIER = Array<uint64_t, 2>{{0x2360ED051FC65DA
 }
 
 namespace cule::observe {
-// Pixels in a row of a native picture.
-PARL_CONST uint32_t WIDTH = 160u;
 PARL_CONST float round_pixel_TO_INTEGERS = 8388608.0f;
 // Bytes that `shrink_84` may write for a row of 84.
 PARL_CONST uint32_t ROW_84 = 96u;
@@ -1732,10 +1746,11 @@ PARL_TABLE Array<Array<Array<uint16_t, 16>, 3>, 2> ACROSS =
     Array<Array<Array<uint16_t, 16>, 3>, 2>{{observe::across_table(0u, observe::ODD_TARGETS),
     observe::across_table(observe::ODD_TARGETS, 21u)}};
 
-PARL_FN constexpr Array<Array<uint32_t, 2>, 21> across_words() {
-    Array<Array<uint32_t, 2>, 21> table = Array<Array<uint32_t, 2>, 21>{};
-    uint32_t r = 0u;
-    while (r < 21u) {
+PARL_FN constexpr Array<Array<uint32_t, 2>, 84> across_words() {
+    Array<Array<uint32_t, 2>, 84> table = Array<Array<uint32_t, 2>, 84>{};
+    uint32_t column = 0u;
+    while (column < 84u) {
+        const uint32_t r = column % 21u;
         const uint32_t half = (r < observe::ODD_TARGETS) ? 0u : 1u;
         const uint32_t at = r - (half * observe::ODD_TARGETS);
         uint32_t first = 2u * static_cast<uint32_t>(r);
@@ -1749,13 +1764,13 @@ PARL_FN constexpr Array<Array<uint32_t, 2>, 21> across_words() {
             first -= 1u;
             weights <<= 8;
         }
-        table[r] = Array<uint32_t, 2>{{first, weights}};
-        r += 1u;
+        table[column] = Array<uint32_t, 2>{{((static_cast<uint32_t>(column) / 21u) * 40u) + first, weights}};
+        column += 1u;
     }
     return table;
 }
-// Across, per target of 21: the first of four source pixels of 40, and their weights in 40ths, the first lowest.
-PARL_TABLE Array<Array<uint32_t, 2>, 21> ACROSS_84 = observe::across_words();
+// Across, per target of 84: the first of four source pixels, and their weights in 40ths, the first lowest.
+PARL_TABLE Array<Array<uint32_t, 2>, 84> ACROSS_84 = observe::across_words();
 }
 
 namespace cule::observe::palette {
@@ -2105,6 +2120,11 @@ PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& r
 namespace cule::lane::show {
 PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
 PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
+PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
+PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
+PARL_INLINE uint32_t four_brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
+PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
+PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
 }
 
@@ -2311,7 +2331,9 @@ PARL_FN void refresh(machine::tia::Tia& t, machine::Board& board, uint8_t object
 
 namespace cule::machine::tia::paint {
 PARL_FN uint64_t spread(uint32_t bits);
+PARL_FN uint64_t spread_by_products(uint32_t bits);
 PARL_FN void put(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels);
+PARL_FN uint64_t eight(const machine::Board& board, uint32_t buffer, uint32_t at);
 PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board);
 PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
 PARL_FN bool lonely_score(const machine::tia::Tia& t);
@@ -5837,6 +5859,92 @@ PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::s
     return observe::round_pixel(total);
 }
 
+// Four bytes, the first lowest. They begin at a multiple of four.
+PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
+    return rs::load<uint32_t>(bytes.data, at);
+}
+
+// The larger byte of each of four pairs.
+PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
+#ifdef __CUDACC__
+    return __vmaxu4(a, b);
+#else
+    uint32_t larger = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        const uint32_t mask = 0xFFu << (8u * i);
+        larger |= ((a & mask) > (b & mask)) ? (a & mask) : (b & mask);
+    }
+    return larger;
+#endif
+}
+
+// As `brightest` of four places, which begin at a multiple of four; the first is lowest.
+PARL_INLINE uint32_t four_brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
+    const uint32_t board_bytes = boards.length / 2u;
+    uint32_t most = 0u;
+    uint32_t last = 0u;
+    bool any = false;
+    for (uint32_t i = 0u; i < 3u; ++i) {
+        const uint8_t picture = chosen.picture[i];
+        if (picture != lane::NONE) {
+            const uint32_t four = (picture < 2) ? lane::show::word_at(boards, (static_cast<uint32_t>(picture) * board_bytes) + at) : lane::show::word_at(work, ((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at);
+            if (!any || (four != last)) {
+                uint32_t values = 0u;
+                for (uint32_t k = 0u; k < 4u; ++k) {
+                    values |= static_cast<uint32_t>(table[static_cast<uint32_t>((four >> (8u * k)) & 0xFFu)]) << (8u * k);
+                }
+                most = any ? lane::show::larger_of_four(most, values) : values;
+            }
+            last = four;
+            any = true;
+        }
+    }
+    return most;
+}
+
+// As `area` of a plane of 84 x 84, from a strip.
+PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
+    const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
+    const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
+    const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
+    const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
+    float total = 0.0f;
+    for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
+        const uint32_t line = ((static_cast<uint32_t>(y.first) + j) % static_cast<uint32_t>(lane::show::STRIP_ROWS)) * lane::show::ROW_WORDS;
+        float sum = 0.0f;
+        for (uint32_t i = 0u; i < static_cast<uint32_t>(x.count); ++i) {
+            const uint32_t from = static_cast<uint32_t>(x.first) + i;
+            const uint32_t value = (strip[line + (from / 4u)] >> (8u * (from & 3u))) & 0xFFu;
+            const float product = rs::fmul(static_cast<float>(value), weights[x_at + i]);
+            sum = (i == 0u) ? product : rs::fadd(sum, product);
+        }
+        const float product_2 = rs::fmul(sum, weights[y_at + j]);
+        total = (j == 0u) ? product_2 : rs::fadd(total, product_2);
+    }
+    return observe::round_pixel(total);
+}
+
+// A pixel of a plane of 84 x 84 in whole numbers, 200ths of a pixel, from the strip that it lies in. Where they lie
+// exactly between two pixels, the floats decide.
+PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
+    const Array<uint32_t, 2> across = observe::ACROSS_84[column];
+    const Tuple2<uint32_t, Array<uint16_t, 3>> t1 = observe::rows_84(row);
+    const uint32_t first_row = t1._0;
+    const Array<uint16_t, 3> down = t1._1;
+    const uint32_t x = static_cast<uint32_t>(across[0u]);
+    const uint32_t at = ((first_row % static_cast<uint32_t>(lane::show::STRIP_ROWS)) * lane::show::ROW_WORDS) + (x / 4u);
+    const uint32_t shift = 8u * static_cast<uint32_t>(x & 3u);
+    uint32_t sum = 100u;
+    for (uint32_t j = 0u; j < 3u; ++j) {
+        const uint32_t low = strip[at + (j * lane::show::ROW_WORDS)];
+        const uint32_t high = strip[(at + (j * lane::show::ROW_WORDS)) + 1u];
+        const uint32_t four = static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
+        sum = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j]), sum);
+    }
+    const uint32_t whole = sum / observe::WEIGHT_84;
+    return ((whole * observe::WEIGHT_84) == sum) ? lane::show::area_84(strip, reduction, cells, weights, row, column) : static_cast<uint8_t>(whole);
+}
+
 // Byte `index` of a plane.
 PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
     const uint32_t size = reduction.rows * reduction.columns;
@@ -5864,11 +5972,11 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
             return ((reduction.across == 2u) && (reduction.down == 2u)) ? observe::quarter(sum) : observe::block_average(sum, reduction.scale);
         }
         case 4u: {
-            const Array<uint32_t, 2> across = observe::ACROSS_84[column % 21u];
+            const Array<uint32_t, 2> across = observe::ACROSS_84[column];
             const Tuple2<uint32_t, Array<uint16_t, 3>> t3 = observe::rows_84(row);
             const uint32_t first_row = t3._0;
             const Array<uint16_t, 3> down = t3._1;
-            const uint32_t first_column = ((column / 21u) * 40u) + static_cast<uint32_t>(across[0u]);
+            const uint32_t first_column = static_cast<uint32_t>(across[0u]);
             uint32_t sum_2 = 100u;
             for (uint32_t j_2 = 0u; j_2 < 3u; ++j_2) {
                 const uint32_t from_2 = ((first_row + j_2) * observe::WIDTH) + first_column;
@@ -10865,17 +10973,28 @@ namespace cule::machine::tia::paint {
 
 // Eight bits to eight bytes of 0 or $FF.
 PARL_FN uint64_t spread(uint32_t bits) {
+#ifdef __CUDACC__
+    return machine::tia::paint::spread_by_products(bits);
+#else
     return machine::tia::paint::SPREAD[static_cast<uint32_t>(bits & 0xFFu)];
+#endif
 }
 
-// Writes eight pixels; the compiler makes it one store.
+// As `spread`, by products: what a GPU does instead of waiting for a table.
+PARL_FN uint64_t spread_by_products(uint32_t bits) {
+    const uint32_t low = rs::wrapping_mul<uint32_t>(rs::wrapping_mul<uint32_t>(bits & 0xFu, 0x00204081u) & 0x01010101u, 0xFFu);
+    const uint32_t high = rs::wrapping_mul<uint32_t>(rs::wrapping_mul<uint32_t>((bits >> 4) & 0xFu, 0x00204081u) & 0x01010101u, 0xFFu);
+    return static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32);
+}
+
+// Writes eight pixels, one store. They begin at a multiple of eight.
 PARL_FN void put(machine::Board& board, uint32_t buffer, uint32_t at, uint64_t pixels) {
-    if (at > (machine::tia::PICTURE_BYTES - 8u)) {
-        return;
-    }
-    for (uint32_t i = 0u; i < 8u; ++i) {
-        board.picture[buffer][at + i] = static_cast<uint8_t>(pixels >> (8u * i));
-    }
+    if (at <= PICTURE_BYTES - 8u) rs::store<uint64_t>(board.picture[buffer].at, at, pixels);
+}
+
+// Reads eight pixels, one load. They begin at a multiple of eight.
+PARL_FN uint64_t eight(const machine::Board& board, uint32_t buffer, uint32_t at) {
+    return at <= PICTURE_BYTES - 8u ? rs::load<uint64_t>(board.picture[buffer].at, at) : 0;
 }
 
 // Makes a row like the one above it.
@@ -10884,8 +11003,9 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
     PARL_ROLLED
-    for (uint32_t x = 0u; x < machine::tia::WIDTH; ++x) {
-        board.picture[buffer][line + x] = board.picture[buffer][above + x];
+    for (uint32_t group = 0u; group < (machine::tia::WIDTH / 8u); ++group) {
+        const uint64_t pixels = machine::tia::paint::eight(board, buffer, above + (8u * group));
+        machine::tia::paint::put(board, buffer, line + (8u * group), pixels);
     }
 }
 
@@ -10994,8 +11114,15 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
 // Makes pixels `from..to` of a row 0.
 PARL_FN void clear(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
     const uint32_t line = machine::tia::paint::line_start(row);
-    for (int32_t x = from; x < to; ++x) {
-        board.picture[static_cast<uint32_t>(t.buffer)][line + static_cast<uint32_t>(x)] = 0;
+    int32_t x = from;
+    while (x < to) {
+        if (((x & 7) == 0) && (rs::sub<int32_t>(to, x) >= 8)) {
+            machine::tia::paint::put(board, static_cast<uint32_t>(t.buffer), line + static_cast<uint32_t>(x), 0ull);
+            x = rs::add<int32_t>(x, 8);
+        } else {
+            board.picture[static_cast<uint32_t>(t.buffer)][line + static_cast<uint32_t>(x)] = 0;
+            x = rs::add<int32_t>(x, 1);
+        }
     }
 }
 

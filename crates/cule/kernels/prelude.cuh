@@ -1,7 +1,8 @@
 // What the generated header needs from C++: types of fixed width, arrays as values, and Rust's integer operations.
 // Compiles as CUDA C++ (NVRTC, which has no headers of its own) and as host C++17.
 //
-// PARL_CHECKED, host only: an index outside its array ends the program with a message, as Rust would.
+// PARL_CHECKED, host only: an index outside its array ends the program with a message, as Rust would; so does a wide
+// access to bytes that do not lie at a multiple of its size.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -47,8 +48,11 @@ typedef long long int64_t;
     std::abort();
 }
 #define PARL_INDEX(index, length) ((index) < (length) ? (index) : (parl_index_failed((index), (length)), 0u))
+#define PARL_ALIGNED(place, bytes) \
+    if (reinterpret_cast<uintptr_t>(place) % (bytes) != 0) parl_index_failed(reinterpret_cast<uintptr_t>(place) % (bytes), 1u)
 #else
 #define PARL_INDEX(index, length) (index)
+#define PARL_ALIGNED(place, bytes)
 #endif
 
 // `[T; N]`: a value, laid out as the plain array.
@@ -276,6 +280,19 @@ template <class T> PARL_FN void put(T& to, const T& from) {
     }
 #endif
     to = from;
+}
+
+// Several bytes at once. They lie at a multiple of their number.
+template <class T> struct Wide {
+    typedef T __attribute__((may_alias)) Word;
+};
+template <class T> PARL_FN T load(const uint8_t* bytes, uint32_t at) {
+    PARL_ALIGNED(bytes + at, sizeof(T));
+    return *reinterpret_cast<const typename Wide<T>::Word*>(bytes + at);
+}
+template <class T> PARL_FN void store(uint8_t* bytes, uint32_t at, T value) {
+    PARL_ALIGNED(bytes + at, sizeof(T));
+    *reinterpret_cast<typename Wide<T>::Word*>(bytes + at) = value;
 }
 
 // Arrays.

@@ -160,13 +160,14 @@ pub fn dot4(a: u32, b: u32, sum: u32) -> u32 {
     total
 }
 
-/// Across, per target of 21: the first of four source pixels of 40, and their weights in 40ths, the first lowest.
-pub const ACROSS_84: [[u32; 2]; 21] = across_words();
+/// Across, per target of 84: the first of four source pixels, and their weights in 40ths, the first lowest.
+pub const ACROSS_84: [[u32; 2]; 84] = across_words();
 
-const fn across_words() -> [[u32; 2]; 21] {
-    let mut table: [[u32; 2]; 21] = [[0; 2]; 21];
-    let mut r: usize = 0;
-    while r < 21 {
+const fn across_words() -> [[u32; 2]; 84] {
+    let mut table: [[u32; 2]; 84] = [[0; 2]; 84];
+    let mut column: usize = 0;
+    while column < 84 {
+        let r: usize = column % 21;
         let half: usize = if r < ODD_TARGETS { 0 } else { 1 };
         let at: usize = r - half * ODD_TARGETS;
         let mut first: u32 = 2 * r as u32;
@@ -183,8 +184,8 @@ const fn across_words() -> [[u32; 2]; 21] {
             first -= 1;
             weights <<= 8;
         }
-        table[r] = [first, weights];
-        r += 1;
+        table[column] = [column as u32 / 21 * 40 + first, weights];
+        column += 1;
     }
     table
 }

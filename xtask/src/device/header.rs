@@ -269,7 +269,25 @@ const CALLED: [&str; 9] = [
 const GIVEN: [(&str, &str); 1] = [("lane::play::run", "PARL_OWN_RUN")];
 
 /// Functions that a GPU has an instruction for, and the body that uses it.
-const INTRINSICS: [(&str, &str); 1] = [("observe::dot4", "return __dp4a(a, b, sum);")];
+const INTRINSICS: [(&str, &str); 3] = [
+    ("observe::dot4", "return __dp4a(a, b, sum);"),
+    ("lane::show::larger_of_four", "return __vmaxu4(a, b);"),
+    ("machine::tia::paint::spread", "return machine::tia::paint::spread_by_products(bits);"),
+];
+
+/// Functions that touch whole words of pictures where Rust names their bytes, and their body in C++: a GPU does not put bytes
+/// together by itself, since it does not know that they lie at a multiple of a word.
+const WIDE: [(&str, &str); 3] = [
+    ("lane::show::word_at", "return rs::load<uint32_t>(bytes.data, at);"),
+    (
+        "machine::tia::paint::put",
+        "if (at <= PICTURE_BYTES - 8u) rs::store<uint64_t>(board.picture[buffer].at, at, pixels);",
+    ),
+    (
+        "machine::tia::paint::eight",
+        "return at <= PICTURE_BYTES - 8u ? rs::load<uint64_t>(board.picture[buffer].at, at) : 0;",
+    ),
+];
 
 /// Everything before the body.
 fn signature(krate: &Crate, function: &Function) -> String {
@@ -326,8 +344,12 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
     if let Some((_, text)) = intrinsic {
         let _ = writeln!(out, "#ifdef __CUDACC__\n    {text}\n#else");
     }
-    for line in &body.lines {
-        let _ = writeln!(out, "{line}");
+    if let Some((_, text)) = WIDE.iter().find(|(name, _)| *name == path) {
+        let _ = writeln!(out, "    {text}");
+    } else {
+        for line in &body.lines {
+            let _ = writeln!(out, "{line}");
+        }
     }
     if intrinsic.is_some() {
         out.push_str("#endif\n");

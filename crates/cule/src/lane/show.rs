@@ -114,6 +114,125 @@ fn area(
     round_pixel(total)
 }
 
+/// Rows of pictures that are looked at together, and the rows of a plane of 84 x 84 that they make.
+pub const STRIP_ROWS: u32 = 30;
+/// As `STRIP_ROWS`.
+pub const STRIP_OUT: u32 = 12;
+/// Words of a row of a strip.
+const ROW_WORDS: usize = WIDTH / 4;
+/// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
+pub const STRIP_WORDS: u32 = STRIP_ROWS * ROW_WORDS as u32 + 1;
+
+/// Four bytes, the first lowest. They begin at a multiple of four.
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word: u32 = 0;
+    for i in 0..4usize {
+        word |= (bytes[at + i] as u32) << (8 * i);
+    }
+    word
+}
+
+/// The larger byte of each of four pairs.
+fn larger_of_four(a: u32, b: u32) -> u32 {
+    let mut larger: u32 = 0;
+    for i in 0..4u32 {
+        let mask: u32 = 0xFF << (8 * i);
+        larger |= if a & mask > b & mask { a & mask } else { b & mask };
+    }
+    larger
+}
+
+/// As `brightest` of four places, which begin at a multiple of four; the first is lowest.
+#[inline(always)]
+pub fn four_brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usize) -> u32 {
+    let board_bytes: usize = boards.len() / 2;
+    let mut most: u32 = 0;
+    let mut last: u32 = 0;
+    let mut any: bool = false;
+    for i in 0..3usize {
+        let picture: u8 = chosen.picture[i];
+        if picture != NONE {
+            let four: u32 = if picture < 2 {
+                word_at(boards, picture as usize * board_bytes + at)
+            } else {
+                word_at(work, (picture as usize - 2) * chosen.picture_bytes as usize + at)
+            };
+            // Pictures of one step are alike nearly everywhere.
+            if !any || four != last {
+                let mut values: u32 = 0;
+                for k in 0..4usize {
+                    values |= (table[(four >> (8 * k) & 0xFF) as usize] as u32) << (8 * k);
+                }
+                most = if any { larger_of_four(most, values) } else { values };
+            }
+            last = four;
+            any = true;
+        }
+    }
+    most
+}
+
+/// As `area` of a plane of 84 x 84, from a strip.
+#[inline(never)]
+fn area_84(
+    strip: &[u32],
+    reduction: &Reduction,
+    cells: &[Cell],
+    weights: &[f32],
+    row: usize,
+    column: usize,
+) -> u8 {
+    let x: Cell = cells[reduction.cells[0] as usize + column];
+    let y: Cell = cells[reduction.cells[1] as usize + row];
+    let x_at: usize = (reduction.weights[0] + x.at) as usize;
+    let y_at: usize = (reduction.weights[1] + y.at) as usize;
+    let mut total: f32 = 0.0;
+    for j in 0..y.count as usize {
+        let line: usize = (y.first as usize + j) % STRIP_ROWS as usize * ROW_WORDS;
+        let mut sum: f32 = 0.0;
+        for i in 0..x.count as usize {
+            let from: usize = x.first as usize + i;
+            let value: u32 = strip[line + from / 4] >> (8 * (from & 3)) & 0xFF;
+            let product: f32 = value as f32 * weights[x_at + i];
+            sum = if i == 0 { product } else { sum + product };
+        }
+        let product: f32 = sum * weights[y_at + j];
+        total = if j == 0 { product } else { total + product };
+    }
+    round_pixel(total)
+}
+
+/// A pixel of a plane of 84 x 84 in whole numbers, 200ths of a pixel, from the strip that it lies in. Where they lie
+/// exactly between two pixels, the floats decide.
+#[inline(always)]
+pub fn pixel_84(
+    strip: &[u32],
+    reduction: &Reduction,
+    cells: &[Cell],
+    weights: &[f32],
+    row: usize,
+    column: usize,
+) -> u8 {
+    let across: [u32; 2] = ACROSS_84[column];
+    let (first_row, down): (usize, [u16; 3]) = rows_84(row);
+    let x: usize = across[0] as usize;
+    let at: usize = first_row % STRIP_ROWS as usize * ROW_WORDS + x / 4;
+    let shift: u32 = 8 * (x & 3) as u32;
+    let mut sum: u32 = 100;
+    for j in 0..3usize {
+        let low: u32 = strip[at + j * ROW_WORDS];
+        let high: u32 = strip[at + j * ROW_WORDS + 1];
+        let four: u32 = ((low as u64 | (high as u64) << 32) >> shift) as u32;
+        sum = dot4(four, across[1] * down[j] as u32, sum);
+    }
+    let whole: u32 = sum / WEIGHT_84;
+    if whole * WEIGHT_84 == sum {
+        area_84(strip, reduction, cells, weights, row, column)
+    } else {
+        whole as u8
+    }
+}
+
 /// Byte `index` of a plane.
 #[inline(never)]
 pub fn pixel(
@@ -156,9 +275,9 @@ pub fn pixel(
         }
         REDUCE_84 => {
             // Whole numbers, 200ths of a pixel. Where they lie exactly between two pixels, the floats decide.
-            let across: [u32; 2] = ACROSS_84[column % 21];
+            let across: [u32; 2] = ACROSS_84[column];
             let (first_row, down): (usize, [u16; 3]) = rows_84(row);
-            let first_column: usize = column / 21 * 40 + across[0] as usize;
+            let first_column: usize = across[0] as usize;
             let mut sum: u32 = 100;
             for j in 0..3usize {
                 let from: usize = (first_row + j) * WIDTH + first_column;
@@ -207,8 +326,9 @@ mod tests {
 
     #[test]
     fn weights_across_are_40ths_of_pixels_that_are_there() {
-        for [first, weights] in ACROSS_84 {
-            assert!(first + 4 <= 40, "from {first}");
+        for (column, [first, weights]) in ACROSS_84.into_iter().enumerate() {
+            let forty = column as u32 / 21 * 40;
+            assert!((forty..=forty + 36).contains(&first), "from {first}");
             assert_eq!(dot4(weights, 0x01_01_01_01, 0), 40);
         }
     }
@@ -225,6 +345,7 @@ mod tests {
         let table: Vec<u8> = (0..=255).collect();
         let chosen = Chosen { picture: [0, 1, NONE], picture_bytes: 0 };
         let (mut draws, mut ties) = (1u64, 0);
+        let mut strip = [0xFFFF_FFFFu32; STRIP_WORDS as usize];
         for few in [false, true, true] {
             let boards: Vec<u8> = (0..2 * 210 * WIDTH)
                 .map(|_| {
@@ -238,13 +359,22 @@ mod tests {
                     pixel(reduction, &chosen, &boards, &[], &cells, &weights, &blends, &table, index)
                 };
                 assert_eq!(one(&whole), one(&floats), "pixel {index}");
+                let (row, column) = (index as usize / 84, index as usize % 84);
+                if (row % STRIP_OUT as usize, column) == (0, 0) {
+                    let first = row / STRIP_OUT as usize * STRIP_ROWS as usize * WIDTH;
+                    for (i, word) in strip.iter_mut().take(STRIP_ROWS as usize * ROW_WORDS).enumerate() {
+                        *word = four_brightest(&chosen, &boards, &[], &table, first + 4 * i);
+                    }
+                }
+                let pixel = pixel_84(&strip, &whole, &cells, &weights, row, column);
+                assert_eq!(pixel, one(&floats), "pixel {index} of a strip");
                 let bright = |at: usize| u32::from(brightest(&chosen, &boards, &[], &table, at));
                 let (row, down) = rows_84(index as usize / 84);
-                let [first, across] = ACROSS_84[index as usize % 84 % 21];
+                let [first, across] = ACROSS_84[index as usize % 84];
                 let sum: u32 = (0..3)
                     .flat_map(|j| (0..4).map(move |i| (j, i)))
                     .map(|(j, i)| {
-                        let at = (row + j) * WIDTH + index as usize % 84 / 21 * 40 + first as usize + i;
+                        let at = (row + j) * WIDTH + first as usize + i;
                         bright(at) * (across >> (8 * i) & 0xFF) * u32::from(down[j])
                     })
                     .sum();
