@@ -157,6 +157,8 @@ struct Pair {
     envs: usize,
     cpu_room: Room,
     gpu_room: Room,
+    /// Where in its room the device's observations begin.
+    obs_at: usize,
     reports: Vec<Report>,
     numbers: Vec<i32>,
     flags: Vec<u8>,
@@ -204,6 +206,7 @@ impl Pair {
             envs,
             cpu_room: Room::new(envs, bytes),
             gpu_room: Room::new(envs, bytes),
+            obs_at: 0,
             reports: vec![Report::default(); envs],
             numbers: vec![0; NUMBERS * envs],
             flags: vec![0; 3 * envs],
@@ -222,7 +225,7 @@ impl Pair {
     fn targets(&mut self) -> Targets {
         let room = &mut self.gpu_room;
         Targets {
-            obs: room.obs.as_mut_ptr() as u64,
+            obs: room.obs[self.obs_at..].as_mut_ptr() as u64,
             final_obs: room.final_obs.as_mut_ptr() as u64,
             ram: room.ram.as_mut_ptr() as u64,
             numbers: self.numbers.as_mut_ptr() as u64,
@@ -299,8 +302,9 @@ impl Pair {
             self.ended += usize::from(r.ended);
         }
         let bytes = self.cpu_room.obs.len() / self.envs;
+        let found = &self.gpu_room.obs[self.obs_at..];
         let rooms =
-            [(&self.cpu_room.obs, &self.gpu_room.obs), (&self.cpu_room.final_obs, &self.gpu_room.final_obs)];
+            [(&self.cpu_room.obs[..], found), (&self.cpu_room.final_obs[..], &self.gpu_room.final_obs[..])];
         for (name, (cpu, gpu)) in ["observations", "last observations"].iter().zip(rooms) {
             if let Some(at) = cpu.iter().zip(gpu).position(|(a, b)| a != b) {
                 let (env, byte) = (at / bytes, at % bytes);
@@ -506,9 +510,16 @@ fn steps(few: usize) -> usize {
 }
 
 fn vary(name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
+    vary_at(0, name, games, change);
+}
+
+/// As `vary`; the device's observations begin so many bytes behind a multiple of a word.
+fn vary_at(obs_at: usize, name: &str, games: &[&str], change: impl FnOnce(&mut Settings)) {
     let mut given = settings();
     change(&mut given);
     let Some(mut pair) = Pair::new(games, 3, &given) else { return };
+    pair.gpu_room.obs.resize(pair.gpu_room.obs.len() + obs_at, 0);
+    pair.obs_at = obs_at;
     pair.run(steps(24), name);
     // Some reset by the caller, with and without seeds.
     pair.reset(Some(vec![-1, 9, -1]), Some(vec![true, true, false]), &format!("{name}, reset of two"));
@@ -528,6 +539,9 @@ fn pictures_of_every_kind() {
     vary("native", &["pong"], |s| (s.size, s.maxpool) = (None, false));
     vary("indices", &["seaquest"], |s| (s.obs_type, s.size) = (ObsType::Index, None));
     vary("ram", &["seaquest"], |s| (s.obs_type, s.size, s.stack) = (ObsType::Ram, None, 3));
+    vary("84 x 84 in colours", &["pong"], |s| s.obs_type = ObsType::Rgb);
+    vary("no number of words", &["breakout"], |s| (s.size, s.stack) = (Some((85, 83)), 3));
+    vary_at(1, "no place of words", &["breakout"], |s| s.padding = Padding::First);
 }
 
 #[test]
