@@ -37,6 +37,28 @@ def test_returns_equal_those_of_single_environments():
     evaluator.close()
 
 
+class Counted(gymnasium.Wrapper):
+    """Counts the steps of all environments made."""
+
+    steps = 0
+
+    def step(self, action):
+        Counted.steps += 1
+        return super().step(action)
+
+
+def test_what_has_ended_is_not_stepped_on():
+    maker = EnvMaker(lambda: Counted(gymnasium.make("CartPole-v1")))
+    spec = spec_of(maker(1))
+    policy = DQN(Config(hidden=(16,)), spec).make_policy(0, 1, 1, 0)
+    evaluator = Evaluator(maker, policy, spec)
+    for seed in (40, 90):  # a pole's return is its number of steps
+        Counted.steps = 0
+        returns = evaluator.play(20, seed)
+        assert Counted.steps == returns.sum() < 20 * returns.max()
+    evaluator.close()
+
+
 def test_no_episodes():
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,48 @@ def begin(policy: Policy, num_envs: int) -> None:
     """New episodes begin in ``num_envs`` environments: what the policy remembers is of others."""
     if isinstance(policy, Remembering):
         policy.restart(np.ones(num_envs, bool))
+
+
+class _Once:
+    """An environment of a ``SyncVectorEnv`` that plays the episode of a seed, and then stands still.
+
+    Episodes end at different times: without this, those that are over would be stepped on, episode after
+    episode that nobody counts, until the longest has ended.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._obs: Any = None
+        self._over = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """A new episode if there is a seed; the vector environment's own resets have none."""
+        if seed is None:
+            return self._obs, {}
+        self._obs, info = self._env.reset(seed=seed, options=options)
+        self._over = False
+        return self._obs, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """A step of the episode, or none of one that is over."""
+        if self._over:
+            return self._obs, 0.0, False, False, {}
+        self._obs, reward, terminated, truncated, info = self._env.step(action)
+        self._over = terminated or truncated
+        return self._obs, reward, terminated, truncated, info
+
+
+def _standing_still(env: Any) -> Any:
+    """``env`` with environments that play one episode per seed, where they are stepped one by one."""
+    from gymnasium.vector import SyncVectorEnv
+
+    own = env.unwrapped
+    if isinstance(own, SyncVectorEnv):
+        own.envs = [cast("Any", _Once(one)) for one in own.envs]
+    return env
 
 
 class Evaluator:
@@ -46,7 +88,7 @@ class Evaluator:
 
     def _round(self, count: int, seed: int) -> np.ndarray[Any, Any]:
         if count not in self._envs:
-            self._envs[count] = self._maker(count)
+            self._envs[count] = _standing_still(self._maker(count))
         env = self._envs[count]
         obs, _ = env.reset(seed=seed)
         begin(self.policy, count)
