@@ -232,7 +232,8 @@ def _suite(arguments: Sequence[str]) -> int:
         game = find_id(name) or name
         returns = train.evaluate(run, options.episodes, options.seed, options.checkpoint)
         scores.setdefault(game, []).append(float(returns.mean()))
-        print(f"{run}: mean {returns.mean():.2f} of {len(returns)} episodes, {train.protocol(run)}")
+        protocol = train.protocol(run, options.checkpoint, options.episodes)
+        print(f"{run}: mean {returns.mean():.2f} of {len(returns)} episodes, {protocol}")
     found = SuiteScores.of(options.suite, scores)
     for game, value in sorted(found.games.items()):
         print(f"{game:<20} {value:8.3f} of human, {len(scores[game])} runs")
@@ -261,7 +262,7 @@ def _eval(arguments: Sequence[str]) -> int:
             options.run, episodes=options.episodes, seed=options.seed, checkpoint=options.checkpoint
         )
     )
-    protocol = train.protocol(options.run, options.checkpoint)
+    protocol = train.protocol(options.run, options.checkpoint, options.episodes)
     scores = Scores.of(returns)
     print(f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}: {scores}")
     print(f"protocol: {protocol}")

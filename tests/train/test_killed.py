@@ -143,7 +143,7 @@ def test_scores_keep_their_protocol(tmp_path):
     scored = [r for r in read_metrics(run.path) if "evaluation_return" in r]
     assert len(scored) == 3
     for one in scored:
-        assert one["protocol"].startswith("dqn on CartPole-v1, greedy, whole undiscounted episodes")
+        assert one["protocol"].startswith("dqn on CartPole-v1, greedy, 2 whole undiscounted episodes")
         assert f"weights after {one['env_steps']:,} steps" in one["protocol"]
         assert one["evaluation_episodes"] == 2
     assert len({one["evaluation_seed"] for one in scored}) == 3, "fresh seeds each time"

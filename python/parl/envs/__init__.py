@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from parl.envs.episodes import EpisodeTracker
+from parl.envs.episodes import EpisodeTracker, points
 from parl.envs.make import EnvMaker, spec_of, usable_cores
 from parl.envs.observations import Observer, Rows, rows_of
 
@@ -18,6 +18,7 @@ __all__ = [
     "Observer",
     "Rows",
     "make_vec",
+    "points",
     "rows_of",
     "spec_of",
     "usable_cores",

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from parl.types import Array
+
+Rewards = TypeVar("Rewards")
+
+
+def points(reward: Rewards, info: Mapping[str, Any]) -> Rewards:
+    """What a step adds to the return, (N,): the game's own points where ``reward`` is clipped.
+
+    Args:
+        reward: (N,), what is learned from, an array or a tensor.
+        info: of the same step; parl's Atari games tell the points in ``raw_reward`` where they clip.
+    """
+    return info.get("raw_reward", reward)
 
 
 class EpisodeTracker:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.envs import EnvMaker, EpisodeTracker, Observer
+from parl.envs import EnvMaker, EpisodeTracker, Observer, points
 from parl.runtime.estimates import Estimates
 from parl.types import Algorithm, EnvSpec, Policy, Sink
 
@@ -47,7 +47,7 @@ class Actor:
         self._same_step = spec.autoreset == "same_step"
         self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
         self.reward_sum = 0.0
-        """Of all rewards received since the actor was made."""
+        """Of all rewards received since the actor was made, before any clipping."""
         self._obs = self._observe(env.reset(seed=seed)[0])
         self._action: Any = None
         self._moved: Any = None
@@ -101,8 +101,9 @@ class Actor:
         if self._estimates is not None:
             self._estimates.add(tickets, reward, terminated, truncated)
         self._obs = obs
-        self.reward_sum += float(reward.sum())
-        return self._episodes.step(reward, terminated, truncated)
+        score = points(reward, info)
+        self.reward_sum += float(score.sum())
+        return self._episodes.step(score, terminated, truncated)
 
     def save(self) -> bytes:
         """The actor as bytes: environments, generators, unfinished episodes.

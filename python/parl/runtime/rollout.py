@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parl.envs import EpisodeTracker, Rows
+from parl.envs import EpisodeTracker, Rows, points
 from parl.types import Array, EnvSpec, Remembering, Rollout, RolloutPolicy
 
 
@@ -137,7 +137,7 @@ class RolloutActor:
         self._resetting = np.zeros(self.num_envs, bool)
         self._starting = np.ones(self.num_envs, bool)
         self.reward_sum = 0.0
-        """Of all rewards received since the actor was made."""
+        """Of all rewards received since the actor was made, before any clipping."""
         self._random_steps, self._seed = random_steps, seed
         self._obs = self._rows(env.reset(seed=seed)[0])
         self._look_up()
@@ -173,7 +173,10 @@ class RolloutActor:
             np.logical_not(self._resetting, out=buffer.valid[t])
             info = self._step(buffer, t)
             reward, terminated, ended = buffer.reward[t], buffer.terminated[t], buffer.ended[t]
-            transitions, over = self._episodes.step(reward, terminated, ended)
+            score = points(reward, info)
+            if score is not reward:
+                self.reward_sum += float(score.sum()) - float(reward.sum())
+            transitions, over = self._episodes.step(score, terminated, ended)
             collected += transitions
             if over:
                 finished += over
@@ -204,8 +207,8 @@ class RolloutActor:
         alone = _starts_alone(self._env)
         collected = 0
         for step in range(steps):
-            obs, reward, terminated, truncated, _ = self._env.step(self._env.action_space.sample())
-            collected += self._episodes.step(reward, terminated, truncated)[0]
+            obs, reward, terminated, truncated, info = self._env.step(self._env.action_space.sample())
+            collected += self._episodes.step(points(reward, info), terminated, truncated)[0]
             self._resetting = np.logical_or(terminated, truncated) & (not self._same_step)
             mask = due == step + 1
             if alone and mask.any():

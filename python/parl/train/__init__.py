@@ -24,7 +24,7 @@ from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.run.directory import Checkpoints
 from parl.train.config import RunConfig, TrainConfig, keywords, words
-from parl.train.protocol import protocol_of
+from parl.train.protocol import evaluation_options, protocol_of
 from parl.train.registry import (
     ALGORITHMS,
     default_settings,
@@ -182,11 +182,9 @@ def settings_for(
 
 def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
     from parl.envs import EnvMaker
-    from parl.runtime.on_device import is_on_device
 
-    # Evaluations act on the processor, wherever training does.
-    options = maker.options | ({"device": "cpu"} if is_on_device(maker) else {})
-    return EnvMaker(maker.env, options | keywords(config.evaluation_env_options))
+    options = evaluation_options(maker.name, maker.options, config.evaluation_env_options)
+    return EnvMaker(maker.env, options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,12 +297,13 @@ def evaluate(
         evaluator.close()
 
 
-def protocol(path: str | Path, checkpoint: str = "best") -> str:
+def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = None) -> str:
     """How scores of the run at ``path`` come about, in one line to be given along with them.
 
     Args:
         path: the run directory.
         checkpoint: ``"best"`` or ``"last"``.
+        episodes: played for the score, to be said along.
 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
@@ -312,7 +311,7 @@ def protocol(path: str | Path, checkpoint: str = "best") -> str:
     run = RunDirectory.open(path)
     folder = run.checkpoints.best() if checkpoint == "best" else run.checkpoints.last()
     counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
-    return protocol_of(run, int(counters["env_steps"]))
+    return protocol_of(run, int(counters["env_steps"]), episodes)
 
 
 def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMaker]:

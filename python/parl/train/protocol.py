@@ -1,29 +1,59 @@
-"""How a score came about, in one line that is kept beside it."""
+"""What evaluations play, and how a score came about, in one line that is kept beside it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from parl.run import RunDirectory
+from parl.train.config import keywords
+
+_OWN = "parl/"
+# A score is a whole game's, in its own points, whatever training makes of rewards and lost lives.
+_REWARDS: Mapping[str, Any] = {"reward_clipping": False}
+_LIVES: Mapping[str, Any] = {"episodic_life": False, "life_loss_info": False, "life_loss": None}
 
 
-def protocol_of(run: RunDirectory, env_steps: int) -> str:
+def evaluation_options(env: str, options: Mapping[str, Any], evaluation: Iterable[str]) -> dict[str, Any]:
+    """Keywords of the environments of evaluations.
+
+    Of parl's Atari games rewards are not clipped and a lost life ends nothing, unless ``evaluation`` says so;
+    and they are played on the processor.
+
+    Args:
+        env: Gymnasium id.
+        options: keywords in training.
+        evaluation: words such as ``reward_clipping=True``, which win.
+    """
+    given = keywords(evaluation)
+    found = dict(options)
+    if env.startswith(_OWN):
+        lives = {} if not _LIVES.keys().isdisjoint(given) else _LIVES
+        found |= {**_REWARDS, **lives, **({"device": "cpu"} if "device" in found else {})}
+    return found | given
+
+
+def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) -> str:
     """The protocol of evaluations of ``run``: algorithm, environment and its settings, weights, seeds.
 
     Args:
         run: the directory.
         env_steps: transitions after which the weights were taken.
+        episodes: played for the score, where that is known.
     """
     config = run.config
     settings = config["run"]
-    environment = [*settings.get("env_options", ()), *settings.get("evaluation_env_options", ())]
+    words = settings.get("evaluation_env_options", ())
     facts = json.loads((run.path / "run.json").read_text(encoding="utf-8")).get("environment", {})
-    shown = [f"{key}={value}" for key, value in facts.items() if not isinstance(value, dict | list)]
+    options = evaluation_options(settings["env"], facts or keywords(settings.get("env_options", ())), words)
+    shown = [f"{key}={value}" for key, value in options.items() if not isinstance(value, dict | list)]
+    count = "" if episodes is None else f"{episodes} "
     return ", ".join(
         [
             f"{config['algorithm']} on {settings['env']}",
-            *(shown or environment),
-            "greedy, whole undiscounted episodes, each from a fresh seed",
+            *shown,
+            f"greedy, {count}whole undiscounted episodes, each from a fresh seed",
             f"weights after {env_steps:,} steps of training seed {settings['seed']}",
         ]
     )

@@ -239,7 +239,7 @@ class Sitting:
             "evaluation_return_std": float(returns.std()),
             "evaluation_episodes": len(returns),
             "evaluation_seed": int(seed),
-            "protocol": protocol_of(self._run, loop.env_steps),
+            "protocol": protocol_of(self._run, loop.env_steps, len(returns)),
         }
         log.write(
             {
