@@ -332,7 +332,7 @@ class Rollout:
         reward: (T, N) float32.
         terminated: (T, N) bool.
         ended: (T, N) bool, terminated or truncated.
-        valid: (T, N) bool.
+        valid: (T, N) bool, on the processor wherever the rest is: how many rows there are is decided there.
         final_obs: (K, ...), as ``obs``: successors that ``obs`` does not hold; K is often 0.
         final_at: (K, 2) int64, their t and n.
         starts: (T + 1, N) bool, an episode begins at ``obs[t]``; None where the policy has no memory.
@@ -448,6 +448,81 @@ class RolloutAlgorithm(Protocol):
 
     def make_learner(self, seed: int, device: str) -> RolloutLearner:
         """A learner; equal seeds give equal weights."""
+        ...
+
+
+class DeviceRolloutPolicy(Protocol):
+    """Chooses actions on a learner's device, with the learner's own network.
+
+    Attributes:
+        generator: what it draws from, on the device.
+    """
+
+    generator: Any
+
+    def schedule(self, env_steps: int) -> None:
+        """Puts what changes over the run, after ``env_steps``, where :meth:`sample` reads it."""
+        ...
+
+    def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Exploring actions (N, ...) and their log-probabilities (N,), tensors on the device.
+
+        Does not wait; can be captured in a graph.
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The generator's state."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        ...
+
+
+class DeviceRolloutLearner(RolloutLearner, Protocol):
+    """A rollout learner that need not wait for its device, once :meth:`schedule` has been called.
+
+    Attributes:
+        generator: what it draws from.
+    """
+
+    generator: Any
+
+    def schedule(self, progress: float) -> None:
+        """Puts what changes over the run on the device; ``learn`` reads it there from then on.
+
+        ``learn`` can then be captured in a graph, and leaves it to :meth:`took` to count its steps.
+        """
+        ...
+
+    def took(self, steps: int) -> None:
+        """So many optimizer steps have been taken since the last call."""
+        ...
+
+
+@runtime_checkable
+class DeviceRolloutAlgorithm(RolloutAlgorithm, Protocol):
+    """An algorithm that can act on the device it learns on."""
+
+    @property
+    def records_updates(self) -> bool:
+        """Whether rollouts, and what is learned from them, are recorded as graphs."""
+        ...
+
+    def check_device(self, grouped: bool) -> None:
+        """Refuses settings that need the host.
+
+        Args:
+            grouped: several processes learn together.
+
+        Raises:
+            ConfigError: names the setting.
+        """
+        ...
+
+    def make_device_policy(self, learner: Any, seed: int) -> DeviceRolloutPolicy:
+        """A policy that acts with the network of ``learner``."""
         ...
 
 

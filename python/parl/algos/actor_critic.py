@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.rollouts import OptimizedLearner, RolloutConfig
+from parl.algos.rollouts import OptimizedLearner, RolloutConfig, check_recordable
 from parl.algos.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
@@ -189,6 +189,42 @@ class RecurrentPolicy(StochasticPolicy):
         self._network.memory = state["memory"].clone()
 
 
+class DeviceStochasticPolicy:
+    """As :class:`StochasticPolicy`, with a learner's own network, where that is.
+
+    See :class:`parl.types.DeviceRolloutPolicy`.
+    """
+
+    def __init__(self, network: ActorCritic, spec: EnvSpec, device: torch.device, seed: int) -> None:
+        self._network, self._shape = network, spec.action_shape
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def schedule(self, env_steps: int) -> None:
+        """Nothing changes over the run."""
+
+    def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions (N, ...) and their log-probabilities (N,) float32; does not wait."""
+        parameters, log_std = self._network.policy_of(observations), self._network.log_std
+        if log_std is None:
+            # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
+            noise = torch.empty_like(parameters).exponential_(generator=self.generator).clamp_(min=1e-30)
+            action = (parameters - noise.log()).argmax(dim=1)
+            chosen = parameters.log_softmax(dim=1).gather(1, action.unsqueeze(1)).squeeze(1)
+            return action, chosen
+        with torch.no_grad():
+            noise = torch.empty_like(parameters).normal_(generator=self.generator)
+            action = parameters + log_std.exp() * noise
+            return action.view(-1, *self._shape), gaussian(parameters, log_std, action)[0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.generator.set_state(state["generator"])
+
+
 class ActorCriticLearner(OptimizedLearner):
     """A learner whose network has a policy and a value."""
 
@@ -287,3 +323,19 @@ class ActorCriticAlgorithm:
     def make_learner(self, seed: int, device: str) -> ActorCriticLearner:
         """A learner with weights drawn from ``seed``."""
         return self.learner(self.config, self.spec, seed, device)
+
+    @property
+    def records_updates(self) -> bool:
+        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        return self.config.cuda_graph
+
+    def check_device(self, grouped: bool) -> None:
+        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        if self.config.lstm:
+            raise ConfigError(f"lstm = {self.config.lstm} needs environments of the CPU: leave it at 0")
+        check_recordable(self.config, grouped)
+
+    def make_device_policy(self, learner: ActorCriticLearner, seed: int) -> DeviceStochasticPolicy:
+        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        assert isinstance(learner.network, ActorCritic)
+        return DeviceStochasticPolicy(learner.network, self.spec, learner.weights.device, seed)

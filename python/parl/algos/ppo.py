@@ -280,7 +280,7 @@ class PPOLearner(ActorCriticLearner):
         parts = max(1, round(steps * envs * self.learners / config.minibatch_size))
         updates = 0
         for _ in range(config.epochs):
-            order = torch.randperm(envs, generator=self.generator)
+            order = torch.randperm(envs, generator=self.generator, device=self.generator.device).cpu()
             for chosen in order.tensor_split(min(parts, envs)):
                 obs, valid = rollout.obs[:-1, chosen], rollout.valid[:, chosen]
                 starts, memory = rollout.starts[:-1, chosen], rollout.memory[:, chosen]

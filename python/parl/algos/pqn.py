@@ -14,14 +14,15 @@ here in place of rectified Adam).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig
+from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig, check_recordable
 from parl.algos.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
@@ -29,7 +30,8 @@ from parl.nets import check_observations, flatten, make_torso
 from parl.nets.normaliser import Flattener
 from parl.nets.observations import RowTorso
 from parl.ops.advantages import lambda_returns
-from parl.ops.bounds import check_bounds
+from parl.ops.bounds import check_bounds, check_choices
+from parl.ops.execution import Executed, in_half
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
 from parl.types import Array, EnvSpec, Observations, Preset, Rollout
@@ -57,6 +59,8 @@ class Config(RolloutConfig):
     """Gradients longer than this are scaled down to it; 0 never scales."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the dense layers; images use a convolutional torso and the last width."""
+    images: Literal["nature", "impala"] = "nature"
+    """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +73,7 @@ class Config(RolloutConfig):
             ("epsilon_last", 0, 1),
             ("epsilon_frames", 0, 2**53),
         )
+        check_choices(self, ("images", ("nature", "impala")))
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -104,7 +109,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-class QNetwork(nn.Module):
+class QNetwork(Executed):
     """Observations (B, ...) to action values (B, A) float32."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
@@ -114,13 +119,19 @@ class QNetwork(nn.Module):
             self.flattener = Flattener(shape, dtype, config.normalize_observations, config.changes)
             shape, dtype = (self.flattener.inputs,), "float32"
         if spec.observation_parts:
-            self.torso: nn.Module = RowTorso(spec, config.hidden, config.layer_norm, "nature")
+            self.torso: nn.Module = RowTorso(spec, config.hidden, config.layer_norm, config.images)
         else:
-            self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm)
+            self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm, config.images)
         self.head = nn.Linear(config.hidden[-1], spec.num_actions or 0)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Values (B, A)."""
+        if self.reduced:
+            with in_half(observations.device):
+                return self._values(observations).to(torch.float32)
+        return self._values(observations)
+
+    def _values(self, observations: Tensor) -> Tensor:
         if hasattr(self, "flattener"):
             observations = self.flattener(observations)
         return self.head(self.torso(observations))
@@ -155,6 +166,40 @@ class PQNPolicy(SeededPolicy):
         """Greedy actions (N,) int64."""
         with torch.inference_mode():
             return self._network(torch.from_numpy(rows_of(observations))).argmax(dim=1).numpy()
+
+
+class DevicePQNPolicy:
+    """As :class:`PQNPolicy`, with a learner's own network: see :class:`parl.types.DeviceRolloutPolicy`."""
+
+    def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
+        self._config, self._network = config, network
+        self._actions = spec.num_actions or 0
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self._epsilon = torch.zeros((), device=device)
+
+    def schedule(self, env_steps: int) -> None:
+        """Sets the exploration rate."""
+        config = self._config
+        self._epsilon.fill_(
+            linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_frames)
+        )
+
+    def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Exploring actions (N,) int64, and zeros; does not wait."""
+        where, own, count = observations.device, self.generator, (len(observations),)
+        with torch.no_grad():
+            greedy = self._network(observations).argmax(dim=1)
+        any_action = torch.randint(self._actions, count, generator=own, device=where)
+        explores = torch.rand(count, generator=own, device=where) < self._epsilon
+        return torch.where(explores, any_action, greedy), torch.zeros(count, device=where)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` takes back."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes back what :meth:`state_dict` gave."""
+        self.generator.set_state(state["generator"])
 
 
 class PQNLearner(OptimizedLearner):
@@ -199,7 +244,7 @@ class PQN:
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("pqn", spec)
+        check_observations("pqn", spec, images=config.images)
         if spec.observation_parts and (config.normalize_observations or config.changes):
             name = "normalize_observations" if config.normalize_observations else "changes"
             raise ConfigError(
@@ -232,3 +277,17 @@ class PQN:
     def make_learner(self, seed: int, device: str) -> PQNLearner:
         """A learner with weights drawn from ``seed``."""
         return PQNLearner(self.config, self.spec, seed, device)
+
+    @property
+    def records_updates(self) -> bool:
+        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        return self.config.cuda_graph
+
+    def check_device(self, grouped: bool) -> None:
+        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        check_recordable(self.config, grouped)
+
+    def make_device_policy(self, learner: PQNLearner, seed: int) -> DevicePQNPolicy:
+        """See :class:`parl.types.DeviceRolloutAlgorithm`."""
+        network = cast("QNetwork", learner.network)
+        return DevicePQNPolicy(self.config, self.spec, network, learner.weights.device, seed)

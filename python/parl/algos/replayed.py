@@ -43,6 +43,9 @@ class ReplayedConfig:
 
     precision: Precision = "float32"
     """Of the learner's products: bfloat16 is faster where the hardware has it. All else stays float32."""
+    channels_last: bool = False
+    """Lay images out with the channels of a pixel side by side for the learner's convolutions, which the
+    tensor cores of GPUs prefer."""
     compile: bool = False
     """Let torch.compile translate the losses; the first updates then take tens of seconds."""
     cuda_graph: bool = False

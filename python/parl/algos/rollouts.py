@@ -10,10 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from parl.errors import ConfigError
 from parl.nets import flatten
 from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import adam_step, limit_norm
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
+from parl.ops.execution import Executed, Precision
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
 
@@ -50,6 +52,14 @@ class RolloutConfig:
     """Of stacked vectors, the newest last, take the newest and the changes between neighbours."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the dense layers; images use a convolutional torso and the last width."""
+    precision: Precision = "float32"
+    """Of the learner's products: bfloat16 is faster where the hardware has it. All else stays float32."""
+    channels_last: bool = False
+    """Lay images out with the channels of a pixel side by side for the learner's convolutions, which the
+    tensor cores of GPUs prefer."""
+    cuda_graph: bool = False
+    """With environments on a CUDA device: record a rollout, and all that is learned from it, as a CUDA graph
+    each."""
 
     def __post_init__(self) -> None:
         infinite = float("inf")
@@ -62,8 +72,28 @@ class RolloutConfig:
             ("optimizer_epsilon", 0, infinite),
             ("max_gradient_norm", 0, infinite),
         )
-        check_choices(self, ("optimizer", ("adam", "rmsprop")))
+        check_choices(self, ("optimizer", ("adam", "rmsprop")), ("precision", ("float32", "bfloat16")))
         check_hidden(self)
+
+
+def check_recordable(config: Any, grouped: bool) -> None:
+    """Refuses settings of which the host has to know numbers, where ``config`` wants graphs.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    if not config.cuda_graph:
+        return
+    off = {"normalize_observations": False, "normalize_rewards": False, "target_kl": 0.0}
+    off |= {"anneal_clip": False, "window": 0, "env_groups": 1}
+    for name, value in off.items():
+        if getattr(config, name, value) != value:
+            raise ConfigError(
+                f"{name} = {getattr(config, name)} needs the host between updates: it does not go with "
+                "cuda_graph = True"
+            )
+    if grouped:
+        raise ConfigError("several processes average gradients between steps: cuda_graph = True is for one")
 
 
 class OptimizedLearner(ABC):
@@ -74,6 +104,7 @@ class OptimizedLearner(ABC):
         weights: (P,) float32.
         gradients: (P,) float32.
         learners: that share each optimizer step.
+        generator: draws minibatches, on the device.
     """
 
     learners: int = 1
@@ -85,6 +116,10 @@ class OptimizedLearner(ABC):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self.make_network().to(self.device)
+        for part in self.network.modules():
+            if isinstance(part, Executed):
+                part.reduced = part.plain = config.precision == "bfloat16"
+                part.channels_last = config.channels_last
         flat = flatten(self.network)
         assert flat.gradients is not None
         self.weights, self.gradients = flat.weights, flat.gradients
@@ -98,8 +133,9 @@ class OptimizedLearner(ABC):
         normalizes = flattener is not None and flattener.normaliser is not None
         self._moments = RunningMoments(flattener.inputs) if flattener is not None and normalizes else None
         self._scaler = RewardScaler(config.gamma) if config.normalize_rewards else None
-        self.generator = torch.Generator().manual_seed(seed)
-        """Draws minibatches."""
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        # Step size and number of the latest step on the device, once :meth:`schedule` has put them there.
+        self._there: tuple[Tensor, Tensor] | None = None
         self.figures: dict[str, Tensor | float] = {}
         """Figures of the latest update."""
 
@@ -116,7 +152,7 @@ class OptimizedLearner(ABC):
         if self.device.type != "cpu":
             rollout = Rollout(
                 **{
-                    name: value.to(self.device, non_blocking=True)
+                    name: value if name == "valid" else value.to(self.device, non_blocking=True)
                     for name, value in vars(rollout).items()
                     if value is not None
                 }
@@ -185,9 +221,9 @@ class OptimizedLearner(ABC):
             epochs: times that each row is given.
             size: of a part, those of all learners together.
         """
-        flat = valid.flatten()
+        flat, where = valid.flatten(), columns[0].device
         if not flat.all():
-            rows = flat.nonzero().squeeze(1)
+            rows = flat.nonzero().squeeze(1).to(where)
             columns = [column.index_select(0, rows) for column in columns]
         count = len(columns[0])
         parts = max(1, round(flat.numel() * self.learners / size))
@@ -195,7 +231,7 @@ class OptimizedLearner(ABC):
             if parts == 1:
                 yield tuple(columns)
                 continue
-            order = torch.randperm(count, generator=self.generator).to(flat.device)
+            order = torch.randperm(count, generator=self.generator, device=self.generator.device).to(where)
             cut = [column.index_select(0, order).tensor_split(parts) for column in columns]
             yield from zip(*cut, strict=True)
 
@@ -211,15 +247,34 @@ class OptimizedLearner(ABC):
         average(self.gradients)
         if config.max_gradient_norm:
             limit_norm(self.gradients, config.max_gradient_norm)
-        self._count += 1
-        self._updates = int(self._count)
-        rate, epsilon = self.learning_rate(progress), config.optimizer_epsilon
+        rate: float | Tensor
+        number: int | Tensor
+        if self._there is None:
+            self.took(1)
+            rate, number = self.learning_rate(progress), self._updates
+        else:
+            rate, number = self._there
+            number += 1
+        epsilon = config.optimizer_epsilon
         if config.optimizer == "adam":
             moments = (self._mean, self._square)
-            adam_step(self._stepped, self.gradients, *moments, self._updates, rate, epsilon)
+            adam_step(self._stepped, self.gradients, *moments, number, rate, epsilon)
         else:
             rmsprop_step(self._stepped, self.gradients, self._square, rate, epsilon)
         self.refresh()
+
+    def schedule(self, progress: float) -> None:
+        """See :class:`parl.types.DeviceRolloutLearner`."""
+        if self._there is None:
+            rate, number = (torch.zeros((), device=self.device) for _ in range(2))
+            number.fill_(self._updates)
+            self._there = rate, number
+        self._there[0].fill_(self.learning_rate(progress))
+
+    def took(self, steps: int) -> None:
+        """See :class:`parl.types.DeviceRolloutLearner`."""
+        self._count += steps
+        self._updates = int(self._count)
 
     def share(self, weights: Tensor, mean: Tensor, square: Tensor, count: Tensor, fill: bool) -> None:
         """See :class:`parl.types.CommonLearner`."""
@@ -268,6 +323,8 @@ class OptimizedLearner(ABC):
         self._square.copy_(state["square"])
         self._updates = state["updates"]
         self._count.fill_(self._updates)
+        if self._there is not None:
+            self._there[1].fill_(self._updates)
         self.generator.set_state(state["generator"])
         if self._moments is not None:
             self._moments.load_state_dict(state["moments"])

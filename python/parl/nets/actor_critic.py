@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from parl.nets.dense import Activation, Headed, Layer, Recorded, Stack, head, slot
 from parl.nets.normaliser import Flattener
 from parl.nets.small import Small, SmallRecorded
-from parl.nets.torsos import IMAGE_TORSOS
+from parl.nets.torsos import make_torso
+from parl.ops.execution import Executed, in_half
 from parl.types import Array
 
 
@@ -73,10 +74,10 @@ def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
     return head
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(Executed):
     """Observations to policy parameters and values.
 
-    Images (C, H, W) uint8 go through one CNN, everything else flattened through towers of dense
+    Images (C, H, W) or (H, W, C) uint8 go through one CNN, everything else flattened through towers of dense
     layers; uint8 vectors such as a console's memory are taken as numbers 0..1.
 
     Args:
@@ -115,7 +116,7 @@ class ActorCritic(nn.Module):
             raise ValueError(f"hidden = {list(hidden)}: at least one width of at least 1 is needed")
         self.image = torso is not None or (len(shape) == 3 and dtype == "uint8")
         if self.image:
-            self.cnn = torso or IMAGE_TORSOS[images](shape, hidden[-1], False)
+            self.cnn = torso or make_torso(shape, dtype, hidden, False, images)
             for layer in self.cnn.modules():
                 if isinstance(layer, nn.Conv2d | nn.Linear):
                     nn.init.orthogonal_(layer.weight, math.sqrt(2))
@@ -148,11 +149,18 @@ class ActorCritic(nn.Module):
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters (B, outputs) and values (B,), float32."""
+        if self.reduced:
+            with in_half(observations.device):
+                policy, value = self._heads(observations)
+            return policy.to(torch.float32), value.to(torch.float32)
         if self._dense is not None:
             x = self.flattener(observations)
             if self._dense.takes(x):
                 policy, value = self._dense.outputs(x)
                 return policy, value
+        return self._heads(observations)
+
+    def _heads(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         features = self._features(observations)
         return self.policy(features[0]), self.value(features[-1]).squeeze(1)
 
@@ -161,7 +169,7 @@ class ActorCritic(nn.Module):
 
         Gradients are to be zeros before.
         """
-        if self._dense is None:
+        if self._dense is None or self.reduced:
             return None
         if self._small is not None and self._small.parts(len(observations)):
             return self._small.record(self.flattener.vectors(observations.numpy()))
@@ -187,7 +195,7 @@ class ActorCritic(nn.Module):
 
     def _one(self, observations: Tensor, number: int) -> Tensor:
         with torch.no_grad():
-            if self._dense is not None:
+            if self._dense is not None and not self.reduced:
                 x = self.flattener(observations)
                 if self._dense.takes(x):
                     return self._dense.output(x, number)

@@ -10,14 +10,16 @@ from torch import Tensor, nn
 
 from parl.nets.actor_critic import Towers
 from parl.nets.normaliser import Flattener
-from parl.nets.torsos import IMAGE_TORSOS
+from parl.nets.torsos import make_torso
+from parl.ops.execution import Executed, in_half
 from parl.types import Array
 
 
-class RecurrentActorCritic(nn.Module):
+class RecurrentActorCritic(Executed):
     """Observations and what was seen before to policy parameters and values.
 
-    Dense layers, or convolutions for images (C, H, W) uint8, then one LSTM cell with two heads on its output.
+    Dense layers, or convolutions for images (C, H, W) or (H, W, C) uint8, then one LSTM cell with two heads
+    on its output.
     The memory of B environments is (2, B, H) float32: output and cell state, zeros at the start.
 
     Args:
@@ -54,7 +56,7 @@ class RecurrentActorCritic(nn.Module):
         if torso is not None:
             self.torso: nn.Module = torso
         elif len(shape) == 3 and dtype == "uint8":
-            self.torso = IMAGE_TORSOS[images](shape, hidden[-1], False)
+            self.torso = make_torso(shape, dtype, hidden, False, images)
         else:
             self.flattener = Flattener(shape, dtype, normalize, changes)
             self.torso = Towers(self.flattener.inputs, hidden, 1, activation)
@@ -82,6 +84,12 @@ class RecurrentActorCritic(nn.Module):
 
     def features(self, observations: Tensor) -> Tensor:
         """(B, hidden[-1]) float32, without memory."""
+        if self.reduced:
+            with in_half(observations.device):
+                return self._features(observations).to(torch.float32)
+        return self._features(observations)
+
+    def _features(self, observations: Tensor) -> Tensor:
         if hasattr(self, "flattener"):
             return self.torso(self.flattener(observations))[0]
         return self.torso(observations)

@@ -16,6 +16,12 @@ NATURE_MIN = 36
 """Rows and columns that an image needs for the Nature DQN's three convolutions without padding."""
 
 
+def _floats(images: Tensor, channels_last: bool) -> Tensor:
+    """Bytes as 0..1, float32, at the first convolution and not before it."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    return images.to(torch.float32, memory_format=layout).mul_(1 / 255)
+
+
 def is_channels_last(shape: Sequence[int]) -> bool:
     """Whether images of ``shape`` are (H, W, C): few channels, at most 4, behind more rows."""
     return len(shape) == 3 and shape[2] <= 4 < shape[0]
@@ -68,7 +74,7 @@ class MLP(Executed):
         return Headed(Stack(found, "relu"), heads, next(self.parameters()))
 
 
-class NatureCNN(nn.Module):
+class NatureCNN(Executed):
     """Three convolutions and one dense layer over stacked 8-bit frames.
 
     Input (B, C, H, W) uint8, H and W of at least 36; output (B, hidden) float32. With ``hidden = 0`` there is
@@ -94,7 +100,7 @@ class NatureCNN(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (B, features)."""
-        return self.dense(self.convolutions(observations.to(torch.float32).mul_(1 / 255)))
+        return self.dense(self.convolutions(_floats(observations, self.channels_last)))
 
 
 class _Residual(nn.Module):
@@ -110,7 +116,7 @@ class _Residual(nn.Module):
         return x + self.second(torch.relu_(self.first(torch.relu(x))))
 
 
-class ImpalaResNet(nn.Module):
+class ImpalaResNet(Executed):
     """Fifteen convolutions in three residual stages, each of which halves the picture, and one dense layer.
 
     Input (B, C, H, W) uint8; output (B, hidden) float32. With ``hidden = 0`` there is no dense layer.
@@ -145,7 +151,7 @@ class ImpalaResNet(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (B, features)."""
-        return self.dense(self.convolutions(observations.to(torch.float32).mul_(1 / 255)))
+        return self.dense(self.convolutions(_floats(observations, self.channels_last)))
 
 
 def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:

@@ -17,7 +17,7 @@ def adam_step(
     mean: Tensor,
     square: Tensor,
     step: int | Tensor,
-    learning_rate: float,
+    learning_rate: float | Tensor,
     epsilon: float,
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> None:
@@ -29,7 +29,7 @@ def adam_step(
         mean: (P,) float32, running mean of the gradients, changed; zeros before the first step.
         square: (P,) float32, running mean of their squares, changed; zeros before the first step.
         step: number of this step, from 1; or () float32 of it on the device, as CUDA graphs need it.
-        learning_rate: step size.
+        learning_rate: step size; or () float32 of it, likewise.
         epsilon: offset of the denominator.
         betas: decay of the two means.
 

@@ -28,6 +28,11 @@ class ExecutionConfig(Protocol):
         ...
 
     @property
+    def channels_last(self) -> bool:
+        """Of images."""
+        ...
+
+    @property
     def compile(self) -> bool:
         """Compile losses."""
         ...
@@ -44,10 +49,12 @@ class Executed(nn.Module):
     Attributes:
         reduced: products in bfloat16.
         plain: only torch's own operations.
+        channels_last: convolutions have the channels of a pixel side by side in memory.
     """
 
     reduced: bool = False
     plain: bool = False
+    channels_last: bool = False
 
 
 def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) -> None:
@@ -62,6 +69,7 @@ def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) 
         for part in module.modules():
             if isinstance(part, Executed):
                 part.reduced = config.precision == "bfloat16"
+                part.channels_last = config.channels_last
                 part.plain = part.reduced or config.compile or config.cuda_graph
 
 

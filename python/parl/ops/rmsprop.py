@@ -10,7 +10,7 @@ def rmsprop_step(
     weights: Tensor,
     gradients: Tensor,
     square: Tensor,
-    learning_rate: float,
+    learning_rate: float | Tensor,
     epsilon: float,
     decay: float = 0.99,
 ) -> None:
@@ -20,11 +20,15 @@ def rmsprop_step(
         weights: (P,) float32, changed; requires no gradient.
         gradients: (P,) float32.
         square: (P,) float32, running mean of their squares, changed; zeros before the first step.
-        learning_rate: step size.
+        learning_rate: step size; or () float32 of it on the device, as CUDA graphs need it.
         epsilon: offset of the denominator.
         decay: of the running mean.
 
     Source: Tieleman and Hinton (2012), lecture 6.5; epsilon outside of the root.
     """
     square.mul_(decay).addcmul_(gradients, gradients, value=1 - decay)
-    weights.addcdiv_(gradients, torch.sqrt(square).add_(epsilon), value=-learning_rate)
+    root = torch.sqrt(square).add_(epsilon)
+    if isinstance(learning_rate, Tensor):
+        weights.sub_(gradients / root * learning_rate)
+    else:
+        weights.addcdiv_(gradients, root, value=-learning_rate)

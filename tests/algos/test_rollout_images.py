@@ -1,0 +1,104 @@
+"""Images in what learns from rollouts: channels first or last, both networks, how they are run."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from rollouts import alone
+
+from parl.algos import a2c, bc, impala, ppo, pqn
+from parl.errors import ConfigError
+from parl.nets.torsos import ImpalaResNet, NatureCNN
+from parl.types import EnvSpec, Rollout
+
+FIRST = EnvSpec((3, 40, 36), "uint8", (), "int64", 4, "next_step")
+LAST = dataclasses.replace(FIRST, observation_shape=(40, 36, 3))
+KINDS = [
+    pytest.param(ppo.PPO, ppo.Config, {"epochs": 1}, id="ppo"),
+    pytest.param(a2c.A2C, a2c.Config, {"advantage": "vtrace"}, id="a2c"),
+    pytest.param(a2c.A2C, a2c.Config, {"lstm": 4}, id="lstm"),
+    pytest.param(impala.IMPALA, impala.Config, {}, id="impala"),
+    pytest.param(bc.BC, bc.Config, {}, id="bc"),
+    pytest.param(pqn.PQN, pqn.Config, {"epochs": 1}, id="pqn"),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def rollout(spec, memory=0):
+    rng = np.random.default_rng(0)
+    obs = rng.integers(0, 256, (5, 3, *FIRST.observation_shape), np.uint8)
+    if spec is LAST:
+        obs = np.moveaxis(obs, 2, -1).copy()
+    columns = {"starts": torch.zeros(5, 3, dtype=torch.bool), "memory": torch.zeros(2, 3, memory)}
+    return Rollout(
+        obs=torch.from_numpy(obs),
+        action=torch.from_numpy(rng.integers(0, 4, (4, 3))),
+        log_prob=torch.full((4, 3), -float(np.log(4))),
+        reward=torch.from_numpy(rng.normal(size=(4, 3)).astype(np.float32)),
+        terminated=torch.zeros(4, 3, dtype=torch.bool),
+        ended=torch.zeros(4, 3, dtype=torch.bool),
+        valid=torch.ones(4, 3, dtype=torch.bool),
+        final_obs=torch.from_numpy(obs[0, :0]),
+        final_at=torch.zeros(0, 2, dtype=torch.int64),
+        **(columns if memory else {}),
+    )
+
+
+def learned(kind, config, spec, **options):
+    algorithm = kind(config(**{"hidden": (8,), "rollout_steps": 4, **options}), spec)
+    learner = algorithm.make_learner(0, "cpu")
+    before = learner.weights.clone()
+    assert learner.learn(rollout(spec, algorithm.memory), 0.0, alone) == 1
+    assert not torch.equal(before, learner.weights)
+    return algorithm, learner
+
+
+@pytest.mark.parametrize("images", ["nature", "impala"])
+@pytest.mark.parametrize(("kind", "config", "options"), KINDS)
+def test_channels_may_come_last(kind, config, options, images):
+    """The same pictures, the same weights, and the same actions."""
+    found = [learned(kind, config, spec, **options, images=images) for spec in (FIRST, LAST)]
+    torch.testing.assert_close(found[0][1].weights, found[1][1].weights, rtol=1e-3, atol=1e-5)
+    wanted = {"nature": NatureCNN, "impala": ImpalaResNet}[images]
+    assert any(isinstance(part, wanted) for part in found[1][1].network.modules())
+    obs = np.random.default_rng(1).integers(0, 256, (20, *FIRST.observation_shape), np.uint8)
+    acted = []
+    for (algorithm, learner), seen in zip(found, (obs, np.moveaxis(obs, 1, -1).copy()), strict=True):
+        policy = algorithm.make_policy(0, 1, 20, 0)
+        policy.weights.copy_(learner.weights)
+        if algorithm.memory:
+            policy.restart(np.ones(20, bool))
+        acted.append(policy.act_greedily(seen))
+    assert np.mean(acted[0] == acted[1]) > 0.9
+
+
+@pytest.mark.parametrize(("kind", "config", "options"), KINDS)
+def test_channels_side_by_side_change_no_number(kind, config, options):
+    seen = []
+    plain = learned(kind, config, FIRST, **options)[1]
+    made = kind(config(hidden=(8,), rollout_steps=4, channels_last=True, **options), FIRST)
+    learner = made.make_learner(0, "cpu")
+    first = next(part for part in learner.network.modules() if isinstance(part, torch.nn.Conv2d))
+    first.register_forward_hook(lambda _, inputs, out: seen.append(inputs[0]))
+    learner.learn(rollout(FIRST, made.memory), 0.0, alone)
+    assert seen and all(x.is_contiguous(memory_format=torch.channels_last) for x in seen)
+    assert all(x.dtype == torch.float32 and float(x.max()) <= 1 for x in seen)
+    torch.testing.assert_close(learner.weights, plain.weights, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "config", "options"), KINDS)
+def test_bfloat16_is_near_float32_and_not_it(kind, config, options):
+    exact, rough = (
+        learned(kind, config, FIRST, **options, precision=precision)[1]
+        for precision in ("float32", "bfloat16")
+    )
+    assert not torch.equal(exact.gradients, rough.gradients)
+    assert torch.cosine_similarity(exact.gradients, rough.gradients, dim=0) > 0.95
+    assert rough.weights.dtype == rough.gradients.dtype == torch.float32
+    with pytest.raises(ConfigError, match="precision = 'float16'"):
+        config(precision="float16")
