@@ -14,9 +14,10 @@ import torch
 
 import parl
 from parl.algos.dqn import DQN
+from parl.algos.ppo import PPO
 from parl.errors import ConfigError
 from parl.replay.device.replay import DeviceReplay
-from parl.runtime import on_device
+from parl.runtime import device_rollouts, on_device
 
 # Gradients make torch count devices, which the double's driver has no answer to.
 pytestmark = [pytest.mark.filterwarnings("ignore:CUDA initialization"), pytest.mark.slow]
@@ -43,13 +44,64 @@ OPTIONS: dict[str, Any] = {
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learners are where the device's tensors are: with the double, in the process's memory."""
-    made = DQN.make_learner
-    if driver.library() is not None:
-        monkeypatch.setattr(DQN, "make_learner", lambda self, seed, device: made(self, seed, "cpu"))
+    if driver.library() is None:
+        return
+    for kind in (DQN, PPO):
+        made: Any = kind.make_learner
+
+        def placed(self: Any, seed: int, device: str, made: Any = made) -> Any:
+            return made(self, seed, "cpu")
+
+        monkeypatch.setattr(kind, "make_learner", placed)
 
 
 def trained(folder: Path, **options: Any) -> Any:
     return parl.train("dqn", **{**OPTIONS, "runs": str(folder), **options})
+
+
+ROLLOUTS = {name: OPTIONS[name] for name in ("env", "env_options", "device", "num_envs", "hidden")}
+ROLLOUTS |= {
+    name: OPTIONS[name] for name in ("checkpoint_every", "evaluation_episodes", "quiet", "tensorboard")
+}
+ROLLOUTS |= {"rollout_steps": 5, "minibatch_size": 5, "epochs": 2}
+
+
+@pytest.mark.usefixtures("here")
+def test_rollouts_stay_on_the_device_and_resume_with_the_same_numbers(tmp_path: Path) -> None:
+    """Episodes of ten steps are cut in every other rollout."""
+    folder = {"runs": str(tmp_path)}
+    whole = parl.train("ppo", **ROLLOUTS, **folder, name="whole", total_frames=60)
+    # Four rollouts of 15 rows, each six minibatches.
+    assert (whole.env_steps, whole.updates) == (60, 24)
+    half = parl.train("ppo", **{**ROLLOUTS, "checkpoint_every": 15}, **folder, name="half", total_frames=60)
+    assert torch.equal(weights(whole), weights(half))
+    short = parl.train("ppo", **ROLLOUTS, **folder, name="short", total_frames=30, anneal=False)
+    long = parl.train("ppo", **ROLLOUTS, **folder, name="long", total_frames=60, anneal=False)
+    resumed = parl.resume(short.path, total_frames=60)
+    assert (resumed.env_steps, resumed.updates) == (60, 24)
+    assert torch.equal(weights(long), weights(resumed))
+    records = [json.loads(line) for line in (Path(long.path) / "metrics.jsonl").read_text().splitlines()]
+    assert np.isfinite(records[-1]["policy_loss"]) and records[-1]["episode_return"] is not None
+    assert parl.evaluate(long.path, episodes=2, checkpoint="last").shape == (2,)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_round_of_rollouts_waits(tmp_path: Path, double: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    round_of = device_rollouts.DeviceRolloutLoop._round
+
+    def waited() -> int:
+        return driver.figure("synchronisations") + driver.figure("copies")
+
+    def counted(self: Any) -> None:
+        before = waited()
+        round_of(self)
+        waits.append(waited() - before)
+
+    monkeypatch.setattr(device_rollouts.DeviceRolloutLoop, "_round", counted)
+    options = ROLLOUTS | {"checkpoint_every": 10_000, "random_starts": 3}
+    parl.train("ppo", **options, total_frames=54, runs=str(tmp_path))
+    assert waits == [0, 0, 0]
 
 
 def weights(run: Any) -> torch.Tensor:

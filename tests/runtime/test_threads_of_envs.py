@@ -2,9 +2,13 @@
 
 import pytest
 
+from parl.algos import a2c, dqn
 from parl.bench.loops import make_loop
 from parl.envs import EnvMaker
 from parl.runtime.population import Evaluation
+from parl.train import families
+from parl.train.config import RolloutConfig, TrainConfig
+from parl.types import EnvSpec
 
 
 @pytest.mark.parametrize("name", ["dqn", "a2c", "impala", "es"])
@@ -25,3 +29,42 @@ def test_every_actor_says_how_many_there_are(monkeypatch, name):
     finally:
         loop.close()
     assert said == [actors]
+
+
+SPEC = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
+
+
+def test_how_many_threads_there_are_is_said(monkeypatch):
+    for module in ("parl.envs.make.usable_cores", "parl.train.families.usable_cores"):
+        monkeypatch.setattr(module, lambda: 4)
+    said = []
+
+    def settled(name, config, **options):
+        maker = EnvMaker(*options.pop("env", ("parl/Pong-v0",)))
+        family = families.FAMILIES[name]
+        family.settle(a2c.A2C(a2c.Config(), SPEC), config(**options), maker, SPEC, said.append)
+        return said[-1]
+
+    assert settled("rollout", RolloutConfig) == "8 environments on 4 threads, 4 threads of torch"
+    assert settled("rollout", RolloutConfig, num_envs=2).startswith("2 environments on 2 threads, ")
+    own = ("parl/Pong-v0", {"num_threads": 3})
+    assert settled("rollout", RolloutConfig, env=own).startswith("8 environments on 3 threads, ")
+    assert settled("rollout", RolloutConfig, env=("CartPole-v1",)).startswith("8 environments, ")
+    config = families.FAMILIES["async"].config
+    assert settled("async", config, num_envs=16) == "4 actors of 4 environments on 1 thread each"
+
+
+@pytest.mark.parametrize(
+    ("env", "kind", "processes"),
+    [
+        ("parl/Pong-v0", "auto", False),
+        ("CartPole-v1", "auto", True),
+        ("parl/Pong-v0", "process", True),
+        ("CartPole-v1", "thread", False),
+    ],
+)
+def test_games_of_threads_are_stepped_by_threads(env, kind, processes):
+    config = TrainConfig(env=env, actor_kind=kind, actors=2, learners=1)
+    family = families.FAMILIES["replay"]
+    made = family.setup(dqn.DQN(dqn.Config(), SPEC), config, EnvMaker(env), SPEC)
+    assert made.processes == processes

@@ -77,11 +77,21 @@ class EnvMaker:
         parl's Atari environments on the CPU have a thread per core unless ``num_threads`` is given; here it
         is a thread per core that is the actor's own, at least one. Others stay as they are.
         """
-        own = isinstance(self.env, str) and self.env.startswith("parl/")
-        elsewhere = str(self.options.get("device", "cpu")) != "cpu"
-        if makers < 2 or not own or elsewhere or "num_threads" in self.options:
+        if makers < 2 or not self.has_threads or "num_threads" in self.options:
             return self
         return EnvMaker(self.env, {**self.options, "num_threads": max(1, usable_cores() // makers)})
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether these are parl's Atari environments on the CPU, which step in threads of their own."""
+        own = isinstance(self.env, str) and self.env.startswith("parl/")
+        return own and str(self.options.get("device", "cpu")) == "cpu"
+
+    def threads_of(self, makers: int, num_envs: int) -> int:
+        """Threads that step ``num_envs`` environments of one of so many actors; 0: none of their own."""
+        if not self.has_threads:
+            return 0
+        return min(num_envs, int(self.options.get("num_threads", 0)) or max(1, usable_cores() // makers))
 
     def __call__(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
         """A vector environment of ``num_envs``.

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker
+from parl.envs import EnvMaker, points
 from parl.errors import ConfigError, RunDirectoryError
 from parl.ops import execution
 from parl.replay import PrioritizedReplay
@@ -38,11 +38,15 @@ class Played(Protocol):
 
     num_envs: int
 
-    def reset(self, *, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Observations (N, ...)."""
         ...
 
-    def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+    def step(
+        self, actions: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         """Observations, rewards, terminated, truncated, (N, ...) each, and figures."""
         ...
 
@@ -98,6 +102,11 @@ class Tally:
         self._reward.zero_()
         return [(value, int(length)) for value, length in zip(returns, lengths, strict=True)], reward
 
+    def restart(self, mask: Tensor) -> None:
+        """The environments that ``mask`` (N,) bool names were reset by hand."""
+        self._of.masked_fill_(mask, 0.0)
+        self._resets = self._resets & ~mask
+
     def state(self) -> list[Tensor]:
         """What :meth:`restore` takes back."""
         return [part.cpu() for part in (self._of, self._resets)]
@@ -140,7 +149,7 @@ class DeviceActor:
             **({"final_obs": infos["final_obs"]} if self._same_step else {}),
         )
         self._obs = obs
-        self.tally.step(reward, terminated | truncated)
+        self.tally.step(points(reward, infos), terminated | truncated)
         return self.num_envs
 
     def check(self) -> None:

@@ -124,14 +124,20 @@ class SyncLoop(LoopBase[RolloutLearner]):
             self._average, self._scale = self._in_step.average, setup.group.size
             self._learner.learners = setup.group.size
             self._catch_up(setup.group)
-        self._actors = [setup.make_actor(index, self._resumes) for index in range(setup.actors)]
+        self._actors = self._make_actors()
         for index, actor in enumerate(self._actors):
             state = checkpoint.actor_state(saved, index)
             if state is not None:
                 actor.load(state)
-        self._buffers = [setup.make_buffer(index) for index in range(setup.actors)]
+        self._buffers = self._make_buffers()
         self._collect_s = self._learn_s = 0.0
         self._mark = self._figures()
+
+    def _make_actors(self) -> list[RolloutActor]:
+        return [self._setup.make_actor(index, self._resumes) for index in range(self._setup.actors)]
+
+    def _make_buffers(self) -> list[RolloutBuffer]:
+        return [self._setup.make_buffer(index) for index in range(self._setup.actors)]
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs whole rollouts until ``until_env_steps`` are collected; ``seconds`` plays no part."""

@@ -115,8 +115,9 @@ class TrainConfig(RunConfig):
     """Learners that share every batch; auto measures and chooses."""
     threads: int | Literal["auto"] = "auto"
     """Threads of each learner; auto: one for small networks and in lockstep, else one per core, up to 4."""
-    actor_kind: Literal["process", "thread"] = "process"
-    """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
+    actor_kind: Literal["auto", "process", "thread"] = "auto"
+    """Threads suit environments that release Python's lock, processes all others; auto: threads for parl's
+    Atari games."""
     learner_kind: Literal["process", "thread"] = "process"
     """Several learners are processes, or threads of one process (free schedule)."""
     replay_ratio: float = 1.0
@@ -155,7 +156,9 @@ class TrainConfig(RunConfig):
             ("priority_delay", 0, 2**16),
         )
         kinds = ("process", "thread")
-        check_choices(self, ("actor_kind", kinds), ("learner_kind", kinds), ("engine", ("local", "ray")))
+        check_choices(
+            self, ("actor_kind", ("auto", *kinds)), ("learner_kind", kinds), ("engine", ("local", "ray"))
+        )
         if self.halves and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
             raise ConfigError(f"halves need two environments per actor; num_envs = {self.num_envs}")
         if self.engine == "ray" and self.schedule == "lockstep":

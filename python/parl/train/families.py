@@ -140,7 +140,8 @@ class ReplayFamily:
             else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
         )
         split = balance.choose(rates, config.num_envs, config.batch_size / config.replay_ratio, cores)
-        say(split.reason)
+        kind = "processes" if _in_processes(config, maker) else "threads"
+        say(f"{split.reason}; actors are {kind}{_on_threads(maker, split.actors, config.num_envs)}")
         return dataclasses.replace(config, actors=split.actors, learners=split.learners)
 
     def _settle_cluster(
@@ -190,7 +191,7 @@ class ReplayFamily:
             spec=spec,
             seed=config.seed,
             actors=1 if config.actors == "auto" else config.actors,
-            processes=config.actor_kind == "process" and not far,
+            processes=not far and _in_processes(config, maker),
             learners=1 if config.learners == "auto" else config.learners,
             learner_threads=config.learner_kind == "thread",
             num_envs=config.num_envs,
@@ -216,6 +217,18 @@ class ReplayFamily:
         if is_on_device(setup.maker):
             return DeviceLoop(setup, saved)
         return (LockstepLoop if config.schedule == "lockstep" else FreeLoop)(setup, saved)
+
+
+def _in_processes(config: TrainConfig, maker: EnvMaker) -> bool:
+    """Whether actors are processes."""
+    return not maker.has_threads if config.actor_kind == "auto" else config.actor_kind == "process"
+
+
+def _on_threads(maker: EnvMaker, actors: int, num_envs: int) -> str:
+    """How many threads step the environments of each actor, if they have any, to be said."""
+    threads = maker.threads_of(actors, max(1, num_envs // actors))
+    each = " each" if actors > 1 else ""
+    return f" on {threads} thread{'s' * (threads > 1)}{each}" if threads else ""
 
 
 def _settle_on_device(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
@@ -254,6 +267,21 @@ def _prefetch(config: TrainConfig) -> int:
         return config.prefetch
     several = config.learners != "auto" and config.learners > 1
     return int(several and config.schedule == "free")
+
+
+def _refuse_device(maker: EnvMaker) -> None:
+    """Refuses environments on a CUDA device.
+
+    Raises:
+        ConfigError: they are there.
+    """
+    from parl.runtime.on_device import is_on_device
+
+    if is_on_device(maker):
+        raise ConfigError(
+            "environments on a CUDA device are for a2c, dqn, ppo, pqn and rainbow: leave device out of "
+            "env_options"
+        )
 
 
 # More environments than this start at random places, after so many steps.
@@ -297,16 +325,27 @@ class RolloutFamily:
         say: Callable[[str], None],
     ) -> RolloutConfig:
         """See :class:`Family`: threads of torch."""
+        from parl.runtime.on_device import is_on_device
         from parl.runtime.torchrun import Group
 
         group = Group.found()
         if group is not None:
             say(f"{group.size} processes of torchrun share environments, minibatches and steps")
+        if is_on_device(maker):
+            if config.device == "cpu":
+                raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
+            say(f"environments, policy, rollouts and learner are on {config.device}, in one process")
+            return dataclasses.replace(config, threads=1)
+        if getattr(algorithm.config, "cuda_graph", False):
+            raise ConfigError(
+                "cuda_graph = True records what environments on a CUDA device give: env_options device=cuda"
+            )
         if config.threads != "auto":
             return config
         cores = max(1, usable_cores() // (group.local_size if group is not None else 1))
         threads = 1 if config.schedule == "lockstep" or not spec.has_images else cores
-        say(f"{config.num_envs} environments, {threads} thread{'s' * (threads > 1)} of torch")
+        stepped = _on_threads(maker, 1, config.num_envs)
+        say(f"{config.num_envs} environments{stepped}, {threads} thread{'s' * (threads > 1)} of torch")
         return dataclasses.replace(config, threads=threads)
 
     def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
@@ -323,9 +362,11 @@ class RolloutFamily:
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Saved | None) -> Loop:
         """See :class:`Family`."""
+        from parl.runtime.device_rollouts import DeviceRolloutLoop
+        from parl.runtime.on_device import is_on_device
         from parl.runtime.sync import SyncLoop
 
-        return SyncLoop(setup, saved)
+        return (DeviceRolloutLoop if is_on_device(setup.maker) else SyncLoop)(setup, saved)
 
 
 class DataFamily(RolloutFamily):
@@ -333,6 +374,18 @@ class DataFamily(RolloutFamily):
 
     config = DataConfig
     grouped = False
+
+    def settle(
+        self,
+        algorithm: Any,
+        config: RolloutConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> RolloutConfig:
+        """See :class:`Family`."""
+        _refuse_device(maker)
+        return super().settle(algorithm, config, maker, spec, say)
 
     def setup(self, algorithm: Any, config: RolloutConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
         """See :class:`Family`."""
@@ -359,11 +412,13 @@ class HogwildFamily:
         say: Callable[[str], None],
     ) -> HogwildConfig:
         """See :class:`Family`: the number of actors."""
+        _refuse_device(maker)
         if config.actors != "auto":
             return config
         many = min(usable_cores() * self.actors_per_core, config.num_envs)
         actors = 1 if config.schedule == "lockstep" else many
-        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments")
+        stepped = _on_threads(maker, actors, config.num_envs)
+        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments{stepped}")
         return dataclasses.replace(config, actors=actors)
 
     def setup(self, algorithm: Any, config: HogwildConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
@@ -444,6 +499,7 @@ class PopulationFamily:
         say: Callable[[str], None],
     ) -> PopulationConfig:
         """See :class:`Family`: the number of processes and of blocks."""
+        _refuse_device(maker)
         given, actors, blocks = config, config.actors, config.blocks
         if actors == "auto":
             limit = config.num_envs if blocks == "auto" else blocks

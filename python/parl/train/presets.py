@@ -15,6 +15,7 @@ from parl.types import Preset
 _PONG, _CARTPOLE, _CHEETAH = ({"env": name} for name in ("parl/Pong-v0", "CartPole-v1", "HalfCheetah-v5"))
 _RAM = {"env_options": ("obs_type=ram", "stack_num=2", "padding=reset")}
 _GUESS = "a guess for many environments; no device has run it yet"
+_THERE: dict[str, Any] = {"env_options": ("device=cuda",)}
 
 
 def _source(note: str, run: Mapping[str, Any], algorithm: Mapping[str, Any] | None = None) -> Preset:
@@ -55,7 +56,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
             _PONG | {"num_envs": 8},
             _PPO_ATARI | {"value_clip": 0.1},
         ),
-        "atari-gpu": _gpu(1_024, _PPO_ATARI | {"rollout_steps": 16, "minibatch_size": 4_096}),
+        "atari-gpu": _gpu(1_024, _PPO_ATARI | {"rollout_steps": 16, "minibatch_size": 4_096}, **_THERE),
         "classic": _source("Raffin (2020), RL Baselines3 Zoo, CartPole-v1", _CARTPOLE),
         "mujoco": _source(
             "Huang et al. (2022), continuous control", _CHEETAH | _MILLION | {"num_envs": 1}, _PPO_MUJOCO
@@ -66,6 +67,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
         "atari-gpu": _gpu(
             1_024,
             {"advantage": "vtrace", "rollout_steps": 1, "window": 20, "env_groups": 4, "gae_lambda": 1.0},
+            **_THERE,
         ),
         "classic": _source("the defaults", _CARTPOLE),
         "mujoco": _source(
@@ -81,7 +83,7 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     },
     "pqn": {
         "atari-cpu": _source("the defaults, after Gallici et al. (2024)", _PONG),
-        "atari-gpu": _gpu(1_024, {"rollout_steps": 16, "minibatch_size": 4_096}),
+        "atari-gpu": _gpu(1_024, {"rollout_steps": 16, "minibatch_size": 4_096}, **_THERE),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "impala": {
@@ -103,12 +105,12 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     },
     "dqn": {
         "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
-        "atari-gpu": _gpu(64),
+        "atari-gpu": _gpu(64, **_THERE),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "rainbow": {
         "atari-cpu": _source("the defaults, after Hessel et al. (2018)", _PONG),
-        "atari-gpu": _gpu(64),
+        "atari-gpu": _gpu(64, **_THERE),
         "classic": _source("the defaults", _CARTPOLE),
     },
     "sac": {"mujoco": _OFF_POLICY_CHEETAH},

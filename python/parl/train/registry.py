@@ -121,14 +121,16 @@ def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None 
     return run, own
 
 
-def _coerce(kind: str, name: str, value: Any, default: Any) -> Any:
+def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """``value`` in the type of the field's default; text such as 10M where a whole number is wanted."""
+    name, default = field.name, field.default
+    number_or_auto = default == "auto" and "int" in str(field.type)
     try:
         if isinstance(default, bool):
             if not isinstance(value, bool):
                 raise ConfigError("not true or false")
             return value
-        if isinstance(default, int) or (default == "auto" and value != "auto"):
+        if isinstance(default, int) or (number_or_auto and value != "auto"):
             return parse_count(value)
         if isinstance(default, float) or (default is None and isinstance(value, int)):
             return float(value)
@@ -145,10 +147,10 @@ def replace(config: Any, values: Mapping[str, Any], kind: str) -> Any:
     Raises:
         ConfigError: a key is unknown or a value wrong; ``kind`` says whose.
     """
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    check_keys(values, defaults, kind)
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    check_keys(values, fields, kind)
     return dataclasses.replace(
-        config, **{key: _coerce(kind, key, value, defaults[key]) for key, value in values.items()}
+        config, **{key: _coerce(kind, fields[key], value) for key, value in values.items()}
     )
 
 
