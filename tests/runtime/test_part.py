@@ -1,0 +1,86 @@
+"""A learner's part: the next batch is drawn while gradients travel, and priorities go back late."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parl.replay import PrioritizedReplay
+from parl.runtime.learning import Part
+
+
+class Travelling:
+    """Peers whose gradients are on their way until :meth:`average` returns."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def average(self, gradients, present, meanwhile=None):
+        self._log.append("sent")
+        if meanwhile is not None:
+            meanwhile()
+        self._log.append("arrived")
+        return present
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("prefetch", "delay"), [(0, 0), (1, 0), (2, 3)])
+def test_the_next_batch_is_drawn_while_gradients_travel(prefetch, delay):
+    fields = {"obs": ((1,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    replay = PrioritizedReplay(64, fields, num_envs=1, alpha=1.0, seed=0)
+    for i in range(60):
+        replay.add(obs=[[i]], reward=[0.0], terminated=[False])
+    log, set_at, computed = [], [], []
+    sample, update = replay.sample, replay.update_priorities
+
+    def drawn(*args, **kwargs):
+        log.append("drawn")
+        return sample(*args, **kwargs)
+
+    class Watched:
+        """The replay, its draws and priorities written down."""
+
+        settings = replay.settings
+
+        def empty_batch(self, *args, **kwargs):
+            made = replay.empty_batch(*args, **kwargs)
+            return SimpleNamespace(inner=made, filled=None)
+
+        def sample(self, *args, out, **kwargs):
+            drawn(*args, out=out.inner, **kwargs)
+            out.tickets = np.array(out.inner.tickets)
+            return out
+
+        def update_priorities(self, tickets, priorities):
+            set_at.append(len(computed))
+            update(tickets, priorities)
+
+    class Computes:
+        gradients = torch.zeros(3)
+
+        def compute(self, batch):
+            log.append("computed")
+            computed.append(np.array(batch.tickets))
+            return np.full(8, 1.0, np.float32)
+
+        def step(self):
+            log.append("stepped")
+
+    algorithm = SimpleNamespace(replay_beta=lambda _: 0.4)
+    part = Part(algorithm, Computes(), Watched(), Travelling(log), 8, prefetch=prefetch, delay=delay)
+    for _ in range(6):
+        assert part.update(0)
+    between = [log[i + 1 : j] for i, j in zip(_places(log, "sent"), _places(log, "arrived"), strict=True)]
+    # First as many as shall lie ready, then one for each that was taken.
+    assert between == [["drawn"] * prefetch] + [["drawn"] * min(prefetch, 1)] * 5
+    assert log.count("drawn") == 6 + prefetch
+    assert set_at == list(range(1 + delay, 7))
+    part.flush()
+    assert len(set_at) == 6
+
+
+def _places(log, word):
+    return [place for place, found in enumerate(log) if found == word]
