@@ -12,6 +12,7 @@ __all__ = [
     "Console",
     "CudaAtariBatch",
     "CudaProgram",
+    "Dense",
     "GameRow",
     "Replay",
     "Rom",
@@ -20,6 +21,9 @@ __all__ = [
     "cuda_compile",
     "cuda_prepare",
     "cuda_report",
+    "dense_adam",
+    "dense_huber",
+    "dense_targets",
     "game_rows",
 ]
 
@@ -306,6 +310,139 @@ class Replay:
     @rng_state.setter
     def rng_state(self, value: Sequence[int]) -> None: ...
     def __len__(self) -> int: ...
+
+@final
+class Dense:
+    """A network of dense layers with ReLU and heads on the last one, forth and back, by one thread.
+
+    Args:
+        hidden: of each layer weight (width, inputs), bias (width,) and, of a network that learns, the arrays
+            of the same shapes that their gradients are written into; all float32 and C-contiguous. The arrays
+            are kept, and read as they are at each call.
+        heads: as ``hidden``, each on the last layer's features, without ReLU.
+
+    Raises:
+        ValueError: there is no layer or head, an array does not fit or overlaps with another.
+    """
+
+    def __new__(
+        cls,
+        hidden: Sequence[
+            tuple[
+                NDArray[np.float32],
+                NDArray[np.float32],
+                NDArray[np.float32] | None,
+                NDArray[np.float32] | None,
+            ]
+        ],
+        heads: Sequence[
+            tuple[
+                NDArray[np.float32],
+                NDArray[np.float32],
+                NDArray[np.float32] | None,
+                NDArray[np.float32] | None,
+            ]
+        ],
+    ) -> Dense: ...
+    def forth(self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], kept: bool) -> None:
+        """Writes what each head gives of ``x`` (B, inputs) into ``outputs``, (B, width) each.
+
+        Args:
+            x: float32, C-contiguous.
+            outputs: as many as heads.
+            kept: :meth:`back` is to follow; passes that are not kept do not disturb it.
+
+        Raises:
+            ValueError: an array does not fit, or overlaps with another.
+        """
+
+    def back(self, x: NDArray[np.float32], of_outputs: Sequence[NDArray[np.float32]]) -> None:
+        """Writes the gradients of all weights and biases.
+
+        Args:
+            x: of the latest pass that was kept.
+            of_outputs: gradients of its outputs, (B, width) each.
+
+        Raises:
+            ValueError: the network has no gradients, an array does not fit or overlaps with another.
+        """
+
+def dense_targets(
+    following: NDArray[np.float32],
+    chooser: NDArray[np.float32],
+    rewards: NDArray[np.float32],
+    discounts: NDArray[np.float32],
+    scale: float,
+    y: NDArray[np.float32],
+) -> None:
+    """Writes ``y = scale * rewards + discounts * following[argmax chooser]``, (B,).
+
+    Args:
+        following: (B, A), of the next observations; as all arrays here C-contiguous.
+        chooser: (B, A), whose largest is the action taken.
+        rewards: (B,).
+        discounts: (B,).
+        scale: of the rewards.
+        y: (B,), written.
+
+    Raises:
+        ValueError: an array does not fit, or overlaps with one that is written.
+    """
+
+def dense_huber(
+    values: NDArray[np.float32],
+    actions: NDArray[np.int64],
+    y: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    delta: float,
+    errors: NDArray[np.float32],
+    of_values: NDArray[np.float32],
+) -> float:
+    """The mean over the batch of Huber's loss of ``y - values[actions]``, weighted.
+
+    Args:
+        values: (B, A); as all arrays here C-contiguous.
+        actions: (B,).
+        y: (B,).
+        weights: (B,), importance weights.
+        delta: error beyond which it is linear, ``> 0``; infinite gives half the squared error.
+        errors: (B,), written: ``y - values[actions]``.
+        of_values: (B, A), written: the loss's gradient.
+
+    Raises:
+        ValueError: an array does not fit, or overlaps with one that is written.
+        IndexError: an action is outside ``0..A``.
+
+    Source: Huber (1964), equation 2; weights: Schaul et al. (2016), section 3.4.
+    """
+
+def dense_adam(
+    weights: NDArray[np.float32],
+    gradients: NDArray[np.float32],
+    mean: NDArray[np.float32],
+    square: NDArray[np.float32],
+    step: int,
+    learning_rate: float,
+    epsilon: float,
+    betas: tuple[float, float],
+    longest: float,
+) -> None:
+    """One step of Adam in place, by one thread; see :func:`parl.ops.adam.limited_adam_step`.
+
+    Args:
+        weights: (P,), changed; as all arrays here C-contiguous.
+        gradients: (P,), scaled down to the length ``longest`` if they are longer.
+        mean: (P,), running mean of the gradients, changed.
+        square: (P,), running mean of their squares, changed.
+        step: number of this step, from 1.
+        learning_rate: step size.
+        epsilon: offset of the denominator.
+        betas: decay of the two means.
+        longest: longest gradients; infinite never scales.
+
+    Raises:
+        ValueError: buffers are not as long as each other, or overlap.
+    """
 
 @final
 class GameRow:

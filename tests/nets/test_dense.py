@@ -138,9 +138,8 @@ def test_layers_with_and_without_normalisation_and_head(layer_norm, headed):
     inputs=st.integers(1, 4),
     hidden=st.lists(st.integers(1, 7), min_size=1, max_size=3),
     outputs=st.lists(st.integers(1, 3), min_size=1, max_size=3),
-    large=st.booleans(),
 )
-def test_one_network_by_numpy_and_by_torch(seed, rows, inputs, hidden, outputs, large):
+def test_one_network_by_the_extension(seed, rows, inputs, hidden, outputs):
     torch.manual_seed(seed)
     linears = [nn.Linear(hidden[-1], width) for width in outputs]
     network = nn.ModuleList([MLP(inputs, hidden, False), *linears])
@@ -149,23 +148,31 @@ def test_one_network_by_numpy_and_by_torch(seed, rows, inputs, hidden, outputs, 
     dense = network[0].headed([head(0, one, scalar=one.out_features == 1) for one in linears])
     assert Single.suits(dense)
     single = Single(dense)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("parl.nets.single.ONE_THREAD", 0 if large else 2**18)
-        for _ in range(2):  # the second time in memory that was used before
-            x, other = torch.randn(rows, inputs), torch.randn(rows, inputs)
-            flat.gradients.fill_(9.0)
-            plain.zero_grad()
-            recorded = single.record(x)
-            features = plain[0](x)
-            expected = [one(features) for one in plain[1:]]
-            for found, wanted in zip(recorded.outputs, expected, strict=True):
-                np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
-            for found, wanted in zip(single.outputs(x), expected, strict=True):
-                np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
-            single.outputs(other)  # between a pass and its way back
-            recorded.back(*(3 * output**2 for output in recorded.outputs))
-            sum((one**3).sum() for one in expected).backward()
-            torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
+    for _ in range(2):  # the second time in memory that was used before
+        # Rows that do not lie side by side, too.
+        x, other = torch.randn(inputs, rows).T, torch.randn(rows, inputs)
+        flat.gradients.fill_(9.0)
+        plain.zero_grad()
+        recorded = single.record(x)
+        features = plain[0](x)
+        expected = [one(features) for one in plain[1:]]
+        for found, wanted in zip(recorded.outputs, expected, strict=True):
+            np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
+        for found, wanted in zip(single.outputs(x), expected, strict=True):
+            np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
+        single.outputs(other)  # between a pass and its way back
+        recorded.back(*(3 * output**2 for output in recorded.outputs))
+        sum((one**3).sum() for one in expected).backward()
+        torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
+
+
+def test_one_network_takes_batches_that_one_thread_is_enough_for():
+    network = MLP(4, (256, 256), False)
+    last = nn.Linear(256, 2)
+    flatten(nn.ModuleList([network, last]))
+    single = Single(network.headed([head(0, last)]))
+    # A row is 4 * 256 + 256 * 256 + 256 * 2 = 67,072 products; 2^24 are 250 rows and a bit.
+    assert single.takes(64) and single.takes(250) and not single.takes(251)
 
 
 def test_which_networks_are_one():

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parl._native import dense_huber
 from parl.ops.adam import limit_norm
 from parl.ops.judged import Categories, Gaussians
 from parl.ops.losses import (
     clipped_gradients,
     clipped_loss,
-    huber_gradients,
     policy_gradient_loss,
     policy_gradients,
     weighted_huber,
@@ -105,8 +105,16 @@ def test_weighted_huber(delta):
         each = torch.where(error.abs() <= delta, each, delta * (error.abs() - 0.5 * delta))
     found, expected = weighted_huber(prediction, target, weights, delta), (each * weights).mean()
     assert close(with_gradients(found, (prediction,)), with_gradients(expected, (prediction,)))
-    loss, gradient = huber_gradients((target - prediction).detach().numpy(), weights.numpy(), delta)
-    found = torch.tensor(loss), torch.from_numpy(3 * gradient)
+    # The extension's, of three actions of which one was taken.
+    rows = len(prediction)
+    actions, values = torch.arange(rows) % 3, torch.zeros(rows, 3)
+    values[range(rows), actions] = prediction.detach()
+    error, of_values = np.empty(rows, np.float32), np.empty((rows, 3), np.float32)
+    arrays = (one.numpy() for one in (values, actions, target, weights))
+    loss = dense_huber(*arrays, delta, error, of_values)
+    np.testing.assert_array_equal(error, (target - prediction).detach().numpy())
+    assert np.count_nonzero(of_values) == np.count_nonzero(error * weights.numpy())
+    found = torch.tensor(loss, dtype=torch.float32), torch.from_numpy(3 * of_values[range(rows), actions])
     assert close(found, with_gradients(expected, (prediction,)))
 
 

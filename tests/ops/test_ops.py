@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from parl.ops.adam import adam_step
+from parl.ops.adam import adam_step, limited_adam_step
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
 from parl.ops.returns import bellman_target, double_q_value
@@ -51,6 +51,27 @@ def test_adam_step_equals_torch():
         theirs.grad = gradients
         optimizer.step()
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("by_torch", [False, True])
+@pytest.mark.parametrize("longest", [0.0, 1.0, 6.0])
+def test_limited_adam_step_equals_torch(by_torch, longest, monkeypatch):
+    monkeypatch.setattr("parl.ops.adam._MANY", 0 if by_torch else 40)
+    torch.manual_seed(0)
+    ours = torch.randn(40)
+    theirs = torch.nn.Parameter(ours.clone())
+    optimizer = torch.optim.Adam([theirs], lr=3e-3, eps=1e-6)
+    mean, square, count = torch.zeros(40), torch.zeros(40), torch.zeros(())
+    for steps in range(50):
+        gradients = torch.randn(40)
+        theirs.grad = gradients.clone()
+        if longest:
+            torch.nn.utils.clip_grad_norm_([theirs], longest)
+        limited_adam_step(ours, gradients, mean, square, steps, count, 3e-3, 1e-6, longest)
+        torch.testing.assert_close(gradients, theirs.grad)
+        optimizer.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+    assert count.item() == (50 if by_torch else 0)
 
 
 def test_rmsprop_step_equals_torch():

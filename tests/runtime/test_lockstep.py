@@ -37,10 +37,10 @@ def test_threads_of_torch_and_the_caller_play_no_part(make_setup, in_threads):
     assert torch.equal(weights, run(setup, 800).learner.weights)
 
 
-@pytest.mark.parametrize("border", [60, 700, 1_100])
-def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, border):
+@pytest.mark.parametrize(("border", "layer_norm"), [(60, True), (700, True), (1_100, False)])
+def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, border, layer_norm):
     """Stopped before learning started, and twice after; then 400 updates more."""
-    setup = make_setup(actors=2, epsilon_steps=1_000)
+    setup = make_setup(actors=2, epsilon_steps=1_000, layer_norm=layer_norm)
     whole = run(setup, border)
     whole.save(tmp_path)
     at_border = whole.learner.weights.clone()

@@ -1,6 +1,7 @@
 //! Rust errors as Python exceptions: one match per enum.
 
 use cule::CuleError;
+use dense::DenseError;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
@@ -71,6 +72,16 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         // With an error number Python picks the subclass, FileNotFoundError and so on.
         ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),
+    }
+}
+
+pub fn dense_error(error: &DenseError) -> PyErr {
+    match error {
+        DenseError::Action { .. } => PyIndexError::new_err(error.to_string()),
+        DenseError::Without(_)
+        | DenseError::Length { .. }
+        | DenseError::Count { .. }
+        | DenseError::Rows { .. } => PyValueError::new_err(error.to_string()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod arrays;
 mod atari;
 mod cuda;
+mod dense;
 mod errors;
 mod program;
 mod replay;
@@ -19,6 +20,8 @@ mod _native {
     use crate::atari::{Console, GameRow, Rom, game_rows};
     #[pymodule_export]
     use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_prepare, cuda_report};
+    #[pymodule_export]
+    use crate::dense::{Dense, dense_adam, dense_huber, dense_targets};
     #[pymodule_export]
     use crate::program::CudaProgram;
     #[pymodule_export]

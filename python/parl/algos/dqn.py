@@ -42,6 +42,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parl._native import dense_huber, dense_targets
 from parl.algos.replayed import ReplayedAlgorithm, ReplayedConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
@@ -60,7 +61,7 @@ from parl.nets import (
 )
 from parl.nets.dense import Headed, head
 from parl.nets.single import Single
-from parl.ops.adam import adam_step, limit_norm
+from parl.ops.adam import limited_adam_step
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
@@ -71,7 +72,7 @@ from parl.ops.distributions import (
 )
 from parl.ops.execution import Captured, Executed, compiled, in_half, prepare
 from parl.ops.exploration import epsilon_greedy
-from parl.ops.losses import huber_gradients, weighted_huber
+from parl.ops.losses import weighted_huber
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
 from parl.types import Array, Batch, EnvSpec, Observations, Preset
@@ -312,13 +313,13 @@ class QNetwork(Executed):
         """Action values (B, A) without a gradient, of a network that :meth:`record` takes."""
         assert self._dense is not None and isinstance(self.torso, MLP)
         x = self.torso.vectors(observations)
-        if self._single is not None:
+        if self._single is not None and self._single.takes(len(x)):
             return _values(self._single.outputs(x))
         with torch.no_grad():
             return _values([one.numpy() for one in self._dense.outputs(x)])
 
-    def record(self, observations: Tensor) -> tuple[Array, Callable[[Array], None]] | None:
-        """Action values (B, A), and what writes the weights' gradients, which are zeros before, from theirs.
+    def record(self, observations: Tensor, gradients: Tensor) -> tuple[Array, Callable[[Array], None]] | None:
+        """Action values (B, A), and what writes the weights' ``gradients`` (P,) from theirs.
 
         None where torch has to record: other networks, devices, compilers and precisions.
         """
@@ -326,12 +327,13 @@ class QNetwork(Executed):
         if dense is None or self.plain or not isinstance(torso, MLP):
             return None
         x = torso.vectors(observations)
-        if self._single is not None:
+        if self._single is not None and self._single.takes(len(x)):
             recorded = self._single.record(x)
         else:
             with torch.no_grad():
                 if not (dense.stack.learns and dense.takes(x)):
                     return None
+                gradients.zero_()  # they are added
                 recorded = dense.record(x)
         if len(recorded.outputs) == 1:
             return recorded.outputs[0], recorded.back
@@ -602,28 +604,23 @@ class DQNLearner:
         None: they have to be made with them.
         """
         config = self._config
-        recorded = self.online.record(batch.obs)
+        recorded = self.online.record(batch.obs, self.gradients)
         if recorded is None:
             return None
-        rows = np.arange(len(batch.reward))
+        values, back = recorded
+        y, error = np.empty((2, len(values)), np.float32)
         if config.munchausen:
-            y: Array = self.targets(batch).squeeze(1).numpy()
+            y = self.targets(batch).squeeze(1).numpy()
         else:
             following = self.target.values_of(batch.next_obs)
             chooser = self.online.values_of(batch.next_obs) if config.double else following
-            y = following[rows, chooser.argmax(axis=1)]
-            y *= batch.discount.numpy()
-            y += batch.reward.numpy() * np.float32(config.reward_scale)
-        values, back = recorded
-        action = batch.action.numpy()
-        q = values[rows, action]
-        error = y - q
-        loss, of_q = huber_gradients(error, batch.weights.numpy(), config.huber_delta)
-        of_values = np.zeros_like(values)
-        of_values[rows, action] = of_q
-        self.gradients.zero_()
+            reward, discount = batch.reward.numpy(), batch.discount.numpy()
+            dense_targets(following, chooser, reward, discount, config.reward_scale, y)
+        of_values = np.empty_like(values)
+        action, weights = np.asarray(batch.action.numpy(), np.int64), batch.weights.numpy()
+        loss = dense_huber(values, action, y, weights, config.huber_delta, error, of_values)
         back(of_values)
-        self._latest = loss, error, q
+        self._latest = loss, error, y - error
         return error
 
     def _backward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -648,17 +645,16 @@ class DQNLearner:
     def step_there(self) -> None:
         """See :class:`parl.types.DeviceLearner`."""
         config = self._config
-        if config.max_gradient_norm:
-            limit_norm(self.gradients, config.max_gradient_norm)
-        self._count += 1
-        adam_step(
+        limited_adam_step(
             self.weights,
             self.gradients,
             self._mean,
             self._square,
+            self._updates,
             self._count,
             config.learning_rate,
             config.adam_epsilon,
+            config.max_gradient_norm,
         )
         if config.target_tau:
             self._target_weights.lerp_(self.weights, config.target_tau)

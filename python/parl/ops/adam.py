@@ -7,8 +7,14 @@ behind its ``fused=True``: one pass over memory instead of seven, 0.09 instead o
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from parl._native import dense_adam
+
+_BETAS = (0.9, 0.999)
 
 
 def adam_step(
@@ -19,7 +25,7 @@ def adam_step(
     step: int | Tensor,
     learning_rate: float | Tensor,
     epsilon: float,
-    betas: tuple[float, float] = (0.9, 0.999),
+    betas: tuple[float, float] = _BETAS,
 ) -> None:
     """One step in place: ``weights -= learning_rate * mean_hat / (sqrt(square_hat) + epsilon)``.
 
@@ -64,3 +70,51 @@ def limit_norm(gradients: Tensor, longest: float) -> None:
         gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))
     elif not (length := norm.item()) <= longest:  # NaN spreads
         gradients.mul_(longest / (length + 1e-6))
+
+
+# Numbers in buffers up to which one thread of the extension does; beyond, torch's kernel has more of them.
+_MANY = 2**20
+
+
+def limited_adam_step(
+    weights: Tensor,
+    gradients: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    steps: int,
+    count: Tensor,
+    learning_rate: float,
+    epsilon: float,
+    longest: float,
+) -> None:
+    """:func:`limit_norm` and :func:`adam_step` together: on the CPU small buffers pass memory twice.
+
+    Args:
+        weights: (P,) float32, changed; requires no gradient.
+        gradients: (P,) float32, scaled down to the length ``longest`` if they are longer.
+        mean: (P,) float32, running mean of the gradients, changed.
+        square: (P,) float32, running mean of their squares, changed.
+        steps: steps before this one.
+        count: () float32, as many, on the device; used, and raised by one, where torch does it.
+        learning_rate: step size.
+        epsilon: offset of the denominator.
+        longest: of the gradients; 0 never scales.
+    """
+    if weights.device.type == "cpu" and len(weights) <= _MANY:
+        limit = longest or math.inf
+        dense_adam(
+            weights.numpy(),
+            gradients.numpy(),
+            mean.numpy(),
+            square.numpy(),
+            steps + 1,
+            learning_rate,
+            epsilon,
+            _BETAS,
+            limit,
+        )
+        return
+    if longest:
+        limit_norm(gradients, longest)
+    count += 1
+    adam_step(weights, gradients, mean, square, count, learning_rate, epsilon)

@@ -53,24 +53,6 @@ class _Huber(torch.autograd.Function):
         return ctx.gradient * g, None, None, None
 
 
-def huber_gradients(error: Array, weights: Array, delta: float) -> tuple[float, Array]:
-    """:func:`weighted_huber` of the error ``target - prediction``, and its gradient, with numpy.
-
-    Args:
-        error: (B,) float32.
-        weights: (B,) float32 importance weights.
-        delta: ``> 0``, in units of the error; infinite gives half the squared error.
-
-    Returns:
-        the loss, and the gradient of the predictions, (B,) float32.
-    """
-    cut = np.minimum(np.maximum(error, -delta), delta)
-    loss = float(np.dot((error - 0.5 * cut) * cut, weights)) / len(weights)
-    cut *= weights
-    cut *= -1 / len(weights)
-    return loss, cut
-
-
 class PolicyLoss(NamedTuple):
     """A loss of policy and value, and its parts.
 

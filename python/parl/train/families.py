@@ -87,10 +87,6 @@ class Family(Protocol):
         ...
 
 
-# Weights times rows of a batch from which a second thread gains more than it costs: half a millisecond.
-_MANY_PRODUCTS = 2**24
-
-
 class ReplayFamily:
     """Actors write into a replay, learners sample from it."""
 
@@ -157,12 +153,14 @@ class ReplayFamily:
         return dataclasses.replace(config, actors=actors, learners=learners)
 
     def _threads(self, algorithm: Any, config: TrainConfig, say: Callable[[str], None]) -> int:
+        from parl.nets.single import MANY_PRODUCTS
+
         learners = 1 if config.learners == "auto" else config.learners
         cores = usable_cores() // learners
         if config.schedule == "lockstep" or cores < 2 or config.device != "cpu":
             return 1
         products = len(algorithm.make_learner(config.seed, "cpu").gradients) * config.batch_size // learners
-        if products < _MANY_PRODUCTS:
+        if products < MANY_PRODUCTS:
             return 1
         threads = min(cores, 4)
         say(f"{threads} threads in each learner: an update takes about {products / 1e6:,.0f} M products")

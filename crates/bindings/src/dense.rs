@@ -1,0 +1,223 @@
+//! `parl._native.Dense` and `dense_*`: small networks, their loss and step, on the memory of numpy arrays.
+
+use std::sync::{Mutex, PoisonError};
+
+use dense::{Adam, Buffers, DenseError, Gradient, Layer, Pass, Returns, Shape};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrays::{disjoint, exactly, exactly_mut};
+use crate::errors::dense_error;
+
+type Array<'py> = Bound<'py, PyUntypedArray>;
+/// Weight, bias and, of a network that learns, where their gradients go.
+type Given<'py> = (Array<'py>, Array<'py>, Option<Array<'py>>, Option<Array<'py>>);
+
+/// The arrays of one layer.
+struct Arrays {
+    weight: Py<PyUntypedArray>,
+    bias: Py<PyUntypedArray>,
+    gradients: Option<[Py<PyUntypedArray>; 2]>,
+}
+
+#[pyclass(frozen, module = "parl._native")]
+pub struct Dense {
+    layers: Vec<Arrays>,
+    inputs: usize,
+    /// Without a way back, and with one.
+    passes: [Mutex<Pass>; 2],
+}
+
+fn floats<'a>(array: &'a Array<'_>, name: &str) -> PyResult<&'a [f32]> {
+    exactly(array).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "{name} is not a C-contiguous array of float32, but of {}",
+            array.dtype()
+        ))
+    })
+}
+
+impl Dense {
+    fn rows(&self, x: &Array<'_>) -> PyResult<usize> {
+        match x.shape() {
+            [rows, inputs] if *inputs == self.inputs => Ok(*rows),
+            shape => {
+                let message = format!("x has shape {shape:?}, expected (rows, {})", self.inputs);
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+
+    /// Weights and biases; `bound` are [`Dense::bound`].
+    fn layers<'a>(bound: &'a [[Array<'_>; 2]]) -> PyResult<Vec<Layer<'a>>> {
+        let layer = |[weight, bias]: &'a [Array<'_>; 2]| {
+            Ok(Layer { weight: floats(weight, "a weight")?, bias: floats(bias, "a bias")? })
+        };
+        bound.iter().map(layer).collect()
+    }
+
+    fn bound<'py>(&self, py: Python<'py>) -> Vec<[Array<'py>; 2]> {
+        self.layers.iter().map(|one| [&one.weight, &one.bias].map(|array| array.bind(py).clone())).collect()
+    }
+}
+
+#[pymethods]
+impl Dense {
+    #[new]
+    fn new(py: Python<'_>, hidden: Vec<Given<'_>>, heads: Vec<Given<'_>>) -> PyResult<Self> {
+        let width = |one: &Given<'_>| one.1.len();
+        let inputs = hidden.first().map_or(0, |(weight, bias, ..)| weight.len() / bias.len().max(1));
+        let (widths, outputs) = (hidden.iter().map(width).collect(), heads.iter().map(width).collect());
+        let shape = Shape::new(inputs, widths, outputs).map_err(|error| dense_error(&error))?;
+        let mut written = Vec::new();
+        let mut layers = Vec::new();
+        for (number, (one, (width, inputs))) in
+            hidden.into_iter().chain(heads).zip(shape.layers()).enumerate()
+        {
+            let (weight, bias, of_weight, of_bias) = one;
+            let check = |array: &Array<'_>, what, expected| {
+                let got = floats(array, what)?.len();
+                let error = DenseError::Length { what, number, got, expected };
+                if got == expected { Ok(()) } else { Err(dense_error(&error)) }
+            };
+            check(&weight, "weight", width * inputs)?;
+            check(&bias, "bias", width)?;
+            let gradients = match (of_weight, of_bias) {
+                (Some(of_weight), Some(of_bias)) => {
+                    exactly_mut::<f32>(&of_weight, "gradient of weight")?;
+                    exactly_mut::<f32>(&of_bias, "gradient of bias")?;
+                    check(&of_weight, "gradient of weight", width * inputs)?;
+                    check(&of_bias, "gradient of bias", width)?;
+                    written.extend([of_weight.clone(), of_bias.clone()]);
+                    Some([of_weight.unbind(), of_bias.unbind()])
+                }
+                _ => None,
+            };
+            layers.push(Arrays { weight: weight.unbind(), bias: bias.unbind(), gradients });
+        }
+        let made = Self { layers, inputs, passes: [(); 2].map(|()| Mutex::new(Pass::new(shape.clone()))) };
+        written.extend(made.bound(py).into_iter().flatten());
+        disjoint(&written)?;
+        Ok(made)
+    }
+
+    /// Writes what the heads give for `x`; `kept`: the way back is to follow.
+    fn forth(&self, py: Python<'_>, x: &Array<'_>, outputs: Vec<Array<'_>>, kept: bool) -> PyResult<()> {
+        let rows = self.rows(x)?;
+        let bound = self.bound(py);
+        disjoint(&[outputs.as_slice(), bound.as_flattened(), std::slice::from_ref(x)].concat())?;
+        let (layers, x) = (Self::layers(&bound)?, floats(x, "x")?);
+        let mut outputs =
+            outputs.iter().map(|one| exactly_mut(one, "an output")).collect::<PyResult<Vec<&mut [f32]>>>()?;
+        let pass = &self.passes[usize::from(kept)];
+        py.detach(|| {
+            pass.lock().unwrap_or_else(PoisonError::into_inner).forth(rows, x, &layers, &mut outputs)
+        })
+        .map_err(|error| dense_error(&error))
+    }
+
+    /// Writes the gradients of all weights from those of the outputs of the latest `forth` that was kept.
+    fn back(&self, py: Python<'_>, x: &Array<'_>, of_outputs: Vec<Array<'_>>) -> PyResult<()> {
+        let rows = self.rows(x)?;
+        let bound = self.bound(py);
+        let written =
+            self.layers.iter().map(|one| one.gradients.as_ref().map(|g| g.each_ref().map(|g| g.bind(py))));
+        let written: Vec<_> = written
+            .collect::<Option<_>>()
+            .ok_or_else(|| PyValueError::new_err("this network has no memory for gradients"))?;
+        let all = written.iter().flatten().map(|array| (*array).clone());
+        disjoint(&all.chain(of_outputs.iter().cloned()).chain([x.clone()]).collect::<Vec<_>>())?;
+        let (layers, x) = (Self::layers(&bound)?, floats(x, "x")?);
+        let of_outputs = of_outputs
+            .iter()
+            .map(|one| floats(one, "a gradient of outputs"))
+            .collect::<PyResult<Vec<_>>>()?;
+        let mut gradients = written
+            .iter()
+            .map(|[weight, bias]| {
+                Ok(Gradient {
+                    weight: exactly_mut(weight, "gradient of weight")?,
+                    bias: exactly_mut(bias, "gradient of bias")?,
+                })
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| {
+            let mut pass = self.passes[1].lock().unwrap_or_else(PoisonError::into_inner);
+            pass.back(rows, x, &layers, &of_outputs, &mut gradients)
+        })
+        .map_err(|error| dense_error(&error))
+    }
+}
+
+/// Writes `y = scale * reward + discount * following[argmax chooser]`.
+#[pyfunction]
+#[pyo3(signature = (following, chooser, rewards, discounts, scale, y))]
+pub fn dense_targets(
+    following: &Array<'_>,
+    chooser: &Array<'_>,
+    rewards: &Array<'_>,
+    discounts: &Array<'_>,
+    scale: f32,
+    y: &Array<'_>,
+) -> PyResult<()> {
+    for input in [following, chooser, rewards, discounts] {
+        disjoint(&[input.clone(), y.clone()])?;
+    }
+    let returns =
+        Returns { rewards: floats(rewards, "rewards")?, discounts: floats(discounts, "discounts")?, scale };
+    let (following, chooser) = (floats(following, "following")?, floats(chooser, "chooser")?);
+    returns.targets(following, chooser, exactly_mut(y, "y")?).map_err(|error| dense_error(&error))
+}
+
+/// Huber's loss: its mean, the errors and the gradients of the values.
+#[pyfunction]
+#[pyo3(signature = (values, actions, y, weights, delta, errors, of_values))]
+pub fn dense_huber(
+    values: &Array<'_>,
+    actions: &Array<'_>,
+    y: &Array<'_>,
+    weights: &Array<'_>,
+    delta: f32,
+    errors: &Array<'_>,
+    of_values: &Array<'_>,
+) -> PyResult<f64> {
+    for input in [values, actions, y, weights] {
+        disjoint(&[input.clone(), errors.clone(), of_values.clone()])?;
+    }
+    let chosen = exactly::<i64>(actions).ok_or_else(|| {
+        let dtype = actions.dtype();
+        PyValueError::new_err(format!("actions are not a C-contiguous array of int64, but of {dtype}"))
+    })?;
+    let (values, y) = (floats(values, "values")?, floats(y, "y")?);
+    let (errors, of_values) = (exactly_mut(errors, "errors")?, exactly_mut(of_values, "of_values")?);
+    dense::huber(values, chosen, y, floats(weights, "weights")?, delta, errors, of_values)
+        .map_err(|error| dense_error(&error))
+}
+
+/// One step of Adam, gradients that are too long scaled down first.
+#[pyfunction]
+#[pyo3(signature = (weights, gradients, mean, square, step, learning_rate, epsilon, betas, longest))]
+#[allow(clippy::too_many_arguments)] // Buffers and settings.
+pub fn dense_adam(
+    py: Python<'_>,
+    weights: &Array<'_>,
+    gradients: &Array<'_>,
+    mean: &Array<'_>,
+    square: &Array<'_>,
+    step: u64,
+    learning_rate: f64,
+    epsilon: f64,
+    betas: (f64, f64),
+    longest: f64,
+) -> PyResult<()> {
+    disjoint(&[weights, gradients, mean, square].map(Bound::clone))?;
+    let mut buffers = Buffers {
+        weights: exactly_mut(weights, "weights")?,
+        gradients: exactly_mut(gradients, "gradients")?,
+        mean: exactly_mut(mean, "mean")?,
+        square: exactly_mut(square, "square")?,
+    };
+    let adam = Adam { learning_rate, epsilon, betas, longest };
+    py.detach(|| adam.step(&mut buffers, step)).map_err(|error| dense_error(&error))
+}

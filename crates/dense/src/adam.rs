@@ -1,0 +1,138 @@
+//! One step of Adam over a flat buffer, long gradients scaled down first: twice through memory, once per pass.
+#![allow(unsafe_code)] // Calls of functions for instructions that were looked for.
+
+use crate::DenseError;
+use crate::error::length;
+
+/// Numbers summed side by side.
+const LANES: usize = 16;
+
+/// Settings of [`Adam::step`].
+///
+/// Source: Kingma and Ba (2015), algorithm 1; scaling: Pascanu, Mikolov and Bengio (2013), algorithm 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Adam {
+    /// Step size.
+    pub learning_rate: f64,
+    /// Offset of the denominator.
+    pub epsilon: f64,
+    /// Decay of the running means of gradients and of their squares.
+    pub betas: (f64, f64),
+    /// Gradients longer than this are scaled down to it; infinite never scales.
+    pub longest: f64,
+}
+
+/// The buffers of [`Adam::step`], as long as each other.
+#[derive(Debug)]
+pub struct Buffers<'a> {
+    /// Changed.
+    pub weights: &'a mut [f32],
+    /// Scaled down if they are too long.
+    pub gradients: &'a mut [f32],
+    /// Running mean of the gradients; zeros before the first step.
+    pub mean: &'a mut [f32],
+    /// Running mean of their squares; zeros before the first step.
+    pub square: &'a mut [f32],
+}
+
+/// The numbers of one step, in the precision of the buffers.
+#[derive(Clone, Copy)]
+struct Factors {
+    scale: f32,
+    betas: (f32, f32),
+    rests: (f32, f32),
+    root: f32,
+    epsilon: f32,
+    size: f32,
+}
+
+impl Adam {
+    /// Step number `step`, from 1: `weights -= learning_rate * mean_hat / (sqrt(square_hat) + epsilon)`.
+    ///
+    /// # Errors
+    /// [`DenseError::Length`] when the buffers are not as long as each other.
+    pub fn step(&self, buffers: &mut Buffers<'_>, step: u64) -> Result<(), DenseError> {
+        let expected = buffers.weights.len();
+        for (what, got) in [
+            ("gradients", buffers.gradients.len()),
+            ("mean", buffers.mean.len()),
+            ("square", buffers.square.len()),
+        ] {
+            length(what, 0, got, expected)?;
+        }
+        let norm = if self.longest < f64::INFINITY { norm(buffers.gradients) } else { 0.0 };
+        // What is not a number spreads.
+        let scale = if norm <= self.longest { 1.0 } else { self.longest / (norm + 1e-6) };
+        let count = i32::try_from(step).unwrap_or(i32::MAX);
+        let rest = |beta: f64| 1.0 - beta.powi(count);
+        let factors = Factors {
+            scale: scale as f32,
+            betas: (self.betas.0 as f32, self.betas.1 as f32),
+            rests: ((1.0 - self.betas.0) as f32, (1.0 - self.betas.1) as f32),
+            root: rest(self.betas.1).sqrt() as f32,
+            epsilon: self.epsilon as f32,
+            size: (self.learning_rate / rest(self.betas.0)) as f32,
+        };
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            unsafe { change_avx2(buffers, factors) };
+            return Ok(());
+        }
+        change(buffers, factors);
+        Ok(())
+    }
+}
+
+/// Euclidean length.
+fn norm(numbers: &[f32]) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { squares_avx2(numbers) }.sqrt();
+    }
+    squares(numbers).sqrt()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn squares_avx2(numbers: &[f32]) -> f64 {
+    squares(numbers)
+}
+
+/// Sum of squares: in single precision over some hundred numbers, in double precision over these.
+#[inline(always)]
+fn squares(numbers: &[f32]) -> f64 {
+    const PART: usize = 32 * LANES;
+    let part = |numbers: &[f32]| {
+        let mut sums = [0.0f32; LANES];
+        let (whole, rest) = numbers.as_chunks::<LANES>();
+        for lanes in whole {
+            for (sum, number) in sums.iter_mut().zip(lanes) {
+                *sum += number * number;
+            }
+        }
+        f64::from(sums.iter().sum::<f32>())
+            + f64::from(rest.iter().map(|number| number * number).sum::<f32>())
+    };
+    numbers.chunks(PART).map(part).sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn change_avx2(buffers: &mut Buffers<'_>, factors: Factors) {
+    change(buffers, factors);
+}
+
+#[inline(always)]
+fn change(buffers: &mut Buffers<'_>, f: Factors) {
+    let Buffers { weights, gradients, mean, square } = buffers;
+    let rows = weights.iter_mut().zip(gradients.iter_mut()).zip(mean.iter_mut()).zip(square.iter_mut());
+    for (((weight, gradient), mean), square) in rows {
+        let g = *gradient * f.scale;
+        *gradient = g;
+        *mean = f.betas.0 * *mean + f.rests.0 * g;
+        *square = f.betas.1 * *square + f.rests.1 * g * g;
+        *weight -= f.size * *mean / (square.sqrt() / f.root + f.epsilon);
+    }
+}

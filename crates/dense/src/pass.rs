@@ -1,0 +1,250 @@
+//! One pass over a batch, and its way back.
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Zip};
+
+use crate::DenseError;
+use crate::error::length;
+
+/// Widths of a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    inputs: usize,
+    hidden: Vec<usize>,
+    heads: Vec<usize>,
+}
+
+impl Shape {
+    /// A network from `inputs` numbers through layers of the widths `hidden` to heads of the widths `heads`.
+    ///
+    /// # Errors
+    /// [`DenseError::Without`] when there are no hidden layers or heads, or a width is 0.
+    pub fn new(inputs: usize, hidden: Vec<usize>, heads: Vec<usize>) -> Result<Self, DenseError> {
+        let missing = [
+            (inputs == 0, "inputs"),
+            (hidden.is_empty() || hidden.contains(&0), "hidden layers"),
+            (heads.is_empty() || heads.contains(&0), "heads"),
+        ];
+        match missing.into_iter().find(|(is_missing, _)| *is_missing) {
+            Some((_, what)) => Err(DenseError::Without(what)),
+            None => Ok(Self { inputs, hidden, heads }),
+        }
+    }
+
+    /// Width and inputs of each layer, the heads last.
+    pub fn layers(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let seen = std::iter::once(&self.inputs).chain(&self.hidden);
+        let features = self.hidden[self.hidden.len() - 1];
+        self.hidden.iter().zip(seen).map(|(width, inputs)| (*width, *inputs)).chain(self.heads().map(
+            move |width| (width, features), // each head sees the same features
+        ))
+    }
+
+    /// Widths of the heads.
+    pub fn heads(&self) -> impl Iterator<Item = usize> + '_ {
+        self.heads.iter().copied()
+    }
+}
+
+/// Weight (width, inputs) and bias (width) of a layer, row by row.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer<'a> {
+    /// Row by row.
+    pub weight: &'a [f32],
+    /// One for each output.
+    pub bias: &'a [f32],
+}
+
+/// Where the gradients of a [`Layer`] go.
+#[derive(Debug)]
+pub struct Gradient<'a> {
+    /// As the layer's.
+    pub weight: &'a mut [f32],
+    /// As the layer's.
+    pub bias: &'a mut [f32],
+}
+
+/// What a pass leaves behind for its way back; memory that is used again while the rows stay as many.
+#[derive(Debug)]
+pub struct Pass {
+    shape: Shape,
+    rows: usize,
+    /// What each hidden layer gave, (rows, width).
+    seen: Vec<Array2<f32>>,
+    /// Their gradients.
+    backs: Vec<Array2<f32>>,
+}
+
+impl Pass {
+    /// Nothing yet, of a network of this shape.
+    #[must_use]
+    pub fn new(shape: Shape) -> Self {
+        Self { shape, rows: 0, seen: Vec::new(), backs: Vec::new() }
+    }
+
+    /// Writes what the heads give for `rows` rows of inputs `x`.
+    ///
+    /// # Errors
+    /// [`DenseError::Length`] and [`DenseError::Count`] for arrays that do not fit.
+    pub fn forth(
+        &mut self,
+        rows: usize,
+        x: &[f32],
+        layers: &[Layer<'_>],
+        outputs: &mut [&mut [f32]],
+    ) -> Result<(), DenseError> {
+        let layers = self.layers(layers)?;
+        let x = self.inputs(rows, x)?;
+        let mut outputs = self.outputs(rows, outputs.iter_mut().map(|one| &mut **one), |array, width| {
+            ArrayViewMut2::from_shape((rows, width), array)
+        })?;
+        if self.rows != rows {
+            let memory = || self.shape.hidden.iter().map(|width| Array2::zeros((rows, *width))).collect();
+            (self.rows, self.seen, self.backs) = (rows, memory(), memory());
+        }
+        let (hidden, heads) = layers.split_at(self.seen.len());
+        for (number, layer) in hidden.iter().enumerate() {
+            let (before, now) = self.seen.split_at_mut(number);
+            layer.forth(&before.last().map_or(x, |below| below.view()), &mut now[0].view_mut());
+            for value in now[0].as_slice_mut().unwrap_or_default() {
+                *value = if *value < 0.0 { 0.0 } else { *value }; // What is not a number stays so.
+            }
+        }
+        let features = self.seen[hidden.len() - 1].view();
+        for (layer, out) in heads.iter().zip(&mut outputs) {
+            layer.forth(&features, out);
+        }
+        Ok(())
+    }
+
+    /// Writes the gradients of all weights, from those of the outputs, after [`Pass::forth`] with the same `x`.
+    ///
+    /// # Errors
+    /// [`DenseError::Rows`] when that had another number of rows; else as there.
+    pub fn back(
+        &mut self,
+        rows: usize,
+        x: &[f32],
+        layers: &[Layer<'_>],
+        of_outputs: &[&[f32]],
+        gradients: &mut [Gradient<'_>],
+    ) -> Result<(), DenseError> {
+        if self.rows != rows {
+            return Err(DenseError::Rows { got: self.rows, expected: rows });
+        }
+        let layers = self.layers(layers)?;
+        let x = self.inputs(rows, x)?;
+        let of_outputs = self.outputs(rows, of_outputs.iter().copied(), |array, width| {
+            ArrayView2::from_shape((rows, width), array)
+        })?;
+        self.check_gradients(gradients)?;
+        let last = self.seen.len() - 1;
+        let (hidden, heads) = layers.split_at(last + 1);
+        let (of_hidden, of_heads) = gradients.split_at_mut(last + 1);
+        for (number, ((layer, g), to)) in heads.iter().zip(&of_outputs).zip(of_heads).enumerate() {
+            to.write(g, &self.seen[last].view());
+            general_mat_mul(1.0, g, &layer.weight, f32::from(number > 0), &mut self.backs[last]);
+        }
+        for (number, to) in of_hidden.iter_mut().enumerate().rev() {
+            let (before, now) = self.backs.split_at_mut(number);
+            let g = &mut now[0];
+            Zip::from(&mut *g).and(&self.seen[number]).for_each(|g, value| {
+                if *value <= 0.0 {
+                    *g = 0.0;
+                }
+            });
+            match before.last_mut() {
+                Some(below) => {
+                    to.write(&g.view(), &self.seen[number - 1].view());
+                    general_mat_mul(1.0, g, &hidden[number].weight, 0.0, below);
+                }
+                None => to.write(&g.view(), &x),
+            }
+        }
+        Ok(())
+    }
+
+    fn layers<'a>(&self, layers: &[Layer<'a>]) -> Result<Vec<Matrix<'a>>, DenseError> {
+        count("layers", layers.len(), self.shape.layers().count())?;
+        let fit = |(number, (layer, (width, inputs))): (usize, (&Layer<'a>, (usize, usize)))| {
+            length("bias", number, layer.bias.len(), width)?;
+            let expected = width * inputs;
+            let got = layer.weight.len();
+            let weight = ArrayView2::from_shape((width, inputs), layer.weight)
+                .ok()
+                .filter(|_| got == expected)
+                .ok_or(DenseError::Length { what: "weight", number, got, expected })?;
+            Ok(Matrix { weight, bias: layer.bias })
+        };
+        layers.iter().zip(self.shape.layers()).enumerate().map(fit).collect()
+    }
+
+    fn inputs<'a>(&self, rows: usize, x: &'a [f32]) -> Result<ArrayView2<'a, f32>, DenseError> {
+        let (got, expected) = (x.len(), rows * self.shape.inputs);
+        length("inputs", 0, got, expected)?;
+        ArrayView2::from_shape((rows, self.shape.inputs), x).map_err(|_| DenseError::Length {
+            what: "inputs",
+            number: 0,
+            got,
+            expected,
+        })
+    }
+
+    /// Arrays of the heads as matrices.
+    fn outputs<A: AsRef<[f32]>, M, E>(
+        &self,
+        rows: usize,
+        arrays: impl ExactSizeIterator<Item = A>,
+        view: impl Fn(A, usize) -> Result<M, E>,
+    ) -> Result<Vec<M>, DenseError> {
+        count("outputs", arrays.len(), self.shape.heads.len())?;
+        let fit = |(number, (array, width)): (usize, (A, usize))| {
+            let (got, expected) = (array.as_ref().len(), rows * width);
+            length("output", number, got, expected)?;
+            view(array, width).map_err(|_| DenseError::Length { what: "output", number, got, expected })
+        };
+        arrays.zip(self.shape.heads()).enumerate().map(fit).collect()
+    }
+
+    fn check_gradients(&self, gradients: &[Gradient<'_>]) -> Result<(), DenseError> {
+        count("gradients", gradients.len(), self.shape.layers().count())?;
+        for (number, (one, (width, inputs))) in gradients.iter().zip(self.shape.layers()).enumerate() {
+            length("gradient of weight", number, one.weight.len(), width * inputs)?;
+            length("gradient of bias", number, one.bias.len(), width)?;
+        }
+        Ok(())
+    }
+}
+
+fn count(what: &'static str, got: usize, expected: usize) -> Result<(), DenseError> {
+    if got == expected { Ok(()) } else { Err(DenseError::Count { what, got, expected }) }
+}
+
+/// A layer whose weight is known to be (width, inputs).
+struct Matrix<'a> {
+    weight: ArrayView2<'a, f32>,
+    bias: &'a [f32],
+}
+
+impl Matrix<'_> {
+    /// Writes `x W^T + b`.
+    fn forth(&self, x: &ArrayView2<'_, f32>, out: &mut ArrayViewMut2<'_, f32>) {
+        for row in out.as_slice_mut().unwrap_or_default().chunks_exact_mut(self.bias.len()) {
+            row.copy_from_slice(self.bias);
+        }
+        general_mat_mul(1.0, x, &self.weight.t(), 1.0, out);
+    }
+}
+
+impl Gradient<'_> {
+    /// Writes `g^T x` and the sum of the rows of `g`; lengths are checked.
+    fn write(&mut self, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
+        if let Ok(mut weight) = ArrayViewMut2::from_shape((g.ncols(), x.ncols()), &mut *self.weight) {
+            general_mat_mul(1.0, &g.t(), x, 0.0, &mut weight);
+        }
+        self.bias.fill(0.0);
+        for row in g.as_slice().unwrap_or_default().chunks_exact(self.bias.len()) {
+            self.bias.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Targets, Huber's loss and Adam against their equations, in double precision.
+
+use dense::{Adam, Buffers, DenseError, Returns, huber};
+
+#[test]
+fn targets_are_of_the_action_that_the_chooser_takes() {
+    let returns = Returns { rewards: &[1.0, -2.0, 3.0], discounts: &[0.5, 0.9, 0.0], scale: 2.0 };
+    let following = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0];
+    let mut y = [0.0; 3];
+    returns.targets(&following, &[2.0, 1.0, 1.0, 2.0, 0.0, 0.0], &mut y).expect("arrays fit");
+    // 2 * 1 + 0.5 * 10, 2 * -2 + 0.9 * 40, 2 * 3.
+    assert_eq!(y, [7.0, 32.0, 6.0]);
+    returns.targets(&following, &[1.0, f32::NAN, 2.0, 1.0, 0.0, 1.0], &mut y).expect("arrays fit");
+    // 2 + 0.5 * 20, -4 + 0.9 * 30, 6.
+    assert_eq!(y, [12.0, 23.0, 6.0]);
+    let error = returns.targets(&following, &following[..4], &mut y).expect_err("too short");
+    assert_eq!(error, DenseError::Length { what: "chooser", number: 0, got: 4, expected: 6 });
+}
+
+#[test]
+fn hubers_loss_is_linear_beyond_delta() {
+    let values = [1.0, 5.0, 2.0, 7.0, 0.0, 9.0];
+    let (mut errors, mut of_values) = ([0.0; 3], [f32::NAN; 6]);
+    let loss =
+        huber(&values, &[0, 1, 0], &[1.5, 4.0, -3.0], &[1.0, 0.5, 2.0], 1.0, &mut errors, &mut of_values)
+            .expect("arrays fit");
+    assert_eq!(errors, [0.5, -3.0, -3.0]);
+    // (0.5 * 0.25 + 0.5 * (3 - 0.5) + 2 * (3 - 0.5)) / 3.
+    assert!((loss - (0.125 + 1.25 + 5.0) / 3.0).abs() < 1e-6);
+    // -error / 3 and weights / 3 where it is linear.
+    let expected = [-0.5 / 3.0, 0.0, 0.0, 0.5 / 3.0, 2.0 / 3.0, 0.0];
+    assert!(of_values.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6));
+    let squared =
+        huber(&values, &[0, 1, 0], &[1.5, 4.0, -3.0], &[1.0; 3], f32::INFINITY, &mut errors, &mut of_values);
+    assert!((squared.expect("arrays fit") - (0.25 + 9.0 + 9.0) / 6.0).abs() < 1e-6);
+    for action in [2, -1] {
+        let error = huber(&values, &[0, 1, action], &[0.0; 3], &[1.0; 3], 1.0, &mut errors, &mut of_values);
+        assert_eq!(error, Err(DenseError::Action { action, actions: 2 }));
+    }
+}
+
+#[test]
+fn steps_are_those_of_the_equations() {
+    for (longest, count) in [(f64::INFINITY, 5usize), (1.0, 37), (1e3, 1_000)] {
+        let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), longest };
+        let start = |i: usize| ((i * 7919) % 101) as f32 / 50.0 - 1.0;
+        let mut weights: Vec<f32> = (0..count).map(start).collect();
+        let (mut mean, mut square) = (vec![0.0; count], vec![0.0; count]);
+        let mut model: Vec<[f64; 3]> = weights.iter().map(|w| [f64::from(*w), 0.0, 0.0]).collect();
+        for step in 1..=3u64 {
+            let mut gradients: Vec<f32> = (0..count).map(|i| start(i + step as usize)).collect();
+            let norm = gradients.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+            let scale = (longest / (norm + 1e-6)).min(1.0);
+            for (row, g) in model.iter_mut().zip(&gradients) {
+                let g = f64::from(*g) * scale;
+                row[1] = 0.9 * row[1] + 0.1 * g;
+                row[2] = 0.999 * row[2] + 0.001 * g * g;
+                let (mean, square) =
+                    (row[1] / (1.0 - 0.9f64.powi(step as i32)), row[2] / (1.0 - 0.999f64.powi(step as i32)));
+                row[0] -= 0.01 * mean / (square.sqrt() + 1e-8);
+            }
+            let mut buffers = Buffers {
+                weights: &mut weights,
+                gradients: &mut gradients,
+                mean: &mut mean,
+                square: &mut square,
+            };
+            adam.step(&mut buffers, step).expect("as long as each other");
+            let length = gradients.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+            assert!((length - norm.min(longest)).abs() < 1e-4 * norm);
+            for (got, row) in weights.iter().zip(&model) {
+                assert!((f64::from(*got) - row[0]).abs() < 1e-5, "{got} is not {}", row[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_number_spreads_and_lengths_are_checked() {
+    let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), longest: 1.0 };
+    let (mut weights, mut gradients, mut mean, mut square) = ([0.0; 2], [0.0, f32::NAN], [0.0; 2], [0.0; 2]);
+    let mut buffers =
+        Buffers { weights: &mut weights, gradients: &mut gradients, mean: &mut mean, square: &mut square };
+    adam.step(&mut buffers, 1).expect("as long as each other");
+    assert!(weights.iter().all(|weight| weight.is_nan()));
+    let mut buffers = Buffers {
+        weights: &mut weights,
+        gradients: &mut gradients,
+        mean: &mut mean,
+        square: &mut square[..1],
+    };
+    let error = adam.step(&mut buffers, 1).expect_err("square is shorter");
+    assert_eq!(error, DenseError::Length { what: "square", number: 0, got: 1, expected: 2 });
+}
