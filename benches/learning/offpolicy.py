@@ -29,25 +29,7 @@ GOALS = {
     "pendulum-td3": ("td3", {"preset": "pendulum", "actors": 1, "learners": 1}, -200.0),
     "pendulum-ddpg": ("ddpg", {"preset": "pendulum", "actors": 1, "learners": 1}, -200.0),
     "acrobot-dqn": ("dqn", {"preset": "acrobot", "actors": 1, "learners": 1}, -90.0),
-    "lunarlander-dqn": (
-        "dqn",
-        {
-            "env": "LunarLander-v3",
-            "actors": 1,
-            "learners": 1,
-            "num_envs": 16,
-            "replay_ratio": 8.0,
-            "batch_size": 128,
-            "n_step": 5,
-            "hidden": (128, 128),
-            "learning_rate": 1e-3,
-            "replay_capacity": 100_000,
-            "epsilon_steps": 40_000,
-            "target_tau": 0.01,
-            "total_frames": 600_000,
-        },
-        200.0,
-    ),
+    "lunarlander-dqn": ("dqn", {"preset": "lunarlander", "actors": 1, "learners": 1}, 200.0),
 }
 CHEETAH = 2_000  # steps, of which the first 500 are not counted
 # name: kind, steps

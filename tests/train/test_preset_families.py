@@ -10,6 +10,7 @@ from parl.types import EnvSpec
 IMAGES = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
 MEMORY = EnvSpec((2, 128), "uint8", (), "int64", 6, "next_step")
 POLE = EnvSpec((4,), "float32", (), "int64", 2, "next_step")
+LANDER = EnvSpec((8,), "float32", (), "int64", 4, "next_step")
 CHEETAH = EnvSpec((17,), "float32", (6,), "float32", None, "next_step", (-1.0,) * 6, (1.0,) * 6)
 SPECS = {"atari-cpu": IMAGES, "atari-gpu": IMAGES, "classic": POLE, "mujoco": CHEETAH}
 ALL = [(name, preset) for name in sorted(PRESETS) for preset in PRESETS[name]]
@@ -30,6 +31,16 @@ def test_the_algorithm_takes_them(name, preset):
     assert (run.device == "cuda") == preset.endswith("gpu")
     assert make_algorithm(name, own, spec).make_policy(0, 1, 2, 0).weights.numel() > 100
     assert chosen.note and not chosen.tuned
+
+
+@pytest.mark.parametrize("name", ["a2c", "dqn", "ppo", "pqn"])
+def test_the_algorithm_takes_those_for_the_lander(name):
+    chosen = presets_of(name)["lunarlander"]
+    run, own = default_settings(name, LANDER, "lunarlander")
+    assert (run.env, run.num_envs) == ("LunarLander-v3", 16) and chosen.note
+    for key, value in chosen.algorithm.items():
+        assert getattr(own, key) == value
+    assert make_algorithm(name, own, LANDER).make_policy(0, 1, 16, 0).weights.numel() > 5_000
 
 
 def test_the_command_lists_them(capsys):
