@@ -166,7 +166,14 @@ impl Replay {
     /// The transitions from the slots drawn since [`Pin::cleared`] was `then`. One step of all windows at a time, so that
     /// their cache misses overlap.
     fn transitions(&self, pin: &Pin<'_, Leaves>, slots: &[u64], then: u64) -> Vec<Transition> {
-        slots.iter().for_each(|slot| pin.prefetch(*slot as usize));
+        let read = [self.roles.reward, self.roles.terminated, self.roles.truncated, self.roles.discount];
+        let load = |slot: usize| {
+            pin.prefetch(slot);
+            if self.roles.steps() {
+                read.into_iter().flatten().for_each(|field| self.columns[field].prefetch(slot));
+            }
+        };
+        slots.iter().for_each(|slot| load(*slot as usize));
         let mut transitions: Vec<_> = slots.iter().map(|slot| self.start(pin, *slot as usize)).collect();
         let now = pin.cleared();
         if now != then {
@@ -178,15 +185,14 @@ impl Replay {
         if !self.roles.steps() {
             return transitions;
         }
-        let read = [self.roles.reward, self.roles.terminated, self.roles.truncated, self.roles.discount];
+        // Where a window goes on is known once its step is taken: what the next one reads is loaded while the other
+        // windows take theirs, few lines at a time.
         for step in 1..=self.settings.n_step {
-            let is_open = |t: &&mut Transition| t.progress == Progress::Open;
-            for t in transitions.iter_mut().filter(is_open) {
-                pin.prefetch(t.last);
-                read.into_iter().flatten().for_each(|field| self.columns[field].prefetch(t.last));
-            }
-            for t in transitions.iter_mut().filter(is_open) {
+            for t in transitions.iter_mut().filter(|t| t.progress == Progress::Open) {
                 self.step(pin, t, step == self.settings.n_step);
+                if t.progress == Progress::Open {
+                    load(t.last);
+                }
             }
         }
         self.check_stacks(pin, &mut transitions);
