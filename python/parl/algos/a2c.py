@@ -122,7 +122,7 @@ PRESETS: dict[str, Preset] = {
             "max_gradient_norm": 5.0,
         },
         tuned=False,
-        note="LunarLander half way: about 110 with exploration after 350,000 transitions; one seed.",
+        note="LunarLander half way: 114 with exploration, 7 greedily; one seed.",
     ),
 }
 
