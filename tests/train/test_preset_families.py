@@ -37,7 +37,7 @@ def test_the_algorithm_takes_them(name, preset):
 def test_the_algorithm_takes_those_for_the_lander(name):
     chosen = presets_of(name)["lunarlander"]
     run, own = default_settings(name, LANDER, "lunarlander")
-    assert (run.env, run.num_envs) == ("LunarLander-v3", 16) and chosen.note
+    assert (run.env, run.num_envs) == ("LunarLander-v3", chosen.run["num_envs"]) and chosen.note
     for key, value in chosen.algorithm.items():
         assert getattr(own, key) == value
     assert make_algorithm(name, own, LANDER).make_policy(0, 1, 16, 0).weights.numel() > 5_000
