@@ -4,70 +4,55 @@
 
 #![allow(unsafe_code, reason = "functions of a library that is only there at run time")]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use libloading::Library;
 
 use crate::CuleError;
 
 /// Where the driver is looked for.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
-const OUT_OF_MEMORY: c_int = 2;
 /// Attributes of a device.
-const MAJOR: c_int = 75;
-const MINOR: c_int = 76;
-const MULTIPROCESSORS: c_int = 16;
-const SHARED_BYTES: c_int = 81;
+const MAJOR: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+const MINOR: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+const MULTIPROCESSORS: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+const SHARED_BYTES: CUdevice_attribute =
+    CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR;
 
-macro_rules! functions {
-    ($($field:ident = $name:literal ($($argument:ty),*);)*) => {
-        /// Its functions; each gives 0 or an error number.
-        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> c_int,)* }
-
-        impl Functions {
-            fn load(library: &Library) -> Result<Self, String> {
-                // SAFETY: these functions of the driver have these types, in all versions since CUDA 4.
-                unsafe {
-                    Ok(Self { $($field: *library.get($name).map_err(|error| super::said(&error))?,)* })
-                }
-            }
-        }
-    };
-}
-
-functions! {
-    init = b"cuInit" (c_uint);
-    version = b"cuDriverGetVersion" (*mut c_int);
-    count = b"cuDeviceGetCount" (*mut c_int);
-    device = b"cuDeviceGet" (*mut c_int, c_int);
-    name = b"cuDeviceGetName" (*mut c_char, c_int, c_int);
-    attribute = b"cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
-    total = b"cuDeviceTotalMem_v2" (*mut usize, c_int);
-    retain = b"cuDevicePrimaryCtxRetain" (*mut *mut c_void, c_int);
-    release = b"cuDevicePrimaryCtxRelease_v2" (c_int);
-    push = b"cuCtxPushCurrent_v2" (*mut c_void);
-    pop = b"cuCtxPopCurrent_v2" (*mut *mut c_void);
-    memory = b"cuMemGetInfo_v2" (*mut usize, *mut usize);
-    allocate = b"cuMemAlloc_v2" (*mut u64, usize);
-    free = b"cuMemFree_v2" (u64);
-    fill = b"cuMemsetD8Async" (u64, u8, usize, *mut c_void);
-    to_device = b"cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, *mut c_void);
-    to_host = b"cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, *mut c_void);
-    wait = b"cuStreamSynchronize" (*mut c_void);
-    load_module = b"cuModuleLoadData" (*mut *mut c_void, *const c_void);
-    unload_module = b"cuModuleUnload" (*mut c_void);
-    function = b"cuModuleGetFunction" (*mut *mut c_void, *mut c_void, *const c_char);
-    launch = b"cuLaunchKernel" (
-        *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void,
-        *mut *mut c_void
-    );
-    error_name = b"cuGetErrorName" (c_int, *mut *const c_char);
-}
+/// The functions of the driver that are called here. cudarc looks each up when it is first called, and panics where it is
+/// missing: so all are looked for when the driver is loaded.
+const FUNCTIONS: [&str; 23] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuMemGetInfo_v2",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemsetD8Async",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuStreamSynchronize",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuGetErrorName",
+];
 
 /// The driver.
 pub struct Driver {
-    functions: Functions,
+    /// Stays loaded: cudarc asks for it by name, and must find this one.
     _library: Library,
 }
 
@@ -106,12 +91,19 @@ impl Driver {
             // SAFETY: loading the driver runs its own initialisation, as in every CUDA program.
             match unsafe { Library::new(name) } {
                 Ok(library) => {
-                    let functions = Functions::load(&library)
-                        .map_err(|error| format!("the CUDA driver ({name}) is too old: {error}"))?;
-                    let driver = Self { functions, _library: library };
+                    // cudarc looks under more names than these and panics where there is nothing under any of them.
+                    // SAFETY: loads the same library once more.
+                    let found = unsafe { sys::culib() };
+                    for function in FUNCTIONS {
+                        // SAFETY: only its address is looked at.
+                        unsafe { found.get::<*const c_void>(function.as_bytes()) }.map_err(|error| {
+                            format!("the CUDA driver ({name}) is too old: {}", super::said(&error))
+                        })?;
+                    }
+                    let driver = Self { _library: library };
                     // SAFETY: no argument is a pointer.
-                    let status = unsafe { (driver.functions.init)(0) };
-                    if status != 0 {
+                    let status = unsafe { sys::cuInit(0) };
+                    if status != CUresult::CUDA_SUCCESS {
                         let error = driver.error_name(status);
                         return Err(format!("the CUDA driver ({name}) does not start: {error}"));
                     }
@@ -123,20 +115,20 @@ impl Driver {
         Err(format!("no CUDA driver on this machine: {}", reasons.join("; ")))
     }
 
-    fn error_name(&self, status: c_int) -> String {
+    fn error_name(&self, status: CUresult) -> String {
         let mut text: *const c_char = std::ptr::null();
         // SAFETY: the driver writes the address of a text of its own, or leaves null.
-        unsafe { (self.functions.error_name)(status, &raw mut text) };
+        unsafe { sys::cuGetErrorName(status, &raw mut text) };
         if text.is_null() {
-            return format!("error {status}");
+            return format!("error {}", status as u32);
         }
         // SAFETY: a text of the driver ends with a zero and lives as long as the driver.
         let name = unsafe { CStr::from_ptr(text) };
-        format!("{} ({status})", name.to_string_lossy())
+        format!("{} ({})", name.to_string_lossy(), status as u32)
     }
 
-    fn check(&self, what: &str, status: c_int) -> Result<(), CuleError> {
-        if status == 0 {
+    fn check(&self, what: &str, status: CUresult) -> Result<(), CuleError> {
+        if status == CUresult::CUDA_SUCCESS {
             return Ok(());
         }
         Err(CuleError::Cuda { reason: format!("{what} failed: {}", self.error_name(status)) })
@@ -149,7 +141,7 @@ impl Driver {
     pub fn version(&self) -> Result<u32, CuleError> {
         let mut version = 0;
         // SAFETY: the driver writes one number.
-        self.check("cuDriverGetVersion", unsafe { (self.functions.version)(&raw mut version) })?;
+        self.check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
         Ok(version as u32)
     }
 
@@ -160,14 +152,14 @@ impl Driver {
     pub fn devices(&self) -> Result<Vec<DeviceFacts>, CuleError> {
         let mut count = 0;
         // SAFETY: the driver writes one number.
-        self.check("cuDeviceGetCount", unsafe { (self.functions.count)(&raw mut count) })?;
+        self.check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
         (0..count).map(|ordinal| self.facts(ordinal)).collect()
     }
 
     fn handle(&self, ordinal: c_int) -> Result<c_int, CuleError> {
         let mut device = 0;
         // SAFETY: the driver writes one number.
-        self.check("cuDeviceGet", unsafe { (self.functions.device)(&raw mut device, ordinal) })?;
+        self.check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut device, ordinal) })?;
         Ok(device)
     }
 
@@ -176,15 +168,23 @@ impl Driver {
         let device = self.handle(ordinal)?;
         let mut name = [0u8; NAME_BYTES];
         let (mut major, mut minor, mut units, mut shared, mut total) = (0, 0, 0, 0, 0);
-        let f = &self.functions;
         // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and five numbers.
         unsafe {
-            self.check("cuDeviceGetName", (f.name)(name.as_mut_ptr().cast(), NAME_BYTES as c_int, device))?;
-            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut major, MAJOR, device))?;
-            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut minor, MINOR, device))?;
-            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut units, MULTIPROCESSORS, device))?;
-            self.check("cuDeviceGetAttribute", (f.attribute)(&raw mut shared, SHARED_BYTES, device))?;
-            self.check("cuDeviceTotalMem", (f.total)(&raw mut total, device))?;
+            self.check(
+                "cuDeviceGetName",
+                sys::cuDeviceGetName(name.as_mut_ptr().cast(), NAME_BYTES as c_int, device),
+            )?;
+            self.check("cuDeviceGetAttribute", sys::cuDeviceGetAttribute(&raw mut major, MAJOR, device))?;
+            self.check("cuDeviceGetAttribute", sys::cuDeviceGetAttribute(&raw mut minor, MINOR, device))?;
+            self.check(
+                "cuDeviceGetAttribute",
+                sys::cuDeviceGetAttribute(&raw mut units, MULTIPROCESSORS, device),
+            )?;
+            self.check(
+                "cuDeviceGetAttribute",
+                sys::cuDeviceGetAttribute(&raw mut shared, SHARED_BYTES, device),
+            )?;
+            self.check("cuDeviceTotalMem", sys::cuDeviceTotalMem_v2(&raw mut total, device))?;
         }
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Ok(DeviceFacts {
@@ -203,7 +203,7 @@ pub struct Context {
     /// Number of the device.
     pub ordinal: u32,
     device: c_int,
-    context: *mut c_void,
+    context: sys::CUcontext,
 }
 
 // SAFETY: a context may be used from every thread; each call makes it current on its own thread first.
@@ -212,13 +212,13 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// The context is current on this thread until this is dropped.
-struct Current<'a>(&'a Context);
+struct Current<'a>(PhantomData<&'a Context>);
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
         let mut old = std::ptr::null_mut();
         // SAFETY: the driver writes one address.
-        unsafe { (self.0.driver.functions.pop)(&raw mut old) };
+        unsafe { sys::cuCtxPopCurrent_v2(&raw mut old) };
     }
 }
 
@@ -231,15 +231,15 @@ impl Context {
         let device = driver.handle(ordinal as c_int)?;
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver writes one address.
-        let status = unsafe { (driver.functions.retain)(&raw mut context, device) };
+        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) };
         driver.check("cuDevicePrimaryCtxRetain", status)?;
         Ok(Self { driver, ordinal, device, context })
     }
 
     fn enter(&self) -> Result<Current<'_>, CuleError> {
         // SAFETY: the context is retained while `self` lives.
-        self.driver.check("cuCtxPushCurrent", unsafe { (self.driver.functions.push)(self.context) })?;
-        Ok(Current(self))
+        self.driver.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
+        Ok(Current(PhantomData))
     }
 
     /// `bytes` bytes of zeros, and their address.
@@ -248,14 +248,13 @@ impl Context {
     /// [`CuleError::CudaUnavailable`] with the bytes asked for and free; or what the driver says.
     pub fn allocate(&self, bytes: usize) -> Result<u64, CuleError> {
         let _current = self.enter()?;
-        let f = &self.driver.functions;
         let mut address = 0;
         // SAFETY: the driver writes one address.
-        let status = unsafe { (f.allocate)(&raw mut address, bytes) };
-        if status == OUT_OF_MEMORY {
+        let status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
+        if status == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             let (mut free, mut total) = (0, 0);
             // SAFETY: the driver writes two numbers.
-            unsafe { (f.memory)(&raw mut free, &raw mut total) };
+            unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
             let ordinal = self.ordinal;
             return Err(unavailable(format!(
                 "out of memory on CUDA device {ordinal}: {bytes} bytes were asked for, {free} of {total} are free"
@@ -263,11 +262,12 @@ impl Context {
         }
         self.driver.check("cuMemAlloc", status)?;
         // SAFETY: the memory was given just now.
-        let status = unsafe { (f.fill)(address, 0, bytes, std::ptr::null_mut()) };
+        let status = unsafe { sys::cuMemsetD8Async(address, 0, bytes, std::ptr::null_mut()) };
         self.driver.check("cuMemsetD8Async", status)?;
         // torch's streams do not wait for the default one: the zeros must be there before anybody writes over them.
         // SAFETY: the default stream of the current context.
-        self.driver.check("cuStreamSynchronize", unsafe { (f.wait)(std::ptr::null_mut()) })?;
+        let status = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
+        self.driver.check("cuStreamSynchronize", status)?;
         Ok(address)
     }
 
@@ -275,7 +275,7 @@ impl Context {
     pub fn free(&self, address: u64) {
         if let Ok(_current) = self.enter() {
             // SAFETY: the owner of the memory drops it; the driver waits for what still uses it.
-            unsafe { (self.driver.functions.free)(address) };
+            unsafe { sys::cuMemFree_v2(address) };
         }
     }
 
@@ -285,10 +285,10 @@ impl Context {
     /// What the driver says.
     pub fn write(&self, address: u64, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
         let _current = self.enter()?;
-        let f = &self.driver.functions;
         // SAFETY: the caller holds as much memory at `address`; pageable memory is read before the call returns.
-        let status =
-            unsafe { (f.to_device)(address, bytes.as_ptr().cast(), bytes.len(), stream as *mut c_void) };
+        let status = unsafe {
+            sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), stream as sys::CUstream)
+        };
         self.driver.check("cuMemcpyHtoDAsync", status)
     }
 
@@ -298,12 +298,16 @@ impl Context {
     /// What the driver says.
     pub fn read(&self, address: u64, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
         let _current = self.enter()?;
-        let f = &self.driver.functions;
         // SAFETY: the caller holds as much memory at `address`; `bytes` stays until the stream is done.
         unsafe {
-            let status = (f.to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), stream as *mut c_void);
+            let status = sys::cuMemcpyDtoHAsync_v2(
+                bytes.as_mut_ptr().cast(),
+                address,
+                bytes.len(),
+                stream as sys::CUstream,
+            );
             self.driver.check("cuMemcpyDtoHAsync", status)?;
-            self.driver.check("cuStreamSynchronize", (f.wait)(stream as *mut c_void))
+            self.driver.check("cuStreamSynchronize", sys::cuStreamSynchronize(stream as sys::CUstream))
         }
     }
 
@@ -317,7 +321,7 @@ impl Context {
         text.push(0);
         let mut module = std::ptr::null_mut();
         // SAFETY: the image ends with a zero, which PTX needs and machine code allows; the driver copies it.
-        let status = unsafe { (self.driver.functions.load_module)(&raw mut module, text.as_ptr().cast()) };
+        let status = unsafe { sys::cuModuleLoadData(&raw mut module, text.as_ptr().cast()) };
         self.driver.check("cuModuleLoadData", status)?;
         Ok(Module { context: self, module })
     }
@@ -326,7 +330,7 @@ impl Context {
     pub fn unload(&self, module: u64) {
         if let Ok(_current) = self.enter() {
             // SAFETY: the owner drops it; nothing is launched from it any more.
-            unsafe { (self.driver.functions.unload_module)(module as *mut c_void) };
+            unsafe { sys::cuModuleUnload(module as sys::CUmodule) };
         }
     }
 
@@ -345,8 +349,8 @@ impl Context {
         let _current = self.enter()?;
         // SAFETY: the arguments are those of the function (`kernels/layout.cuh`), and the driver copies them.
         let status = unsafe {
-            (self.driver.functions.launch)(
-                function as *mut c_void,
+            sys::cuLaunchKernel(
+                function as sys::CUfunction,
                 blocks,
                 1,
                 1,
@@ -354,7 +358,7 @@ impl Context {
                 1,
                 1,
                 0,
-                stream as *mut c_void,
+                stream as sys::CUstream,
                 arguments.as_mut_ptr(),
                 std::ptr::null_mut(),
             )
@@ -366,14 +370,14 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY: retained in `new`.
-        unsafe { (self.driver.functions.release)(self.device) };
+        unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
 
 /// Loaded code.
 pub struct Module<'a> {
     context: &'a Context,
-    module: *mut c_void,
+    module: sys::CUmodule,
 }
 
 impl Module<'_> {
@@ -388,7 +392,7 @@ impl Module<'_> {
         let mut function = std::ptr::null_mut();
         let driver = self.context.driver;
         // SAFETY: the module is loaded; the driver writes one address.
-        let status = unsafe { (driver.functions.function)(&raw mut function, self.module, text.as_ptr()) };
+        let status = unsafe { sys::cuModuleGetFunction(&raw mut function, self.module, text.as_ptr()) };
         driver.check(&format!("cuModuleGetFunction({name})"), status)?;
         Ok(function as u64)
     }
