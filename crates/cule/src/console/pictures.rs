@@ -236,6 +236,8 @@ fn has_length(what: &'static str, buffer: &[u8], expected: usize) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::{Options, game_row};
+    use crate::rom;
 
     /// How many of `acts` acts were guessed wrong when act `t` is looked at where `pattern[t % length]`.
     fn wrong(pattern: &[bool], acts: usize) -> usize {
@@ -257,5 +259,31 @@ mod tests {
         assert!(wrong(&[false, false, true, true], 1000) < 20);
         assert!(wrong(&[false, false, false, true], 1000) < 20);
         assert!(wrong(&[true, false, true, false, false, false, false, true], 1000) < 40);
+    }
+
+    #[test]
+    fn a_frame_that_nobody_looks_at_gets_no_pixels() {
+        let Ok(rom) = rom::load("breakout", &[], false) else {
+            eprintln!("skipped: breakout is in none of the folders that {:?} name", rom::FOLDER_VARIABLES);
+            return;
+        };
+        for drawing in [Drawing::Guessed, Drawing::WhenAsked, Drawing::EveryFrame] {
+            let options = Options { drawing, ..Options::default() };
+            let mut console = Console::new(&rom, game_row("breakout").unwrap(), options).unwrap();
+            console.act(1);
+            console.draw();
+            // A look may be taken for the first of a rhythm.
+            for _ in 0..10 {
+                console.act(0);
+            }
+            let before = console.board.picture;
+            for act in 0..60 {
+                console.act(2 + act / 15 % 2);
+                let draws = console.board.picture != before;
+                assert!(act == 0 || draws == (drawing == Drawing::EveryFrame), "{drawing:?}, act {act}");
+            }
+            console.draw();
+            assert_ne!(console.board.picture, before, "{drawing:?}");
+        }
     }
 }
