@@ -15,7 +15,7 @@ from parl.nets.dense import Headed
 from parl.types import Array
 
 # Products of matrices up to which OpenBLAS uses one thread.
-ONE_THREAD = 2**18
+_ONE_THREAD = 2**18
 # Rows of a part, below which starting its products costs more than they do.
 _LEAST_ROWS = 16
 
@@ -61,7 +61,7 @@ class Small:
 
     def parts(self, rows: int) -> int:
         """Equal parts that a batch of so many rows is cut into; 0 where there is no such cut."""
-        least = -(-rows * self._products // ONE_THREAD)
+        least = -(-rows * self._products // _ONE_THREAD)
         most = max(1, min(2 * least, rows // _LEAST_ROWS))
         return next((parts for parts in range(least, most + 1) if rows % parts == 0), 0)
 

@@ -7,7 +7,7 @@ bfloat16's exponent makes needless).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import torch
@@ -96,6 +96,56 @@ def beside(work: Callable[[], object]) -> None:
     torch.cuda.current_stream().wait_stream(stream)
 
 
+def recorded(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> tuple[Any, Any]:
+    """Work recorded as a CUDA graph, not done: the graph, and what ``work()`` gave.
+
+    Args:
+        work: reads and writes the same memory every time.
+        generators: what it draws from.
+    """
+    graph: Any = torch.cuda.CUDAGraph()
+    for generator in generators:
+        if hasattr(graph, "register_generator_state"):
+            graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        result = work()
+    return graph, result
+
+
+class Recorded:
+    """Work that is the same every time: the first times as calls, from then on as one CUDA graph.
+
+    Args:
+        work: reads and writes the same memory every time.
+        generators: what it draws from.
+        as_graph: record it at all.
+    """
+
+    def __init__(
+        self, work: Callable[[], Any], generators: Sequence[torch.Generator], as_graph: bool
+    ) -> None:
+        self._work, self._generators, self._as_graph = work, generators, as_graph
+        self._graph: Any = None
+        self._result: Any = None
+        self._taken = 0
+
+    def __call__(self) -> Any:
+        """What ``work()`` gave; the same tensors every time once it is a graph. Does not wait."""
+        if not self._as_graph:
+            return self._work()
+        if self._taken < WARM_UP:
+            self._taken += 1
+            beside(self._run)
+            return self._result
+        if self._graph is None:
+            self._graph, self._result = recorded(self._work, self._generators)
+        self._graph.replay()
+        return self._result
+
+    def _run(self) -> None:
+        self._result = self._work()
+
+
 class Captured:
     """Work of a GPU on a batch, recorded once as a graph and replayed: one launch in place of hundreds.
 
@@ -127,10 +177,7 @@ class Captured:
         inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)
         for _ in range(WARM_UP):
             beside(lambda: self._work(inputs))
-        graph: Any = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph):
-            outputs = self._work(inputs)
+        graph, outputs = recorded(lambda: self._work(inputs), [self._generator])
         return graph, inputs, outputs
 
 

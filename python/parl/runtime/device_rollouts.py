@@ -14,20 +14,25 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from parl.envs import EnvMaker, points
-from parl.errors import ConfigError, RunDirectoryError
+from parl.errors import ConfigError
 from parl.ops import execution
-from parl.runtime.on_device import Played, Tally
+from parl.runtime.on_device import Played, TalliedLoop, Tally
 from parl.runtime.setup import Saved, actor_seeds
 from parl.runtime.sync import RolloutSetup, SyncLoop
-from parl.types import DeviceRolloutAlgorithm, DeviceRolloutLearner, DeviceRolloutPolicy, EnvSpec, Rollout
+from parl.types import (
+    DeviceRolloutAlgorithm,
+    DeviceRolloutLearner,
+    DeviceRolloutPolicy,
+    EnvSpec,
+    Rollout,
+    RolloutLearner,
+)
 
 # Truncated episodes whose last observation is kept, in a step and in a rollout; others count as terminated.
 AT_ONCE, ROOM = 32, 64
@@ -218,45 +223,7 @@ class DeviceRolloutActor:
         self._envs.close()
 
 
-class Recorded:
-    """Work that is the same every time: the first times as calls, from then on as one CUDA graph.
-
-    Args:
-        work: reads and writes the same memory every time.
-        generators: what it draws from.
-        as_graph: record it at all.
-    """
-
-    def __init__(self, work: Callable[[], Any], generators: list[torch.Generator], as_graph: bool) -> None:
-        self._work, self._generators, self._as_graph = work, generators, as_graph
-        self._graph: Any = None
-        self._result: Any = None
-        self._taken = 0
-
-    def __call__(self) -> Any:
-        """What ``work()`` gave, the first time for graphs; does not wait."""
-        if not self._as_graph:
-            return self._work()
-        if self._taken < execution.WARM_UP:
-            self._taken += 1
-            execution.beside(self._run)
-            return self._result
-        if self._graph is None:
-            graph: Any = torch.cuda.CUDAGraph()
-            for generator in self._generators:
-                if hasattr(graph, "register_generator_state"):
-                    graph.register_generator_state(generator)
-            with torch.cuda.graph(graph):
-                self._run()
-            self._graph = graph
-        self._graph.replay()
-        return self._result
-
-    def _run(self) -> None:
-        self._result = self._work()
-
-
-class DeviceRolloutLoop(SyncLoop):
+class DeviceRolloutLoop(TalliedLoop[RolloutLearner], SyncLoop):
     """See the module and :class:`parl.runtime.setup.Loop`.
 
     Args:
@@ -280,8 +247,8 @@ class DeviceRolloutLoop(SyncLoop):
         super().__init__(setup, saved)
         learner: DeviceRolloutLearner = self._learner
         actor, as_graph = self._actors[0], setup.algorithm.records_updates
-        self._collect = Recorded(actor.collect, [actor.policy.generator], as_graph)
-        self._learn = Recorded(self._learn_once, [learner.generator], as_graph)
+        self._collect = execution.Recorded(actor.collect, [actor.policy.generator], as_graph)
+        self._learn = execution.Recorded(self._learn_once, [learner.generator], as_graph)
 
     def _make_actors(self) -> list[Any]:
         setup, algorithm = self._setup, self._setup.algorithm
@@ -324,26 +291,11 @@ class DeviceRolloutLoop(SyncLoop):
         learner.took(steps)
         self._updates += steps
 
-    def _look(self) -> None:
-        """Reads what episodes brought; waits."""
-        finished, reward = self._actors[0].tally.take()
-        self.count(0, finished, reward)
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call; waits."""
-        self._look()
-        return super().take_episodes()
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made; waits."""
-        self._look()
-        return super().rewards_and_episodes()
+    @property
+    def _tally(self) -> Tally:
+        return self._actors[0].tally
 
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call; waits, and raises what went wrong on the device."""
         self._actors[0].check()
         return {**self.rates()[1], "policy_lag": 0.0, **self._learner.metrics()}
-
-    def rescue(self, folder: Path) -> None:
-        """Refuses: what a device has after an error is nobody's."""
-        raise RunDirectoryError(f"nothing is written into {folder}: the device failed; resume goes on before")

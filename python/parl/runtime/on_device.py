@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,7 +23,7 @@ from parl.errors import ConfigError, RunDirectoryError
 from parl.ops import execution
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
-from parl.runtime.loop import LoopBase, kept, state_or_reason
+from parl.runtime.loop import L, LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup, actor_seeds
 from parl.types import DeviceAlgorithm, DeviceLearner, DevicePolicy
 
@@ -200,24 +201,15 @@ class Update:
         self._gives_back = replay.settings["alpha"] > 0.0
         self._beta = torch.zeros((), dtype=torch.float64, device=learner.weights.device)
         self._known = float("nan")
-        self._graph: Any = None
-        self._as_graph, self._taken = as_graph, 0
+        self._update = execution.Recorded(self._all, [learner.generator], as_graph)
 
     def __call__(self, beta: float) -> None:
         """Takes one update with this exponent of importance weights."""
         if beta != self._known:
             self._beta.fill_(beta)
             self._known = beta
-        if self._as_graph and self._taken == execution.WARM_UP:
-            self._graph = self._record()
-        if self._graph is not None:
-            self._graph.replay()
-        elif self._as_graph:
-            execution.beside(self._all)
-        else:
-            self._all()
+        self._update()
         self._learner.stepped()
-        self._taken += 1
 
     def _all(self) -> None:
         batch = self._replay.sample(self._size, beta=cast("Any", self._beta))
@@ -226,16 +218,36 @@ class Update:
         if self._gives_back:
             self._replay.update_priorities(batch.tickets, cast("Any", priorities))
 
-    def _record(self) -> Any:
-        graph: Any = torch.cuda.CUDAGraph()
-        if hasattr(graph, "register_generator_state"):
-            graph.register_generator_state(self._learner.generator)
-        with torch.cuda.graph(graph):
-            self._all()
-        return graph
+
+class TalliedLoop(LoopBase[L]):
+    """A loop on a device: episodes are read when somebody asks; after an error nothing is written."""
+
+    @property
+    @abstractmethod
+    def _tally(self) -> Tally:
+        """Of the actor."""
+
+    def _look(self) -> None:
+        """Reads what episodes brought; waits."""
+        finished, reward = self._tally.take()
+        self.count(0, finished, reward)
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call; waits."""
+        self._look()
+        return super().take_episodes()
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since this loop was made; waits."""
+        self._look()
+        return super().rewards_and_episodes()
+
+    def rescue(self, folder: Path) -> None:
+        """Refuses: what a device has after an error is nobody's."""
+        raise RunDirectoryError(f"nothing is written into {folder}: the device failed; resume goes on before")
 
 
-class DeviceLoop(LoopBase[DeviceLearner]):
+class DeviceLoop(TalliedLoop[DeviceLearner]):
     """See the module and :class:`parl.runtime.setup.Loop`.
 
     Rows that only reset count as transitions: nobody waits to learn how many they were.
@@ -286,20 +298,9 @@ class DeviceLoop(LoopBase[DeviceLearner]):
                 self._update(setup.algorithm.replay_beta(self._env_steps))
                 self._updates += 1
 
-    def _look(self) -> None:
-        """Reads what episodes brought; waits."""
-        finished, reward = self._actor.tally.take()
-        self.count(0, finished, reward)
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call; waits."""
-        self._look()
-        return super().take_episodes()
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made; waits."""
-        self._look()
-        return super().rewards_and_episodes()
+    @property
+    def _tally(self) -> Tally:
+        return self._actor.tally
 
     def report(self) -> dict[str, Any]:
         """Figures of the time since the last call; waits, and raises what went wrong on the device."""
@@ -315,10 +316,6 @@ class DeviceLoop(LoopBase[DeviceLearner]):
     def _check(self) -> None:
         self._actor.check()
         cast("Any", self._replay).check()
-
-    def rescue(self, folder: Path) -> None:
-        """Refuses: what a device has after an error is nobody's."""
-        raise RunDirectoryError(f"nothing is written into {folder}: the device failed; resume goes on before")
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``; waits."""
