@@ -11,6 +11,7 @@ seconds are those of training.
 """
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from processes import Record, median, one, parsed, shared_options, trained
@@ -34,6 +35,13 @@ def run(case, seed):
     return trained(algorithm, steps, 100, env=env, seed=seed, **options)
 
 
+def told(case, seed):
+    """A row, shown where somebody waits."""
+    row = one(__file__, case, seed)
+    print(f"{case} {seed}: {row['score']:.0f} after {row['training_s']:.0f} s", file=sys.stderr, flush=True)
+    return row
+
+
 def main():
     parser = shared_options(__doc__)
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
@@ -45,7 +53,7 @@ def main():
     with Record(arguments.record) as say, ThreadPoolExecutor(arguments.jobs) as pool:
         say(f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted")
         for case in arguments.only:
-            rows = list(pool.map(lambda seed, case=case: one(__file__, case, seed), range(arguments.seeds)))
+            rows = list(pool.map(lambda seed, case=case: told(case, seed), range(arguments.seeds)))
             scores = sorted(row["score"] for row in rows)
             solved = sum(score >= CASES[case][3] for score in scores)
             wall, cpu = (median([row[key] for row in rows]) for key in ("training_s", "cpu_s"))

@@ -98,6 +98,18 @@ def test_step_size_falls_to_nothing():
     assert torch.equal(learner.weights, before)
 
 
+def test_the_clip_range_falls_to_nothing(monkeypatch):
+    """Three quarters through, it is a quarter of what it was."""
+    options = {"epochs": 6, "learning_rate": 0.02, "anneal": False}
+    settings = ({"clip": 0.4, "anneal_clip": True}, {"clip": 0.1}, {"clip": 0.4})
+    for _ in both_ways(monkeypatch):
+        learners = [PPO(Config(**options, **more), SPEC).make_learner(0, "cpu") for more in settings]
+        for learner in learners:
+            learner.learn(rollout(), 0.75, alone)
+        falling, quarter, whole = (learner.weights for learner in learners)
+        assert torch.equal(falling, quarter) and not torch.equal(falling, whole)
+
+
 def test_the_first_rollout_of_a_normalised_run_sets_statistics_only():
     learner = PPO(Config(normalize_observations=True), SPEC).make_learner(0, "cpu")
     data = rollout()

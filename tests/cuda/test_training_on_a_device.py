@@ -185,11 +185,11 @@ def test_an_update_is_one_graph(tmp_path: Path, double: None, monkeypatch: pytes
     for call in range(3):
         update(0.4)
         assert replay.counters["updated"] == 16 * (call + 1)
-    assert update._graph is None
+    assert update._update._graph is None
     before = driver.figure("launches"), driver.figure("synchronisations")
     for call in range(5):
         update(0.4 + 0.1 * call)
-    assert update._graph is not None
+    assert update._update._graph is not None
     assert driver.figure("synchronisations") == before[1]
     # Draw, gather of the one size of columns, stamp, scatter: captured once, and replayed from then on.
     assert driver.figure("launches") - before[0] == 4

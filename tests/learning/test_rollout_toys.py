@@ -94,7 +94,24 @@ def test_values_of_the_chain_are_true(tmp_path):
     np.testing.assert_allclose(value, true, atol=0.1)
 
 
-def test_continuous_actions_hit_the_target(tmp_path):
-    options = PPO_OPTIONS | {"initial_log_std": -0.5, "normalize_observations": True}
-    run = train("ppo", env=Target, **COMMON, **options, gamma=0.5, total_frames=12_000, runs=str(tmp_path))
+CONTINUOUS = [
+    pytest.param("ppo", PPO_OPTIONS | {"normalize_observations": True}, id="ppo"),
+    pytest.param("a2c", A2C_OPTIONS, id="a2c"),
+    pytest.param("a2c", BATCHED, id="a2c-vtrace"),
+    pytest.param("a3c", A3C_OPTIONS | {"actors": 2}, id="a3c"),
+    pytest.param("ga3c", A3C_OPTIONS | {"actors": 2}, id="ga3c"),
+    pytest.param("impala", A2C_OPTIONS | {"actors": 2}, id="impala"),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CONTINUOUS)
+def test_continuous_actions_hit_the_target(tmp_path, name, options):
+    options = options | {"initial_log_std": -0.5, "gamma": 0.5, "total_frames": 12_000}
+    run = train(name, env=Target, **COMMON, **options, runs=str(tmp_path))
     assert evaluate(run.path, episodes=20).mean() > -0.1
+
+
+@pytest.mark.parametrize("name", ["es", "ga"])
+def test_evolution_hits_the_target(tmp_path, name):
+    run = train(name, env=Target, **EVOLUTION, sigma=0.1, total_frames=60_000, runs=str(tmp_path))
+    assert evaluate(run.path, episodes=20).mean() > -0.3
