@@ -2,19 +2,22 @@
 
 Nothing is set but environment or preset, seed and the transitions to collect, and one torch thread; the
 score is the mean of 100 greedy episodes of the last weights on fresh seeds. Solved: at least 475 on CartPole,
--100 on Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). Each seed is a process of its
-own, ``--jobs`` of them at a time, so that seconds of training are those of a shared machine; processor
-seconds are those of training.
+-100 on Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). With ``--until`` a run stops
+once an evaluation of 100 greedy episodes averages that much, which is what counts as solved then; the score
+is that of 100 more episodes. Each seed is a process of its own, ``--jobs`` of them at a time, so that seconds
+of training are those of a shared machine; processor seconds are those of training.
 
     python benches/learning/goals.py --seeds 10
+    python benches/learning/goals.py --only pqn-lunarlander --until
     python benches/learning/goals.py --only ppo-acrobot --seeds 10 --record benches/records/DATE-rollouts.md
 """
 
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from processes import Record, median, one, parsed, shared_options, trained
+from processes import Record, median, one, parsed, shared_options, trained, until
 
 # name: (algorithm, environment, transitions, score that counts as solved, settings that are not the defaults)
 CASES = {
@@ -26,19 +29,29 @@ CASES = {
     "pqn-acrobot": ("pqn", "Acrobot-v1", 200_000, -100.0, {}),
     "a2c-lunarlander": ("a2c", "LunarLander-v3", 400_000, 200.0, {"preset": "lunarlander"}),
     "ppo-lunarlander": ("ppo", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
-    "pqn-lunarlander": ("pqn", "LunarLander-v3", 500_000, 200.0, {"preset": "lunarlander"}),
+    "pqn-lunarlander": ("pqn", "LunarLander-v3", 1_000_000, 200.0, {"preset": "lunarlander"}),
 }
 
 
-def run(case, seed):
-    algorithm, env, steps, _, options = CASES[case]
-    return trained(algorithm, steps, 100, env=env, seed=seed, **options)
+def run(what, seed):
+    case, stops = what
+    algorithm, env, steps, score, options = CASES[case]
+    options = {"env": env, "seed": seed, **options}
+    if stops:
+        return until(algorithm, score, total_frames=steps, **options)
+    row = trained(algorithm, steps, 100, **options)
+    return {**row, "steps": steps, "reached": row["score"] >= score}
 
 
-def told(case, seed):
+def told(case, stops, seed):
     """A row, shown where somebody waits."""
-    row = one(__file__, case, seed)
-    print(f"{case} {seed}: {row['score']:.0f} after {row['training_s']:.0f} s", file=sys.stderr, flush=True)
+    row = one(__file__, [case, stops], seed)
+    print(
+        f"{case} {seed}: {row['score']:.0f} after {row['steps']:,} transitions, {row['cpu_s']:.0f} s"
+        + ("" if row["reached"] else ", not solved"),
+        file=sys.stderr,
+        flush=True,
+    )
     return row
 
 
@@ -46,6 +59,7 @@ def main():
     parser = shared_options(__doc__)
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
+    parser.add_argument("--until", action="store_true", help="stop when solved")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time")
     arguments = parsed(parser, run)
     if arguments is None:
@@ -53,13 +67,14 @@ def main():
     with Record(arguments.record) as say, ThreadPoolExecutor(arguments.jobs) as pool:
         say(f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted")
         for case in arguments.only:
-            rows = list(pool.map(lambda seed, case=case: told(case, seed), range(arguments.seeds)))
-            scores = sorted(row["score"] for row in rows)
-            solved = sum(score >= CASES[case][3] for score in scores)
-            wall, cpu = (median([row[key] for row in rows]) for key in ("training_s", "cpu_s"))
+            rows = list(pool.map(partial(told, case, arguments.until), range(arguments.seeds)))
+            solved = sum(row["reached"] for row in rows)
+            steps, wall, cpu = (
+                median([row[key] for row in rows]) for key in ("steps", "training_s", "cpu_s")
+            )
             say(
-                f"{case:<16} {CASES[case][2]:>9,} {solved:>3} of {len(rows):>2} {wall:>11.1f} {cpu:>7.1f}  "
-                + " ".join(f"{score:.0f}" for score in scores)
+                f"{case:<16} {steps:>9,.0f} {solved:>3} of {len(rows):>2} {wall:>11.1f} {cpu:>7.1f}  "
+                + " ".join(f"{score:.0f}" for score in sorted(row["score"] for row in rows))
             )
 
 

@@ -74,6 +74,39 @@ def trained(name, steps, episodes, **options):
     return {"training_s": run.training_s, "cpu_s": cpu_s, "score": score}
 
 
+def until(name, score, **options):
+    """Trains on one thread until 100 greedy episodes average ``score``, or to the end; what it took.
+
+    The score is that of 100 more episodes, on seeds that the run never saw, of the best weights it had.
+    """
+    import torch
+
+    from parl.train import evaluate, train
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        run = train(
+            name,
+            threads=1,
+            stop_at_return=score,
+            evaluation_episodes=100,
+            tensorboard=False,
+            quiet=True,
+            runs=runs,
+            **options,
+        )
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        fresh = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * options.get("seed", 0)).mean())
+    return {
+        "training_s": run.training_s,
+        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "score": fresh,
+        "steps": run.env_steps,
+        "reached": run.stopped == "stop_at_return",
+    }
+
+
 def train_for(name, seconds, seed=0, skip=1, **options):
     """Trains for ``seconds`` behind the first ``skip`` of learning: rates of steps and updates, and the run.
 

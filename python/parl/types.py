@@ -207,9 +207,12 @@ class Learner(Learned, Protocol):
     Attributes:
         gradients: (Q,) float32, of everything learned, which may be more than policies need; what
             :meth:`compute` wrote, possibly averaged with peers since.
+        alone: nobody touches the gradients between :meth:`compute` and :meth:`step`, so that both may be one
+            graph of a GPU; set before the first of them.
     """
 
     gradients: Tensor
+    alone: bool
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch`` into ``gradients``; returns new priorities (B,)."""

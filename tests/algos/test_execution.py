@@ -7,8 +7,9 @@ import pytest
 import torch
 from batches import BOX, CAMERA, FOUR, make_batch, observations
 
-from parl.algos import dqn, sac, td3
+from parl.algos import critics, dqn, sac, td3
 from parl.errors import ConfigError
+from parl.ops import adam, execution
 
 KINDS = [
     pytest.param(dqn.DQN, dqn.Config(hidden=(32,)), FOUR, id="dqn"),
@@ -83,17 +84,52 @@ def test_graphs_need_a_gpu_and_say_so(kind, config, spec):
         kind(dataclasses.replace(config, cuda_graph=True), spec).make_learner(0, "cpu")
 
 
+def stepped(kind, config, spec, device, alone=False):
+    """A learner after eight updates."""
+    learner = kind(config, spec).make_learner(0, device)
+    learner.alone = alone
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
+        assert np.isfinite(learner.compute(make_batch(spec, obs, following))).all()
+        learner.step()
+    return learner
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "config", "spec"),
+    [*KINDS, pytest.param(td3.TD3, td3.Config(hidden=(32, 32), policy_delay=2), BOX, id="delayed")],
+)
+def test_a_recorded_update_gives_the_same_numbers(monkeypatch, taped, kind, config, spec, alone):
+    """Of a learner that is alone, the optimizer's step is in the graph too."""
+    for module in (dqn, critics):
+        monkeypatch.setattr(module, "prepare", plainly)
+    monkeypatch.setattr(adam, "_MANY", -1)  # torch's step, as on a GPU
+    by_calls, by_graph = (
+        stepped(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cpu", alone)
+        for graph in (False, True)
+    )
+    recorded = by_graph._captured._kinds
+    assert len(recorded) == (2 if getattr(config, "policy_delay", 1) == 2 else 1)
+    assert all(work._graph is not None for work, _ in recorded.values())
+    torch.testing.assert_close(by_calls.weights, by_graph.weights, rtol=1e-3, atol=1e-4)
+
+
+def plainly(config, device, *modules):
+    """As on a GPU, on the processor."""
+    for module in modules:
+        for part in module.modules():
+            if isinstance(part, execution.Executed):
+                part.plain = True
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
-def test_a_recorded_update_gives_the_same_numbers(kind, config, spec):
-    found = []
-    for graph in (False, True):
-        learner = kind(dataclasses.replace(config, cuda_graph=graph), spec).make_learner(0, "cuda")
-        rng = np.random.default_rng(0)
-        for _ in range(6):
-            obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
-            assert np.isfinite(learner.compute(make_batch(spec, obs, following))).all()
-            learner.step()
-        found.append(learner.weights)
-    if spec is FOUR and config.distribution != "iqn":  # the others draw, and a graph's first calls draw too
-        torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4)
+def test_a_recorded_update_gives_the_same_numbers_on_a_device(kind, config, spec, alone):
+    by_calls, by_graph = (
+        stepped(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cuda", alone)
+        for graph in (False, True)
+    )
+    torch.testing.assert_close(by_calls.weights, by_graph.weights, rtol=1e-3, atol=1e-4)

@@ -7,12 +7,10 @@ import dataclasses
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from parl.algos import a2c, ppo, pqn
 from parl.envs import EnvMaker
 from parl.errors import ConfigError
-from parl.ops import execution
 from parl.runtime import checkpoint
 from parl.runtime.device_rollouts import AT_ONCE, DeviceRollout, DeviceRolloutActor, DeviceRolloutLoop
 from parl.runtime.sync import RolloutSetup
@@ -162,48 +160,6 @@ def test_schedules_on_the_device_are_those_of_the_host(name, options):
     torch.testing.assert_close(other.weights, learners[0].weights, rtol=1e-3, atol=1e-5)
 
 
-class Tape(TorchDispatchMode):
-    """As a CUDA graph: operations with the memory and the numbers that they had; generators go on."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls, self._fresh = [], True
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
-        self.calls.append((func, args, kwargs or {}, made))
-        return made
-
-    def replay(self):
-        if self._fresh:  # recording has done it
-            self._fresh = False
-            return
-        with torch.no_grad():
-            self._run()
-
-    def _run(self):
-        for func, args, kwargs, made in self.calls:
-            if func is torch.ops.aten.unsqueeze_.default:
-                continue  # its tensor has that shape by now, as `value` below gets it
-            again = func(*args, **kwargs)
-            for to, value in zip(
-                *(x if isinstance(x, tuple | list) else [x] for x in (made, again)), strict=True
-            ):
-                if isinstance(to, torch.Tensor) and to.data_ptr() != value.data_ptr() and to.numel():
-                    to.copy_(value.reshape(to.shape))
-
-
-class Taping:
-    def __init__(self, graph):
-        self._graph = graph
-
-    def __enter__(self):
-        self._graph.__enter__()
-
-    def __exit__(self, *what):
-        self._graph.__exit__(*what)
-
-
 class TensorLoop(DeviceRolloutLoop):
     def _make_envs(self):
         return Tensors(self._setup.num_envs, self._setup.spec)
@@ -215,16 +171,13 @@ def setup(made, spec=SPEC, total=100_000, random_steps=0, envs=6):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_recorded_work_reads_what_changes_from_the_device(monkeypatch, name):
+def test_recorded_work_reads_what_changes_from_the_device(monkeypatch, taped, name):
     """Step size, its number, exploration, draws: a run by graphs has the weights of one by calls."""
     options = {"cuda_graph": True, "max_gradient_norm": 0.0, "learning_rate": 1e-3}
     if name != "a2c":
         options |= {"epochs": 2, "minibatch_size": 24}
     if name == "pqn":
         options["epsilon_frames"] = 300
-    monkeypatch.setattr(execution, "beside", lambda work: work())
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
-    monkeypatch.setattr(torch.cuda, "graph", Taping)
     found = []
     for by_graphs in (False, True):
         made = algorithm(name, PICTURES, **options)

@@ -265,6 +265,8 @@ class CriticsLearner(ABC):
         gradients: (Q,) float32, of the actor, further parameters and critics.
     """
 
+    alone: bool = False
+
     def __init__(
         self, config: CriticsConfig, networks: Networks, targets: Networks, seed: int, device: str
     ) -> None:
@@ -283,11 +285,13 @@ class CriticsLearner(ABC):
         self.weights = self._all if config.judges else self._all[:actor]
         self._mean = torch.zeros_like(self._all)
         self._square = torch.zeros_like(self._all)
-        self._updates = self._actor_updates = 0
+        self._updates = 0
+        # Steps of the actor and of the critics, where graphs read them.
+        self._counts = torch.zeros(2, device=self._device)
         self._generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.networks, self.targets)
         self._losses = (compiled(config, self.critics_loss), compiled(config, self.actor_loss))
-        self._captured = Captured(self._backward, self._generator) if config.cuda_graph else None
+        self._captured = Captured(self._update, self._generator) if config.cuda_graph else None
         self._latest: dict[str, Tensor] = {}
         self._pool: ThreadPoolExecutor | None = None
 
@@ -330,6 +334,13 @@ class CriticsLearner(ABC):
         """What differs between updates beside the batch: of each kind one graph is recorded."""
         return None
 
+    def _update(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """What a graph holds: :meth:`_backward` and, alone, the step."""
+        found = self._backward(batch)
+        if self.alone:
+            self.step_there()
+        return found
+
     def _backward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Gradients; priorities (B,) and figures to report."""
         noise = self.draws(len(batch.reward))
@@ -358,10 +369,20 @@ class CriticsLearner(ABC):
         part[0].backward()
         return part[1]
 
-    def optimize(self, part: slice, number: int, learning_rate: float) -> None:
-        """Step ``number`` of Adam on a part of all parameters."""
+    def optimize_actor(self) -> None:
+        """The next step of Adam on the actor and what goes with it."""
+        self._optimize(self._actor, self._counts[0], self._settings.learning_rate)
+
+    def optimize_critics(self) -> None:
+        """The next step of Adam on the critics."""
+        settings = self._settings
+        rate = settings.critic_learning_rate or settings.learning_rate
+        self._optimize(self._critics, self._counts[1], rate)
+
+    def _optimize(self, part: slice, count: Tensor, learning_rate: float) -> None:
         buffers = (self._all[part], self.gradients[part], self._mean[part], self._square[part])
-        adam_step(*buffers, number, learning_rate, self._settings.adam_epsilon)
+        count += 1
+        adam_step(*buffers, count, learning_rate, self._settings.adam_epsilon)
 
     def follow(self, part: slice) -> None:
         """Lets a part of the target networks follow."""
@@ -369,16 +390,23 @@ class CriticsLearner(ABC):
 
     def step(self) -> None:
         """One Adam step of all parameters; the target networks follow."""
-        config = self._settings
-        self._updates += 1
-        actors = (self._actor, self._updates, config.learning_rate)
-        waiting = self._pool.submit(self.optimize, *actors) if self._pool else None
-        self.optimize(self._critics, self._updates, config.critic_learning_rate or config.learning_rate)
+        if self._captured is None or not self.alone:
+            self.step_there()
+        self.stepped()
+
+    def step_there(self) -> None:
+        """The part of :meth:`step` that is on the device; can be captured."""
+        waiting = self._pool.submit(self.optimize_actor) if self._pool else None
+        self.optimize_critics()
         self.follow(self._critics)
         if waiting is None:
-            self.optimize(*actors)
+            self.optimize_actor()
         else:
             waiting.result()
+
+    def stepped(self) -> None:
+        """The rest of :meth:`step`: what has been done is counted."""
+        self._updates += 1
 
     def metrics(self) -> dict[str, float]:
         """Figures of the latest update."""
@@ -392,7 +420,7 @@ class CriticsLearner(ABC):
             "mean": self._mean.clone(),
             "square": self._square.clone(),
             "updates": self._updates,
-            "actor_updates": self._actor_updates,
+            "counts": self._counts.clone(),
             "generator": self._generator.get_state(),
         }
 
@@ -402,5 +430,6 @@ class CriticsLearner(ABC):
         self._target_weights.copy_(state["target_weights"])
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
-        self._updates, self._actor_updates = state["updates"], state["actor_updates"]
+        self._updates = state["updates"]
+        self._counts.copy_(state["counts"])
         self._generator.set_state(state["generator"])

@@ -525,6 +525,8 @@ class DeviceQPolicy:
 class DQNLearner:
     """Online and target network, loss, priorities and optimizer. See :class:`parl.types.Learner`."""
 
+    alone: bool = False
+
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
         self._device = torch.device(device)
@@ -544,7 +546,7 @@ class DQNLearner:
         self.generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.online, self.target)
         self._loss = compiled(config, self.loss)
-        self._captured = Captured(self._backward, self.generator) if config.cuda_graph else None
+        self._captured = Captured(self._update, self.generator) if config.cuda_graph else None
         self._latest: tuple[Any, Any, Any] | None = None
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
@@ -658,9 +660,17 @@ class DQNLearner:
         """Lets torch's own operations use ``count`` threads."""
         torch.set_num_threads(count)
 
+    def _update(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What a graph holds: :meth:`_backward` and, alone, the step."""
+        found = self._backward(batch)
+        if self.alone:
+            self.step_there()
+        return found
+
     def step(self) -> None:
         """Scales long gradients down, one Adam step, lets the target network follow."""
-        self.step_there()
+        if self._captured is None or not self.alone:
+            self.step_there()
         self.stepped()
 
     def step_there(self) -> None:

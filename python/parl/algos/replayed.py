@@ -49,7 +49,8 @@ class ReplayedConfig:
     compile: bool = False
     """Let torch.compile translate the losses; the first updates then take tens of seconds."""
     cuda_graph: bool = False
-    """Record an update's computation as a CUDA graph and replay it; needs a CUDA device."""
+    """Record updates as CUDA graphs and replay them; needs a CUDA device. Of a learner that averages with
+    others the gradients are recorded, else the optimizer's step too."""
 
     @property
     def judges(self) -> bool:

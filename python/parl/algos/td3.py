@@ -230,14 +230,9 @@ class TD3Learner(CriticsLearner):
         loss = -self.networks.critics(batch.obs, action, frozen=True, members=1).mean()
         return loss, {"actor_loss": loss.detach()}
 
-    def step(self) -> None:
+    def step_there(self) -> None:
         """One Adam step of the critics and, when its turn has come, of the actor; then the copies follow."""
-        config = self._config
-        moves = self._moves_actor()
-        self._updates += 1
-        critic_rate = config.critic_learning_rate or config.learning_rate
-        self.optimize(self._critics, self._updates, critic_rate)
-        if moves:
-            self._actor_updates += 1
-            self.optimize(self._actor, self._actor_updates, config.learning_rate)
+        self.optimize_critics()
+        if self._moves_actor():
+            self.optimize_actor()
             self.follow(slice(None))

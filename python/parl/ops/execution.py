@@ -147,7 +147,7 @@ class Recorded:
 
 
 class Captured:
-    """Work of a GPU on a batch, recorded once as a graph and replayed: one launch in place of hundreds.
+    """Work of a GPU on a batch, recorded as a graph and replayed: one launch in place of hundreds.
 
     Args:
         work: from a batch, always of one shape, to tensors; reads and writes the same memory every time.
@@ -156,29 +156,22 @@ class Captured:
 
     def __init__(self, work: Callable[[TensorBatch], Any], generator: torch.Generator) -> None:
         self._work, self._generator = work, generator
-        self._recorded: dict[Hashable, tuple[Any, TensorBatch, Any]] = {}
+        self._kinds: dict[Hashable, tuple[Recorded, TensorBatch]] = {}
 
     def __call__(self, batch: TensorBatch, kind: Hashable = None) -> Any:
-        """What ``work(batch)`` gives; the same tensors every time.
+        """What ``work(batch)`` gives; the same tensors every time once it is a graph.
 
         Args:
             batch: on the GPU.
             kind: of the work; one graph is recorded for each.
         """
-        if kind not in self._recorded:
-            self._recorded[kind] = self._record(batch)
-        graph, inputs, outputs = self._recorded[kind]
+        if kind not in self._kinds:
+            inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)
+            self._kinds[kind] = Recorded(lambda: self._work(inputs), [self._generator], True), inputs
+        work, inputs = self._kinds[kind]
         for to, value in zip(_leaves(inputs), _leaves(batch), strict=True):
             to.copy_(value, non_blocking=True)
-        graph.replay()
-        return outputs
-
-    def _record(self, batch: TensorBatch) -> tuple[Any, TensorBatch, Any]:
-        inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)
-        for _ in range(WARM_UP):
-            beside(lambda: self._work(inputs))
-        graph, outputs = recorded(lambda: self._work(inputs), [self._generator])
-        return graph, inputs, outputs
+        return work()
 
 
 def _cloned(part: Any) -> Any:

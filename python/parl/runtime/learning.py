@@ -148,6 +148,7 @@ class Part:
         self._learner = learner
         self._replay = replay
         self._peers = peers
+        learner.alone = isinstance(peers, Alone)
         self._draws = Draws(replay, size, prefetch + 2, rank, learners)
         self._late = Late(replay, delay)
         # With peers draws are made while gradients travel; alone, a thread makes them.
