@@ -54,6 +54,56 @@ def test_a_network_acts_the_same_whoever_is_beside_it(hidden):
     np.testing.assert_array_equal(twice.act(obs[[30, 3]]), whole[[30, 3]])
 
 
+PICTURE = EnvSpec((2, 40, 44), "uint8", (), "int64", 3, "next_step")
+LAST = EnvSpec((40, 44, 2), "uint8", (), "int64", 3, "next_step")
+
+
+@pytest.mark.parametrize("spec", [PICTURE, LAST], ids=["first", "last"])
+def test_pictures_pass_the_convolutions_of_nature(spec):
+    """Against torch's modules with the same weights; each member alone and beside others, bit for bit."""
+    config = es.Config(hidden=(6,))
+    shape = Shape(config, spec)
+    # 40 x 44 becomes 9 x 10, then 3 x 4, then 1 x 2 of 64 channels.
+    assert shape.picture == (2, 40, 44) and shape.widths == (128, 6, 3)
+    weights = torch.stack([shape.first(seed) + 0.1 * noise(seed, shape.size) for seed in range(5)])
+    obs = np.random.default_rng(0).integers(0, 256, (5, *spec.observation_shape), np.uint8)
+    networks = DeterministicPolicy(config, spec).assemble(weights)
+    seen = networks._seen(obs)
+    assert seen.shape == (5, 1, 128) and (seen > 0).any() and len(np.unique(networks.act(obs))) > 1
+    alone = DeterministicPolicy(config, spec)
+    for i in range(5):
+        convolutions = [torch.nn.Conv2d(*one) for one in ((2, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1))]
+        layers = shape.layers(weights[i : i + 1])
+        for convolution, (matrix, bias) in zip(convolutions, layers, strict=False):
+            convolution.weight.data = matrix[0].T.reshape(convolution.weight.shape)
+            convolution.bias.data = bias[0, 0]
+        picture = torch.from_numpy(
+            obs[i : i + 1] if spec is PICTURE else obs[i : i + 1].transpose(0, 3, 1, 2)
+        )
+        with torch.no_grad():
+            x = picture / 255
+            for convolution in convolutions:
+                x = convolution(x).relu()
+            np.testing.assert_allclose(seen[i, 0], x.flatten(), rtol=1e-4, atol=1e-5)
+            x = (x.flatten(1) @ layers[3][0][0] + layers[3][1][0]).tanh()
+            expected = int((x @ layers[4][0][0] + layers[4][1][0]).argmax())
+        alone.weights.copy_(weights[i])
+        assert networks.act(obs)[i] == expected == alone.act_greedily(obs[i : i + 1])[0]
+    kept = np.array([1, 4])
+    np.testing.assert_array_equal(networks.only(kept)._seen(obs[kept]), seen[kept], strict=True)
+
+
+def test_pictures_can_go_to_dense_layers_as_they_are():
+    assert Shape(es.Config(images="mlp"), PICTURE).widths[0] == 2 * 40 * 44
+    small = EnvSpec((1, 20, 20), "uint8", (), "int64", 3, "next_step")
+    for algorithm, module in ((es.ES, es), (ga.GA, ga)):
+        with pytest.raises(
+            ConfigError, match=r"\(1, 20, 20\) are below 36 x 36, too small for images = 'nature'"
+        ):
+            algorithm(module.Config(), small)
+        assert algorithm(module.Config(images="mlp"), small).make_learner(0, "cpu").weights.numel() > 400
+
+
 def test_noise_is_normal_and_follows_from_its_seed():
     assert torch.equal(noise(5, 100), noise(5, 100))
     assert not torch.equal(noise(5, 100), noise(6, 100))

@@ -167,7 +167,7 @@ class ES:
     """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("es", spec, ("vector", "image"))
+        check_observations("es", spec, ("vector", "image"), config.images)
         self.config = config
         self.spec = spec
 

@@ -162,7 +162,7 @@ class GA:
     """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations("ga", spec, ("vector", "image"))
+        check_observations("ga", spec, ("vector", "image"), config.images)
         self.config = config
         self.spec = spec
 

@@ -1,21 +1,29 @@
-"""What ``es`` and ``ga`` share: networks evaluated side by side, and noise from seeds."""
+"""What ``es`` and ``ga`` share: networks evaluated side by side, and noise from seeds.
+
+Images pass the three convolutions of the Nature DQN before the dense layers, as in Such et al. (2017), "Deep
+Neuroevolution", section 4.1; their dense layers are narrower here, so that thousands of members fit.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from parl.ops.bounds import check_hidden
-from parl.types import Array, EnvSpec
+from parl.nets.torsos import is_channels_last
+from parl.ops.bounds import check_choices, check_hidden
+from parl.types import Array, EnvSpec, is_image
 
 # Products of a member's layer up to which numpy's BLAS takes one thread for a vector and a matrix.
 _FEW_PRODUCTS = 2304 * 4 - 1
+# Outputs, side and stride of the convolutions. Source: Mnih et al. (2015), Methods.
+_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
 @dataclass(frozen=True)
@@ -24,25 +32,42 @@ class PopulationNetConfig:
 
     hidden: tuple[int, ...] = (32, 32)
     """Widths of the dense layers, with tanh."""
+    images: Literal["nature", "mlp"] = "nature"
+    """What images pass first: the Nature DQN's convolutions with ReLU, or nothing."""
 
     def __post_init__(self) -> None:
         check_hidden(self)
+        check_choices(self, ("images", ("nature", "mlp")))
 
 
 class Shape:
-    """Where each layer's matrix and bias lie in a flat vector of weights.
+    """Where each layer's matrix and bias lie in a flat vector of weights, convolutions first.
 
     Attributes:
         size: P, weights in all.
-        widths: inputs, hidden widths, outputs.
+        widths: of the dense layers: inputs, hidden widths, outputs.
+        picture: (C, H, W) where there are convolutions, else None.
     """
 
     def __init__(self, config: PopulationNetConfig, spec: EnvSpec) -> None:
+        shape = spec.observation_shape
+        self.picture: tuple[int, int, int] | None = None
+        inputs = math.prod(shape)
+        self.kernels: list[tuple[int, int, int]] = []
+        """Inputs to a pixel, outputs, stride of each convolution."""
+        if config.images == "nature" and is_image(shape, spec.observation_dtype):
+            rows, columns, channels = shape if is_channels_last(shape) else (*shape[1:], shape[0])
+            self.picture = channels, rows, columns
+            for outputs, side, stride in _NATURE:
+                self.kernels.append((channels * side * side, outputs, stride))
+                rows, columns = ((length - side) // stride + 1 for length in (rows, columns))
+                channels = outputs
+            inputs = channels * rows * columns
         outputs = spec.num_actions or int(np.prod(spec.action_shape))
-        self.widths = (math.prod(spec.observation_shape), *config.hidden, outputs)
-        pairs = list(zip(self.widths[:-1], self.widths[1:], strict=True))
-        self.size = sum(above * below + below for above, below in pairs)
-        self._pairs = pairs
+        self.widths = (inputs, *config.hidden, outputs)
+        pairs = [(seen, made) for seen, made, _ in self.kernels]
+        self._pairs = pairs + list(zip(self.widths[:-1], self.widths[1:], strict=True))
+        self.size = sum(above * below + below for above, below in self._pairs)
 
     def layers(self, weights: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(N, inputs, outputs) and (N, 1, outputs) of each layer, views of ``weights`` (N, P)."""
@@ -65,6 +90,21 @@ class Shape:
             matrix.copy_(torch.randn(matrix.shape, generator=generator) * scale)
         return weights[0]
 
+    def pictures(self, observations: Tensor) -> Tensor:
+        """(N, C, H, W) float32, 0..1, of observations (N, ...) uint8."""
+        assert self.picture is not None
+        if observations.shape[1:] != self.picture:
+            observations = observations.permute(0, 3, 1, 2)
+        return observations.to(torch.float32).mul_(1 / 255)
+
+    def convolved(self, pictures: Tensor, layers: list[tuple[Tensor, Tensor]], member: int) -> Tensor:
+        """(N, inputs of the first dense layer) of pictures (N, C, H, W), by one member's convolutions."""
+        for (seen, made, stride), (matrix, bias) in zip(self.kernels, layers, strict=False):
+            side = math.isqrt(seen // pictures.shape[1])
+            kernel = matrix[member].T.reshape(made, pictures.shape[1], side, side)
+            pictures = F.conv2d(pictures, kernel, bias[member, 0], stride).relu_()
+        return pictures.flatten(1)
+
 
 def noise(seed: int, size: int, out: Tensor | None = None) -> Tensor:
     """(size,) float32 of the standard normal distribution: what a seed on the wire stands for.
@@ -86,21 +126,28 @@ class SideBySide:
     to four times as long to start that many. Each layer's matrices lie in one piece.
 
     Args:
+        shape: of each network.
         layers: matrices (N, inputs, outputs) and biases (N, 1, outputs) of each layer, see :class:`Shape`.
         scale: of observations, or None for 1.
         action_shape: of a continuous action; None: the number of the largest output is the action.
     """
 
     def __init__(
-        self, layers: list[tuple[Tensor, Tensor]], scale: float | None, action_shape: tuple[int, ...] | None
+        self,
+        shape: Shape,
+        layers: list[tuple[Tensor, Tensor]],
+        scale: float | None,
+        action_shape: tuple[int, ...] | None,
     ) -> None:
-        self._layers = [(matrix.contiguous(), bias.contiguous()) for matrix, bias in layers]
+        self._shape = shape
+        self._all = [(matrix.contiguous(), bias.contiguous()) for matrix, bias in layers]
+        self._layers = self._all[len(shape.kernels) :]
         self._arrays = [(matrix.numpy(), bias.numpy()) for matrix, bias in self._layers]
         self._scale = scale
         self._action_shape = action_shape
 
     def _product(self, x: Array, number: int) -> Array:
-        """(N, 1, outputs) of layer ``number`` on x (N, 1, inputs)."""
+        """(N, 1, outputs) of dense layer ``number`` on x (N, 1, inputs)."""
         matrix, bias = self._arrays[number]
         if matrix[0].size > _FEW_PRODUCTS:
             tensors = self._layers[number]
@@ -109,11 +156,21 @@ class SideBySide:
         product += bias
         return product
 
+    def _seen(self, observations: Array) -> Array:
+        """(N, 1, inputs) float32 of observations (N, ...)."""
+        if self._shape.picture is not None:
+            pictures = self._shape.pictures(torch.from_numpy(observations))
+            each = [
+                self._shape.convolved(picture, self._all, member)
+                for member, picture in enumerate(pictures.split(1))
+            ]
+            return torch.stack(each).numpy()
+        x = observations.reshape(len(observations), 1, -1).astype(np.float32, copy=False)
+        return x if self._scale is None else x * np.float32(self._scale)
+
     def act(self, observations: Array) -> Array:
         """See :class:`parl.types.Networks`."""
-        x = observations.reshape(len(observations), 1, -1).astype(np.float32, copy=False)
-        if self._scale is not None:
-            x = x * np.float32(self._scale)
+        x = self._seen(observations)
         for number in range(len(self._layers) - 1):
             x = self._product(x, number)
             np.tanh(x, out=x)
@@ -123,8 +180,8 @@ class SideBySide:
     def only(self, rows: Array) -> SideBySide:
         """See :class:`parl.types.Networks`."""
         chosen = torch.from_numpy(rows)
-        layers = [(matrix[chosen], bias[chosen]) for matrix, bias in self._layers]
-        return SideBySide(layers, self._scale, self._action_shape)
+        layers = [(matrix[chosen], bias[chosen]) for matrix, bias in self._all]
+        return SideBySide(self._shape, layers, self._scale, self._action_shape)
 
 
 class DeterministicPolicy:
@@ -143,15 +200,20 @@ class DeterministicPolicy:
     def assemble(self, weights: Tensor) -> SideBySide:
         """See :class:`parl.types.PopulationPolicy`."""
         shape = None if self._spec.num_actions else self._spec.action_shape
-        return SideBySide(self._shape.layers(weights), self._scale, shape)
+        return SideBySide(self._shape, self._shape.layers(weights), self._scale, shape)
 
     def act_greedily(self, observations: Array) -> Array:
         """Actions (N, ...) by ``weights``."""
         with torch.inference_mode():
-            x = torch.from_numpy(observations).flatten(1).to(torch.float32)
-            if self._scale is not None:
-                x = x * self._scale
+            x = torch.from_numpy(observations)
             layers = self._shape.layers(self.weights.unsqueeze(0))
+            if self._shape.picture is not None:
+                x = self._shape.convolved(self._shape.pictures(x), layers, 0)
+                layers = layers[len(self._shape.kernels) :]
+            else:
+                x = x.flatten(1).to(torch.float32)
+                if self._scale is not None:
+                    x = x * self._scale
             for matrix, bias in layers[:-1]:
                 x = torch.addmm(bias[0], x, matrix[0]).tanh_()
             x = torch.addmm(layers[-1][1][0], x, layers[-1][0][0])

@@ -63,7 +63,7 @@ def check_observations(
         if is_image(shape, dtype) and images == "nature" and min(rows, columns) < NATURE_MIN:
             raise ConfigError(
                 f"{name}: images of {shape} are below {NATURE_MIN} x {NATURE_MIN}, too small for "
-                "images = 'nature': take 'impala'"
+                "images = 'nature': take another value of it"
             )
 
 
