@@ -27,6 +27,7 @@ from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_hidden
 from parl.ops.execution import Captured, compiled, prepare
+from parl.ops.memory import keep_freed_memory
 from parl.types import Array, Batch, EnvSpec, Observations
 
 Images = Literal["nature", "impala"]
@@ -272,6 +273,8 @@ class CriticsLearner(ABC):
     ) -> None:
         self._settings = config
         self._device = torch.device(device)
+        if self._device.type == "cpu" and networks.actor.encoder.torsos:
+            keep_freed_memory()
         self.networks, self.targets = networks.to(self._device), targets.to(self._device)
         flat = flatten(self.networks)
         assert flat.gradients is not None

@@ -73,6 +73,7 @@ from parl.ops.distributions import (
 from parl.ops.execution import Captured, Executed, compiled, in_half, prepare
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
+from parl.ops.memory import keep_freed_memory
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
 from parl.types import Array, Batch, EnvSpec, Observations, Preset
@@ -530,6 +531,8 @@ class DQNLearner:
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
         self._device = torch.device(device)
+        if spec.has_images and self._device.type == "cpu":
+            keep_freed_memory()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.online = QNetwork(config, spec).to(self._device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import adam_step, limit_norm
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.execution import Executed, Precision
+from parl.ops.memory import keep_freed_memory
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
 
-# Observations that go through the network at a time where no gradient is wanted.
-CHUNK = 4096
+# Observations that go through the network at a time where no gradient is wanted; and their numbers at most,
+# 64 MB of floats, on a processor.
+_CHUNK, _CHUNK_NUMBERS = 4096, 2**24
 Average = Callable[[Tensor], object]
 
 
@@ -113,6 +116,11 @@ class OptimizedLearner(ABC):
         self.config: Any = config
         self.spec = spec
         self.device = torch.device(device)
+        self._chunk = _CHUNK
+        if self.device.type == "cpu":
+            if spec.has_images:
+                keep_freed_memory()
+            self._chunk = max(1, min(_CHUNK, _CHUNK_NUMBERS // math.prod(spec.row[0])))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = self.make_network().to(self.device)
@@ -202,7 +210,7 @@ class OptimizedLearner(ABC):
         """Values of what was acted on and of what the steps led to, (T, N) each; no gradient."""
         with torch.no_grad():
             flat = rollout.obs.flatten(0, 1)
-            value = torch.cat([self.values_of(part) for part in flat.split(CHUNK)])
+            value = torch.cat([self.values_of(part) for part in flat.split(self._chunk)])
             value = value.view(rollout.obs.shape[:2])
             return value[:-1], self.next_values(rollout, value)
 
