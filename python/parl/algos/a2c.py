@@ -108,7 +108,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 PRESETS: dict[str, Preset] = {
     "lunarlander": Preset(
-        run={"env": "LunarLander-v3", "num_envs": 16, "total_frames": 800_000},
+        run={"env": "LunarLander-v3", "num_envs": 16, "total_frames": 1_500_000},
         algorithm={
             "rollout_steps": 64,
             "gamma": 0.99,

@@ -18,7 +18,7 @@ def keep_freed_memory() -> bool:
     """Lets this process keep what it frees, for its next allocations; true where that is so from now on.
 
     Learning from pictures allocates and frees tens of megabytes for every operation. As it comes, glibc gives
-    such pieces back to the system, which clears their pages anew each time: a quarter of all the time that
+    such pieces back to the system, which clears their pages anew each time: a fifth of all the time that
     PPO with the Nature CNN takes on a processor. What is kept comes to little more than the most that was in
     use at a time.
 
