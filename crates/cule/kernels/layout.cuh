@@ -205,6 +205,7 @@ struct Desk {
     }
     const uint32_t size = b.rules->picture_bytes;
     uint8_t* room = room_of(b, b.rooms[env]);
+    for (uint32_t i = 0; i < 2; ++i) cule::machine::tia::rows::expand_all(*desk.board, i, size / cule::machine::tia::WIDTH);
     for (uint32_t i = 0; i < extra.kept; ++i) {
         const uint8_t* from = i < 2 ? desk.board->picture[i].at : desk.pictures;
         for (uint32_t byte = 0; byte < size; ++byte) room[i * size + byte] = from[byte];
@@ -320,15 +321,17 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     const Slice<const uint8_t> values(reinterpret_cast<const uint8_t*>(table), TABLE_BYTES);
     const Slice<const cule::observe::Cell> cells(b.cells, b.cell_count);
     const Slice<const float> weights(b.weights, b.weight_count);
-    const Slice<const uint32_t> words(strip, show::STRIP_WORDS);
+    const Slice<uint32_t> all(strip, show::STRIP_WORDS);
+    const Slice<const uint32_t> words(all);
     for (uint32_t i = threadIdx.x; i < TABLE_BYTES / 4; i += blockDim.x) {
         table[i] = rs::load<uint32_t>(b.tables + reduction.table, 4 * i);
     }
     __syncthreads();
     for (uint32_t first = 0; first < 84; first += show::STRIP_OUT) {
-        const uint32_t from = first / show::STRIP_OUT * (show::STRIP_WORDS - 1);
-        for (uint32_t i = threadIdx.x; i < show::STRIP_WORDS - 1; i += blockDim.x) {
-            strip[i] = show::four_brightest(chosen, w.boards(), work_of(b, w.desk), values, 4 * (from + i));
+        const uint32_t from = first / show::STRIP_OUT * show::STRIP_ROWS;
+        for (uint32_t i = threadIdx.x; i < show::STRIP_ROWS * show::STRIP_PARTS; i += blockDim.x) {
+            const uint32_t row = from + i / show::STRIP_PARTS;
+            show::brighten(chosen, *w.desk.board, work_of(b, w.desk), values, row, i % show::STRIP_PARTS, all, 8 * i);
         }
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < show::STRIP_OUT * 21; i += blockDim.x) {
@@ -344,9 +347,19 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     }
 }
 
-// A plane of any other kind, or none: four bytes or one at a time.
+// A plane of any other kind, or none: four bytes or one at a time. What is shown of the board becomes bytes before.
 [[maybe_unused]] static __device__ void show_plane(const Showing& w) {
     const bool pushes = w.s.extra.push != cule::lane::PUSH_NOTHING;
+    if (w.s.extra.push == cule::lane::PUSH_PICTURES) {
+        const uint32_t rows = w.b.games[w.b.playing[w.s.env]].height;
+        for (uint32_t i = 0; i < 3; ++i) {
+            const uint32_t picture = w.s.extra.picture[i];
+            for (uint32_t row = threadIdx.x; picture < cule::lane::WORK && row < rows; row += blockDim.x) {
+                cule::machine::tia::rows::expand(*w.desk.board, picture, row);
+            }
+        }
+        __syncthreads();
+    }
     const uint32_t unit = w.by_words ? 4 : 1;
     for (uint32_t at = unit * threadIdx.x; at < w.b.plane_bytes; at += unit * blockDim.x) {
         uint32_t value = 0;

@@ -464,20 +464,47 @@ static_assert(sizeof(Chosen) == 8 && alignof(Chosen) == 4);
 static_assert(PARL_OFFSET(Chosen, picture) == 0 && PARL_OFFSET(Chosen, picture_bytes) == 4);
 }
 
+namespace cule::machine::tia::rows {
+
+// A row of a picture.
+struct Row {
+    uint32_t kind;
+    uint32_t colors;
+    Array<uint64_t, 5> classes;
+};
+static_assert(sizeof(Row) == 48 && alignof(Row) == 8);
+static_assert(PARL_OFFSET(Row, kind) == 0 && PARL_OFFSET(Row, colors) == 4 && PARL_OFFSET(Row, classes) == 8);
+
+// What there is of the row that is being drawn as classes, while it is not complete.
+struct Front {
+    uint32_t on;
+    uint32_t row;
+    uint32_t buffer;
+    int32_t to;
+    uint32_t kind;
+    uint32_t colors;
+};
+static_assert(sizeof(Front) == 24 && alignof(Front) == 4);
+static_assert(PARL_OFFSET(Front, on) == 0 && PARL_OFFSET(Front, row) == 4 && PARL_OFFSET(Front, buffer) == 8 && PARL_OFFSET(Front, to) == 12);
+static_assert(PARL_OFFSET(Front, kind) == 16 && PARL_OFFSET(Front, colors) == 20);
+}
+
 namespace cule::machine {
 
 // What stands beside the state of a console: pixels and what can be made anew, and the RAM of large cartridges.
 struct Board {
     Array<Array<uint8_t, 48000>, 2> picture;
+    Array<Array<machine::tia::rows::Row, 300>, 2> rows;
+    machine::tia::rows::Front front;
     Array<Array<uint32_t, 5>, 6> masks;
     Array<uint64_t, 6> cells;
     uint64_t playfield_partners;
     uint64_t any_cells;
     Array<uint8_t, 32768> ram;
 };
-static_assert(sizeof(Board) == 128952 && alignof(Board) == 8);
-static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, masks) == 96000 && PARL_OFFSET(Board, cells) == 96120 && PARL_OFFSET(Board, playfield_partners) == 96168);
-static_assert(PARL_OFFSET(Board, any_cells) == 96176 && PARL_OFFSET(Board, ram) == 96184);
+static_assert(sizeof(Board) == 157776 && alignof(Board) == 8);
+static_assert(PARL_OFFSET(Board, picture) == 0 && PARL_OFFSET(Board, rows) == 96000 && PARL_OFFSET(Board, front) == 124800 && PARL_OFFSET(Board, masks) == 124824);
+static_assert(PARL_OFFSET(Board, cells) == 124944 && PARL_OFFSET(Board, playfield_partners) == 124992 && PARL_OFFSET(Board, any_cells) == 125000 && PARL_OFFSET(Board, ram) == 125008);
 }
 
 namespace cule::machine::datapath {
@@ -980,6 +1007,8 @@ PARL_CONST uint32_t REDUCE_BLEND = 3u;
 PARL_CONST uint32_t STRIP_ROWS = 30u;
 // As `STRIP_ROWS`.
 PARL_CONST uint32_t STRIP_OUT = 12u;
+// Parts of a row of a strip, 32 pixels each.
+PARL_CONST uint32_t STRIP_PARTS = 5u;
 }
 
 namespace cule::observe {
@@ -1619,6 +1648,8 @@ namespace cule::machine::tia::paint {
 // CTRLPF: the halves of the playfield take the players' colours; the playfield stands before the players.
 PARL_CONST uint8_t SCORE = 2;
 PARL_CONST uint8_t PRIORITY = 4;
+// What `order_of` says where `lonely_score` does.
+PARL_CONST uint8_t LONELY = 1;
 // Places of the colours in `Tia::color`.
 PARL_CONST uint32_t FIELD = 2u;
 PARL_CONST uint32_t BACK = 3u;
@@ -1700,6 +1731,19 @@ PARL_TABLE Array<uint64_t, 256> SPREAD =
 namespace cule::machine::tia::position {
 // Clocks that the old image of a player goes on when its strobe hits a copy being shown.
 PARL_CONST int32_t DISPLAY_TAIL = 11;
+}
+
+namespace cule::machine::tia::rows {
+// A value of `Row::kind`: the row is bytes, in `Board::picture`.
+PARL_CONST uint32_t BYTES = 0u;
+// As `BYTES`: colours changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
+PARL_CONST uint32_t MIXED = 1u;
+// The row is classes.
+PARL_CONST uint32_t CLASSES = 2u;
+// As `CLASSES`, but the first eight pixels are those of an HMOVE blank.
+PARL_CONST uint32_t BLANKED = 3u;
+// Pixels of an HMOVE blank.
+PARL_CONST int32_t BLANK_PIXELS = 8;
 }
 
 namespace cule::machine::tia::write {
@@ -2071,6 +2115,8 @@ PARL_NOINLINE uint32_t below(lane::Head& head, random::Random& spare, uint32_t n
 PARL_NOINLINE uint32_t idle_frames(lane::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire);
 PARL_FN lane::Figures figures(const lane::Head& head, uint32_t id);
 PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes);
+PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const lane::LaneGame& game);
+PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const lane::LaneGame& game);
 PARL_FN uint32_t height_bytes(const lane::LaneGame& game);
 }
 
@@ -2079,7 +2125,6 @@ PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random&
 PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip);
 PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> rom, const lane::LaneGame& game);
 PARL_NOINLINE void put_before(const lane::Head& head, const lane::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> kept, const lane::LaneRules& settings, const lane::LaneGame& game);
 PARL_FN void keep_pictures(lane::Extra& extra, uint32_t whole);
 PARL_NOINLINE lane::Figures report(const lane::Head& head, uint32_t id, const lane::LaneRules& settings);
 }
@@ -2111,7 +2156,6 @@ PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const
 namespace cule::lane::reset {
 PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, const lane::LaneGame& game);
 PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void put_boot(machine::Board& board, Slice<const uint8_t> boot_pictures, const lane::LaneGame& game);
 PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft);
 PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
 PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything);
@@ -2122,7 +2166,8 @@ PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t>
 PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
 PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
 PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
-PARL_INLINE uint32_t four_brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
+PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
+PARL_INLINE void brighten(const lane::show::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
 PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
 PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
@@ -2338,6 +2383,8 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board);
 PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
 PARL_FN bool lonely_score(const machine::tia::Tia& t);
 PARL_FN uint32_t line_start(int32_t row);
+PARL_FN uint8_t order_of(const machine::tia::Tia& t);
+PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& board, uint32_t w, uint8_t order);
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
 PARL_FN void clear(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
 PARL_FN void round_up(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to);
@@ -2357,6 +2404,19 @@ PARL_FN int32_t ball_strobe(int32_t h, int32_t since_hmove);
 PARL_FN void strobe_ball(machine::Machine& m, machine::Board& board, int32_t clock);
 PARL_FN uint8_t released(const machine::tia::Tia& t, uint32_t missile);
 PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t clock, uint32_t missile, uint32_t value);
+}
+
+namespace cule::machine::tia::rows {
+PARL_FN uint32_t four(uint32_t colors, uint32_t low, uint32_t high);
+PARL_FN bool has_classes(uint32_t kind);
+PARL_FN uint32_t colors_of(const machine::tia::Tia& t);
+PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to);
+PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number);
+PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group);
+PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number);
+PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count);
+PARL_FN void close(machine::Board& board);
+PARL_NOINLINE void forget(machine::Board& board);
 }
 
 namespace cule::machine::tia::write {
@@ -5247,6 +5307,19 @@ PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const u
     }
 }
 
+// Copies a picture of the board.
+PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const lane::LaneGame& game) {
+    machine::tia::rows::expand_all(board, buffer, static_cast<uint32_t>(game.height));
+    lane::copy_picture(to, to_at, Slice<const uint8_t>(board.picture[buffer]), 0u, lane::height_bytes(game));
+}
+
+// Puts two pictures on the board, so many bytes apart.
+PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const lane::LaneGame& game) {
+    lane::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, pictures, 0u, lane::height_bytes(game));
+    lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, pictures, apart, lane::height_bytes(game));
+    machine::tia::rows::forget(board);
+}
+
 // Bytes of a game's picture.
 PARL_FN uint32_t height_bytes(const lane::LaneGame& game) {
     return static_cast<uint32_t>(game.height) * machine::tia::WIDTH;
@@ -5257,13 +5330,14 @@ namespace cule::lane::advance {
 
 // One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
 PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action) {
+    board.front.on = 1u;
     uint32_t skip = settings.skip[0u];
     if (settings.skip[1u] != skip) {
         skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
     }
     const bool careful = extra.kept != 0;
     if (careful) {
-        lane::advance::put_pictures(board, kept, settings, game);
+        lane::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
     }
     const machine::Machine start = head.state.machine;
     lane::Roll roll = lane::Roll{settings.none, start, 0u};
@@ -5336,7 +5410,7 @@ PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Boar
     } else if ((early == 1u) && pool) {
         if (whole >= 2u) {
             const uint32_t other = static_cast<uint32_t>((head.state.machine.tia.buffer & 1) ^ 1);
-            lane::copy_picture(work, 0u, Slice<const uint8_t>(board.picture[other]), 0u, lane::height_bytes(game));
+            lane::take_picture(work, 0u, board, other, game);
         } else {
             lane::advance::put_before(head, extra, board, kept, rom, settings, game);
             lane::advance::rerun_apart(machine, inputs, ran, board, work, rom, game);
@@ -5353,10 +5427,10 @@ PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Boar
         }
         if ((head.continues != 0) && (whole < 2u)) {
             extra.picture[1u] = static_cast<uint8_t>(lane::WORK + 1);
-            lane::copy_picture(work, size, Slice<const uint8_t>(board.picture[static_cast<uint32_t>(last_2)]), 0u, lane::height_bytes(game));
+            lane::take_picture(work, size, board, static_cast<uint32_t>(last_2), game);
             if (extra.picture[2u] == (last_2 ^ 1)) {
                 extra.picture[2u] = static_cast<uint8_t>(lane::WORK + 2);
-                lane::copy_picture(work, 2u * size, Slice<const uint8_t>(board.picture[static_cast<uint32_t>(last_2 ^ 1)]), 0u, lane::height_bytes(game));
+                lane::take_picture(work, 2u * size, board, static_cast<uint32_t>(last_2 ^ 1), game);
             }
         }
         head.single = 0;
@@ -5382,25 +5456,18 @@ PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::i
     const uint32_t before = (ran > 0u) ? (ran - 1u) : 0u;
     lane::rerun(machine, inputs, 0u, before, board, rom);
     const uint32_t buffer = static_cast<uint32_t>(machine.tia.buffer & 1);
-    lane::copy_picture(work, 0u, Slice<const uint8_t>(board.picture[buffer]), 0u, lane::height_bytes(game));
+    lane::take_picture(work, 0u, board, buffer, game);
     lane::rerun(machine, inputs, before, ran, board, rom);
 }
 
 // Puts the pictures of the last two frames before a step on the board.
 PARL_NOINLINE void put_before(const lane::Head& head, const lane::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
     if (extra.kept != 0) {
-        lane::advance::put_pictures(board, kept, settings, game);
+        lane::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
     } else {
         machine::Machine machine = head.recent.from;
         lane::rerun(machine, Slice<const machine::input::Input>(head.recent.inputs), 2u - static_cast<uint32_t>(head.recent.count), 2u, board, rom);
     }
-}
-
-// Puts the kept pictures on the board.
-PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> kept, const lane::LaneRules& settings, const lane::LaneGame& game) {
-    const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
-    lane::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, kept, 0u, lane::height_bytes(game));
-    lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, kept, size, lane::height_bytes(game));
 }
 
 // Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
@@ -5687,6 +5754,7 @@ PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, c
 
 // As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
 PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
+    board.front.on = 1u;
     const uint32_t idle = lane::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
     random::skip(random, game.boot_draws);
     const uint32_t acts = idle + game.fires;
@@ -5695,7 +5763,7 @@ PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& r
     extra.kept = 0;
     if ((acts < 2u) && (settings.draws != 0)) {
         rs::put(head.state, game.boot);
-        lane::reset::put_boot(board, boot_pictures, game);
+        lane::put_pictures(board, boot_pictures, lane::height_bytes(game), game);
         lane::Roll roll = lane::Roll{settings.none, head.state.machine, 0u};
         for (uint32_t i = 0u; i < acts; ++i) {
             const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? lane::reset::FIRE : static_cast<uint32_t>(env::NOOP);
@@ -5730,13 +5798,6 @@ PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& r
     lane::reset::finish(head, extra, settings, false);
 }
 
-// Puts the pictures of the boot on the board.
-PARL_NOINLINE void put_boot(machine::Board& board, Slice<const uint8_t> boot_pictures, const lane::LaneGame& game) {
-    const uint32_t bytes = lane::height_bytes(game);
-    lane::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, boot_pictures, 0u, bytes);
-    lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, boot_pictures, bytes, bytes);
-}
-
 // What is counted and shown after a reset.
 PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft) {
     head.unused = 0;
@@ -5762,6 +5823,7 @@ PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules&
 PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
     const bool soft = (head.continues != 0) && (head.unused == 0);
     const uint32_t fire = game.fires;
+    board.front.on = 1u;
     const uint32_t idle = lane::idle_frames(head, spare, settings.noops, settings.noop_max, fire);
     const lane::Head before = head;
     rs::put(saved, random);
@@ -5786,7 +5848,7 @@ PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& r
         rs::put(head.state, game.boot);
         random::skip(random, game.boot_draws);
         if (everything) {
-            lane::reset::put_boot(board, boot_pictures, game);
+            lane::put_pictures(board, boot_pictures, lane::height_bytes(game), game);
         }
     } else if (head.unused != 0) {
         const uint8_t t1 = static_cast<uint8_t>(lane::boot::fresh(head, random, spare, board, rom, game, everything));
@@ -5878,28 +5940,71 @@ PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
 #endif
 }
 
-// As `brightest` of four places, which begin at a multiple of four; the first is lowest.
-PARL_INLINE uint32_t four_brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
-    const uint32_t board_bytes = boards.length / 2u;
-    uint32_t most = 0u;
-    uint32_t last = 0u;
+// The values of four bytes.
+PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
+    uint32_t values = 0u;
+    for (uint32_t k = 0u; k < 4u; ++k) {
+        values |= static_cast<uint32_t>(table[static_cast<uint32_t>((four >> (8u * k)) & 0xFFu)]) << (8u * k);
+    }
+    return values;
+}
+
+// As `brightest` of 32 pixels of a row, which begin at a multiple of 32: eight words of a strip, from `to` on.
+PARL_INLINE void brighten(const lane::show::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
+    const uint32_t at = (row * observe::WIDTH) + (32u * word);
+    Array<uint32_t, 8> most = Array<uint32_t, 8>{};
     bool any = false;
+    uint32_t last_kind = machine::tia::rows::BYTES;
+    uint32_t last_colors = 0u;
+    uint64_t last_classes = 0ull;
     for (uint32_t i = 0u; i < 3u; ++i) {
         const uint8_t picture = chosen.picture[i];
         if (picture != lane::NONE) {
-            const uint32_t four = (picture < 2) ? lane::show::word_at(boards, (static_cast<uint32_t>(picture) * board_bytes) + at) : lane::show::word_at(work, ((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at);
-            if (!any || (four != last)) {
-                uint32_t values = 0u;
-                for (uint32_t k = 0u; k < 4u; ++k) {
-                    values |= static_cast<uint32_t>(table[static_cast<uint32_t>((four >> (8u * k)) & 0xFFu)]) << (8u * k);
-                }
-                most = any ? lane::show::larger_of_four(most, values) : values;
+            uint32_t kind = machine::tia::rows::BYTES;
+            uint32_t colors = 0u;
+            uint64_t classes = 0ull;
+            if (picture < 2) {
+                kind = board.rows[static_cast<uint32_t>(picture)][row].kind;
+                colors = board.rows[static_cast<uint32_t>(picture)][row].colors;
+                classes = board.rows[static_cast<uint32_t>(picture)][row].classes[word];
             }
-            last = four;
+            const bool same = ((kind == last_kind) && (colors == last_colors)) && (classes == last_classes);
+            if (!machine::tia::rows::has_classes(kind) || !same) {
+                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+                if (!machine::tia::rows::has_classes(kind)) {
+                    for (uint32_t k = 0u; k < 8u; ++k) {
+                        const uint32_t indices = (picture < 2) ? lane::show::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : lane::show::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at) + (4u * k));
+                        fours[k] = lane::show::four_values(table, indices);
+                    }
+                } else {
+                    const uint32_t values = lane::show::four_values(table, colors);
+                    const uint32_t low = static_cast<uint32_t>(classes);
+                    const uint32_t high = static_cast<uint32_t>(classes >> 32);
+                    for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
+                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four(values, low >> (4u * k_2), high >> (4u * k_2));
+                    }
+                    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+                        fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+                        fours[1u] = fours[0u];
+                    }
+                }
+                if (any) {
+                    for (uint32_t k_3 = 0u; k_3 < 8u; ++k_3) {
+                        most[k_3] = lane::show::larger_of_four(most[k_3], fours[k_3]);
+                    }
+                } else {
+                    most = fours;
+                }
+            }
+            last_kind = kind;
+            last_colors = colors;
+            last_classes = classes;
             any = true;
         }
     }
-    return most;
+    for (uint32_t k_4 = 0u; k_4 < 8u; ++k_4) {
+        strip[to + k_4] = most[k_4];
+    }
 }
 
 // As `area` of a plane of 84 x 84, from a strip.
@@ -6045,6 +6150,9 @@ PARL_FN void reset(machine::Machine& m, machine::Board& board, Slice<const uint8
         board.picture[0u][i] = 0;
         board.picture[1u][i] = 0;
     }
+    if (board.front.on != 0u) {
+        machine::tia::rows::forget(board);
+    }
     machine::cart::reset(m.cart, board, rom);
     machine::operations::reset(m, board, rom);
 }
@@ -6084,6 +6192,7 @@ PARL_FN void begin_step(machine::Machine& m, machine::Board& board) {
 // Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
 PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
     const int32_t lines = machine::lines(m);
+    machine::tia::rows::close(board);
     if (m.tia.stop != 0) {
         m.unfinished = 0;
         m.tia.last_lines = lines;
@@ -11002,6 +11111,9 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
     const uint32_t line = machine::tia::paint::line_start(m.tia.row_start / machine::tia::CLOCKS_PER_LINE);
     const uint32_t above = machine::tia::paint::line_start(rs::sub<int32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE, 1));
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
+    if ((board.front.on != 0u) && machine::tia::rows::repeat(board, buffer, above / machine::tia::WIDTH, line / machine::tia::WIDTH)) {
+        return;
+    }
     PARL_ROLLED
     for (uint32_t group = 0u; group < (machine::tia::WIDTH / 8u); ++group) {
         const uint64_t pixels = machine::tia::paint::eight(board, buffer, above + (8u * group));
@@ -11011,6 +11123,9 @@ PARL_FN void repeat_row(const machine::Machine& m, machine::Board& board) {
 
 // Pixels of clocks `from..to` of the present row and, if `eager`, what the reference writes ahead of them.
 PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
+    if ((board.front.on != 0u) && machine::tia::rows::draw(m, board, from, to)) {
+        return;
+    }
     const bool eager = m.eager != 0;
     const int32_t row = m.tia.row_start / machine::tia::CLOCKS_PER_LINE;
     int32_t start = machine::tia::HBLANK_CLOCKS;
@@ -11052,6 +11167,37 @@ PARL_FN uint32_t line_start(int32_t row) {
     return (static_cast<uint32_t>(row) % machine::tia::MAX_ROWS) * machine::tia::WIDTH;
 }
 
+// What stands before what: 0, or one of `LONELY`, `PRIORITY` and `SCORE`.
+PARL_FN uint8_t order_of(const machine::tia::Tia& t) {
+    return machine::tia::paint::lonely_score(t) ? machine::tia::paint::LONELY : (((t.ctrlpf & machine::tia::paint::PRIORITY) != 0) ? machine::tia::paint::PRIORITY : (t.ctrlpf & machine::tia::paint::SCORE));
+}
+
+// Which of 32 pixels have the colour of player 0, of player 1 and of the playfield. Masks are fresh.
+PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& board, uint32_t w, uint8_t order) {
+    const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
+    const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
+    const uint32_t playfield = board.masks[machine::tia::PF][w];
+    const uint32_t ball = board.masks[machine::tia::BL][w];
+    uint32_t c0 = zeros;
+    uint32_t c1 = ones & (~zeros);
+    uint32_t cf = playfield | ball;
+    if (order == machine::tia::paint::LONELY) {
+        c0 = playfield & machine::tia::paint::LEFT[w];
+        c1 = playfield & (~machine::tia::paint::LEFT[w]);
+        cf = 0u;
+    } else if (order == machine::tia::paint::PRIORITY) {
+        c0 &= ~cf;
+        c1 &= ~cf;
+    } else if (order == machine::tia::paint::SCORE) {
+        c0 = zeros | (playfield & machine::tia::paint::LEFT[w]);
+        c1 = (ones | (playfield & (~machine::tia::paint::LEFT[w]))) & (~c0);
+        cf = (ball & (~c0)) & (~c1);
+    } else {
+        cf &= ~(c0 | c1);
+    }
+    return Tuple3<uint32_t, uint32_t, uint32_t>{c0, c1, cf};
+}
+
 // Draws pixels `from..to` of a row. Masks are fresh.
 PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row, int32_t from, int32_t to) {
     const uint64_t back = static_cast<uint64_t>(t.color[machine::tia::paint::BACK]) * machine::tia::paint::EVERY_BYTE;
@@ -11060,31 +11206,14 @@ PARL_FN void span(const machine::tia::Tia& t, machine::Board& board, int32_t row
     const uint64_t field = back ^ (static_cast<uint64_t>(t.color[machine::tia::paint::FIELD]) * machine::tia::paint::EVERY_BYTE);
     const uint32_t line = machine::tia::paint::line_start(row);
     const uint32_t buffer = static_cast<uint32_t>(t.buffer);
-    const bool lonely = machine::tia::paint::lonely_score(t);
+    const uint8_t order = machine::tia::paint::order_of(t);
     const uint32_t first = static_cast<uint32_t>(from >> 5);
     const uint32_t last = static_cast<uint32_t>(rs::sub<int32_t>(to, 1) >> 5) + 1u;
     for (uint32_t w = first; w < last; ++w) {
-        const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
-        const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
-        const uint32_t playfield = board.masks[machine::tia::PF][w];
-        const uint32_t ball = board.masks[machine::tia::BL][w];
-        uint32_t c0 = zeros;
-        uint32_t c1 = ones & (~zeros);
-        uint32_t cf = playfield | ball;
-        if (lonely) {
-            c0 = playfield & machine::tia::paint::LEFT[w];
-            c1 = playfield & (~machine::tia::paint::LEFT[w]);
-            cf = 0u;
-        } else if ((t.ctrlpf & machine::tia::paint::PRIORITY) != 0) {
-            c0 &= ~cf;
-            c1 &= ~cf;
-        } else if ((t.ctrlpf & machine::tia::paint::SCORE) != 0) {
-            c0 = zeros | (playfield & machine::tia::paint::LEFT[w]);
-            c1 = (ones | (playfield & (~machine::tia::paint::LEFT[w]))) & (~c0);
-            cf = (ball & (~c0)) & (~c1);
-        } else {
-            cf &= ~(c0 | c1);
-        }
+        const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::shown(board, w, order);
+        const uint32_t c0 = t1._0;
+        const uint32_t c1 = t1._1;
+        const uint32_t cf = t1._2;
         const uint32_t wanted = machine::tia::collision::span_word(w, from, to);
         for (uint32_t group = 0u; group < 4u; ++group) {
             const uint32_t shift = 8u * group;
@@ -11189,6 +11318,7 @@ PARL_FN void dim(const machine::Machine& m, machine::Board& board, int32_t lines
     const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
     const int32_t t1 = static_cast<int32_t>(m.tia.layout.height);
     for (int32_t row = from; row < t1; ++row) {
+        machine::tia::rows::expand(board, buffer, static_cast<uint32_t>(row));
         PARL_ROLLED
         for (uint32_t x = 0u; x < machine::tia::WIDTH; ++x) {
             const uint32_t at = (static_cast<uint32_t>(row) * machine::tia::WIDTH) + x;
@@ -11356,6 +11486,184 @@ PARL_FN void write_lock(machine::Machine& m, machine::Board& board, int32_t cloc
     }
     machine::tia::write::moved(m, board, machine::tia::M0 + missile);
     machine::tia::write::show_missile(m.tia, board, missile);
+}
+}
+
+namespace cule::machine::tia::rows {
+
+// Four pixels from the bits 0 and 1 of their classes, the first lowest.
+PARL_FN uint32_t four(uint32_t colors, uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+    return __byte_perm(colors, 0, ((low & 15) * 0x249 & 0x1111) | ((high & 15) * 0x492 & 0x2222));
+#else
+    uint32_t pixels = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        const uint32_t class_ = ((low >> i) & 1u) | (((high >> i) & 1u) << 1);
+        pixels |= ((colors >> (8u * class_)) & 0xFFu) << (8u * i);
+    }
+    return pixels;
+#endif
+}
+
+// True when a row of this kind is classes.
+PARL_FN bool has_classes(uint32_t kind) {
+    return kind >= machine::tia::rows::CLASSES;
+}
+
+// The four colours of a row.
+PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
+    return ((static_cast<uint32_t>(t.color[machine::tia::paint::BACK]) | (static_cast<uint32_t>(t.color[machine::tia::P0]) << 8)) | (static_cast<uint32_t>(t.color[machine::tia::P1]) << 16)) | (static_cast<uint32_t>(t.color[machine::tia::paint::FIELD]) << 24);
+}
+
+// Draws clocks `from..to` of the present row as classes; false where the row has become bytes, and they are to be drawn
+// as such.
+PARL_NOINLINE bool draw(machine::Machine& m, machine::Board& board, int32_t from, int32_t to) {
+    const uint32_t number = static_cast<uint32_t>(m.tia.row_start / machine::tia::CLOCKS_PER_LINE) % machine::tia::MAX_ROWS;
+    const uint32_t buffer = static_cast<uint32_t>(m.tia.buffer);
+    if (m.eager != 0) {
+        machine::tia::rows::expand(board, buffer, number);
+        return false;
+    }
+    if (to <= machine::tia::HBLANK_CLOCKS) {
+        return true;
+    }
+    const int32_t a = (from > machine::tia::HBLANK_CLOCKS) ? rs::sub<int32_t>(from, machine::tia::HBLANK_CLOCKS) : 0;
+    const int32_t b = rs::sub<int32_t>(to, machine::tia::HBLANK_CLOCKS);
+    const bool dark = machine::tia::hidden(m.tia);
+    const uint32_t colors = dark ? 0u : machine::tia::rows::colors_of(m.tia);
+    const bool blank = (m.tia.blank_pending != 0) && (a < machine::tia::rows::BLANK_PIXELS);
+    const bool here = (board.front.row == (static_cast<uint32_t>(number) + 1u)) && (board.front.buffer == static_cast<uint32_t>(buffer));
+    bool fits = !blank || (b >= machine::tia::rows::BLANK_PIXELS);
+    if (a > 0) {
+        fits = ((!blank && here) && (board.front.to == a)) && (board.rows[buffer][number].colors == colors);
+    }
+    if (!fits) {
+        machine::tia::rows::expand(board, buffer, number);
+        if ((a > 0) && !blank) {
+            board.rows[buffer][number].kind = machine::tia::rows::MIXED;
+        }
+        return false;
+    }
+    if (a == 0) {
+        if ((b < static_cast<int32_t>(machine::tia::WIDTH)) && (board.rows[buffer][number].kind == machine::tia::rows::MIXED)) {
+            return false;
+        }
+        machine::tia::rows::close(board);
+        if (b < static_cast<int32_t>(machine::tia::WIDTH)) {
+            board.front.row = static_cast<uint32_t>(number) + 1u;
+            board.front.buffer = static_cast<uint32_t>(buffer);
+            board.front.kind = board.rows[buffer][number].kind;
+            board.front.colors = board.rows[buffer][number].colors;
+        }
+        board.rows[buffer][number].kind = blank ? machine::tia::rows::BLANKED : machine::tia::rows::CLASSES;
+        board.rows[buffer][number].colors = colors;
+    } else if (b == static_cast<int32_t>(machine::tia::WIDTH)) {
+        board.front.row = 0u;
+    }
+    board.front.to = b;
+    if (!dark && (m.tia.dirty != 0)) {
+        machine::tia::objects::refresh(m.tia, board, machine::tia::ALL_OBJECTS);
+    }
+    const uint8_t order = machine::tia::paint::order_of(m.tia);
+    const uint32_t first = static_cast<uint32_t>(a >> 5);
+    const uint32_t last = static_cast<uint32_t>(rs::sub<int32_t>(b, 1) >> 5) + 1u;
+    for (uint32_t w = first; w < last; ++w) {
+        uint64_t classes = 0ull;
+        if (!dark) {
+            const Tuple3<uint32_t, uint32_t, uint32_t> t1 = machine::tia::paint::shown(board, w, order);
+            const uint32_t c0 = t1._0;
+            const uint32_t c1 = t1._1;
+            const uint32_t cf = t1._2;
+            classes = static_cast<uint64_t>(c0 | cf) | (static_cast<uint64_t>(c1 | cf) << 32);
+        }
+        const uint32_t wanted = machine::tia::collision::span_word(w, a, b);
+        if (wanted != 0xFFFFFFFFu) {
+            const uint64_t all = static_cast<uint64_t>(wanted) | (static_cast<uint64_t>(wanted) << 32);
+            classes = (classes & all) | (board.rows[buffer][number].classes[w] & (~all));
+        }
+        board.rows[buffer][number].classes[w] = classes;
+    }
+    return true;
+}
+
+// Makes a row of classes like the one above it; false where that one is bytes.
+PARL_FN bool repeat(machine::Board& board, uint32_t buffer, uint32_t above, uint32_t number) {
+    if (!machine::tia::rows::has_classes(board.rows[buffer][above].kind)) {
+        board.rows[buffer][number].kind = machine::tia::rows::BYTES;
+        return false;
+    }
+    rs::put(board.rows[buffer][number], board.rows[buffer][above]);
+    return true;
+}
+
+// Eight pixels of a row of classes.
+PARL_FN uint64_t pixels(const machine::tia::rows::Row& row, uint32_t kind, uint32_t colors, uint32_t group) {
+    if ((kind == machine::tia::rows::BLANKED) && (group == 0u)) {
+        return 0ull;
+    }
+    const uint64_t classes = row.classes[group / 4u] >> (8u * (group & 3u));
+    const uint32_t low = static_cast<uint32_t>(classes);
+    const uint32_t high = static_cast<uint32_t>(classes >> 32);
+    return static_cast<uint64_t>(machine::tia::rows::four(colors, low, high)) | (static_cast<uint64_t>(machine::tia::rows::four(colors, low >> 4, high >> 4)) << 32);
+}
+
+// Makes a row bytes.
+PARL_NOINLINE void expand(machine::Board& board, uint32_t buffer, uint32_t number) {
+    const machine::tia::rows::Row row = board.rows[buffer][number];
+    if (!machine::tia::rows::has_classes(row.kind)) {
+        return;
+    }
+    uint32_t to = machine::tia::WIDTH;
+    uint32_t groups = machine::tia::WIDTH / 8u;
+    if ((board.front.row == (static_cast<uint32_t>(number) + 1u)) && (board.front.buffer == static_cast<uint32_t>(buffer))) {
+        to = static_cast<uint32_t>(board.front.to);
+        board.front.row = 0u;
+        if (!machine::tia::rows::has_classes(board.front.kind)) {
+            groups = (to + 7u) / 8u;
+        }
+    }
+    const uint32_t line = machine::tia::paint::line_start(static_cast<int32_t>(number));
+    const uint32_t t1 = groups;
+    for (uint32_t group = 0u; group < t1; ++group) {
+        const uint32_t at = line + (8u * group);
+        uint64_t new_ = machine::tia::rows::pixels(row, row.kind, row.colors, group);
+        if (to < ((8u * group) + 8u)) {
+            uint64_t old = machine::tia::paint::eight(board, buffer, at);
+            if (machine::tia::rows::has_classes(board.front.kind)) {
+                old = machine::tia::rows::pixels(row, board.front.kind, board.front.colors, group);
+            }
+            const uint64_t drawn = (to > (8u * group)) ? ((1ull << (8u * (to - (8u * group)))) - 1ull) : 0ull;
+            new_ = (new_ & drawn) | (old & (~drawn));
+        }
+        machine::tia::paint::put(board, buffer, at, new_);
+    }
+    board.rows[buffer][number].kind = machine::tia::rows::BYTES;
+}
+
+// Makes the first rows of a picture bytes.
+PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t count) {
+    for (uint32_t number = 0u; number < count; ++number) {
+        machine::tia::rows::expand(board, buffer, number);
+    }
+}
+
+// A row that is not complete becomes bytes: nobody goes on with it, or what is older is wanted.
+PARL_FN void close(machine::Board& board) {
+    if (board.front.row != 0u) {
+        const uint32_t buffer = static_cast<uint32_t>(board.front.buffer);
+        const uint32_t number = static_cast<uint32_t>(board.front.row) - 1u;
+        machine::tia::rows::expand(board, buffer, number);
+    }
+}
+
+// The pictures have been written to as bytes.
+PARL_NOINLINE void forget(machine::Board& board) {
+    board.front.row = 0u;
+    PARL_ROLLED
+    for (uint32_t number = 0u; number < machine::tia::MAX_ROWS; ++number) {
+        board.rows[0u][number].kind = machine::tia::rows::BYTES;
+        board.rows[1u][number].kind = machine::tia::rows::BYTES;
+    }
 }
 }
 

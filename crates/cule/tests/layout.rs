@@ -219,13 +219,15 @@ fn machine_machine() {
 #[test]
 fn machine_board() {
     type T = cule::machine::Board;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (128952, 8));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (157776, 8));
     assert_eq!(offset_of!(T, picture), 0);
-    assert_eq!(offset_of!(T, masks), 96000);
-    assert_eq!(offset_of!(T, cells), 96120);
-    assert_eq!(offset_of!(T, playfield_partners), 96168);
-    assert_eq!(offset_of!(T, any_cells), 96176);
-    assert_eq!(offset_of!(T, ram), 96184);
+    assert_eq!(offset_of!(T, rows), 96000);
+    assert_eq!(offset_of!(T, front), 124800);
+    assert_eq!(offset_of!(T, masks), 124824);
+    assert_eq!(offset_of!(T, cells), 124944);
+    assert_eq!(offset_of!(T, playfield_partners), 124992);
+    assert_eq!(offset_of!(T, any_cells), 125000);
+    assert_eq!(offset_of!(T, ram), 125008);
 }
 
 #[test]
@@ -393,6 +395,27 @@ fn machine_tia_position_strobe() {
     assert_eq!(offset_of!(T, same), 4);
     assert_eq!(offset_of!(T, display), 5);
     assert_eq!(offset_of!(T, delay), 6);
+}
+
+#[test]
+fn machine_tia_rows_row() {
+    type T = cule::machine::tia::rows::Row;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (48, 8));
+    assert_eq!(offset_of!(T, kind), 0);
+    assert_eq!(offset_of!(T, colors), 4);
+    assert_eq!(offset_of!(T, classes), 8);
+}
+
+#[test]
+fn machine_tia_rows_front() {
+    type T = cule::machine::tia::rows::Front;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 4));
+    assert_eq!(offset_of!(T, on), 0);
+    assert_eq!(offset_of!(T, row), 4);
+    assert_eq!(offset_of!(T, buffer), 8);
+    assert_eq!(offset_of!(T, to), 12);
+    assert_eq!(offset_of!(T, kind), 16);
+    assert_eq!(offset_of!(T, colors), 20);
 }
 
 #[test]

@@ -269,9 +269,13 @@ const CALLED: [&str; 9] = [
 const GIVEN: [(&str, &str); 1] = [("lane::play::run", "PARL_OWN_RUN")];
 
 /// Functions that a GPU has an instruction for, and the body that uses it.
-const INTRINSICS: [(&str, &str); 3] = [
+const INTRINSICS: [(&str, &str); 4] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
     ("lane::show::larger_of_four", "return __vmaxu4(a, b);"),
+    (
+        "machine::tia::rows::four",
+        "return __byte_perm(colors, 0, ((low & 15) * 0x249 & 0x1111) | ((high & 15) * 0x492 & 0x2222));",
+    ),
     ("machine::tia::paint::spread", "return machine::tia::paint::spread_by_products(bits);"),
 ];
 

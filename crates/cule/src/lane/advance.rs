@@ -4,7 +4,7 @@
 
 use super::{
     Extra, Figures, Head, KEPT_FRESH, KEPT_PICTURES, LaneGame, LaneRules, NONE, PUSH_AGAIN, PUSH_PICTURES,
-    PUSH_RAM, Roll, WORK, copy_picture, figures, frame, height_bytes, rerun,
+    PUSH_RAM, Roll, WORK, copy_picture, figures, frame, height_bytes, put_pictures, rerun, take_picture,
 };
 use crate::env::{self, Action, NOOP, State, full};
 use crate::machine::input::Input;
@@ -28,13 +28,14 @@ pub fn advance(
     game: &LaneGame,
     action: Action,
 ) {
+    board.front.on = 1;
     let mut skip: u32 = settings.skip[0];
     if settings.skip[1] != skip {
         skip = numpy_random::integers(&mut head.numpy, settings.skip[0], settings.skip[1]);
     }
     let careful: bool = extra.kept != 0;
     if careful {
-        put_pictures(board, kept, settings, game);
+        put_pictures(board, kept, settings.picture_bytes as usize, game);
     }
     let start: Machine = head.state.machine;
     let mut roll: Roll = Roll { recent: settings.none, middle: start, open: 0 };
@@ -129,7 +130,7 @@ fn show_step(
         // The step stopped on its last frame, which is not shown: the frame before it, pooled with the plane before.
         if whole >= 2 {
             let other: usize = ((head.state.machine.tia.buffer & 1) ^ 1) as usize;
-            copy_picture(work, 0, &board.picture[other], 0, height_bytes(game));
+            take_picture(work, 0, board, other, game);
         } else {
             put_before(head, extra, board, kept, rom, settings, game);
             rerun_apart(&mut machine, inputs, ran, board, work, rom, game);
@@ -147,10 +148,10 @@ fn show_step(
         if head.continues != 0 && whole < 2 {
             // The board is needed again: what it shows is copied.
             extra.picture[1] = WORK + 1;
-            copy_picture(work, size, &board.picture[last as usize], 0, height_bytes(game));
+            take_picture(work, size, board, last as usize, game);
             if extra.picture[2] == last ^ 1 {
                 extra.picture[2] = WORK + 2;
-                copy_picture(work, 2 * size, &board.picture[(last ^ 1) as usize], 0, height_bytes(game));
+                take_picture(work, 2 * size, board, (last ^ 1) as usize, game);
             }
         }
         head.single = 0;
@@ -185,7 +186,7 @@ fn rerun_apart(
     let before: usize = if ran > 0 { ran - 1 } else { 0 };
     rerun(machine, inputs, 0, before, board, rom);
     let buffer: usize = (machine.tia.buffer & 1) as usize;
-    copy_picture(work, 0, &board.picture[buffer], 0, height_bytes(game));
+    take_picture(work, 0, board, buffer, game);
     rerun(machine, inputs, before, ran, board, rom);
 }
 
@@ -201,19 +202,11 @@ pub fn put_before(
     game: &LaneGame,
 ) {
     if extra.kept != 0 {
-        put_pictures(board, kept, settings, game);
+        put_pictures(board, kept, settings.picture_bytes as usize, game);
     } else {
         let mut machine: Machine = head.recent.from;
         rerun(&mut machine, &head.recent.inputs, 2 - head.recent.count as usize, 2, board, rom);
     }
-}
-
-/// Puts the kept pictures on the board.
-#[inline(never)]
-fn put_pictures(board: &mut Board, kept: &[u8], settings: &LaneRules, game: &LaneGame) {
-    let size: usize = settings.picture_bytes as usize;
-    copy_picture(&mut board.picture[0], 0, kept, 0, height_bytes(game));
-    copy_picture(&mut board.picture[1], 0, kept, size, height_bytes(game));
 }
 
 /// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.

@@ -25,6 +25,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::env::{self, State};
 use crate::machine::input::Input;
+use crate::machine::tia::rows;
 use crate::machine::{Board, Machine, tia};
 use crate::numpy_random::{self, NumpyRandom};
 use crate::random::{self, Random};
@@ -353,6 +354,21 @@ pub fn copy_picture(to: &mut [u8], to_at: usize, from: &[u8], from_at: usize, by
     for i in 0..bytes {
         to[to_at + i] = from[from_at + i];
     }
+}
+
+/// Copies a picture of the board.
+#[inline(never)]
+pub fn take_picture(to: &mut [u8], to_at: usize, board: &mut Board, buffer: usize, game: &LaneGame) {
+    rows::expand_all(board, buffer, game.height as usize);
+    copy_picture(to, to_at, &board.picture[buffer], 0, height_bytes(game));
+}
+
+/// Puts two pictures on the board, so many bytes apart.
+#[inline(never)]
+pub fn put_pictures(board: &mut Board, pictures: &[u8], apart: usize, game: &LaneGame) {
+    copy_picture(&mut board.picture[0], 0, pictures, 0, height_bytes(game));
+    copy_picture(&mut board.picture[1], 0, pictures, apart, height_bytes(game));
+    rows::forget(board);
 }
 
 /// Bytes of a game's picture.

@@ -6,7 +6,7 @@ use super::advance::{keep_pictures, put_before};
 use super::boot::{self, fresh};
 use super::{
     CLEAR_FIRST, CLEAR_ZERO, Extra, Head, LaneGame, LaneRules, NONE, NOOPS_AFTER_FIRE, PUSH_PICTURES,
-    PUSH_RAM, Roll, Start, UNKNOWN_DRAWS, copy_picture, frame, height_bytes, idle_frames, rerun,
+    PUSH_RAM, Roll, Start, UNKNOWN_DRAWS, frame, height_bytes, idle_frames, put_pictures, rerun,
     start_number,
 };
 use crate::env::{self, NOOP, full};
@@ -38,6 +38,7 @@ pub fn quick(
     settings: &LaneRules,
     game: &LaneGame,
 ) {
+    board.front.on = 1;
     let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
     random::skip(random, game.boot_draws);
     let acts: u32 = idle + game.fires;
@@ -47,7 +48,7 @@ pub fn quick(
     if acts < 2 && settings.draws != 0 {
         // What is shown goes back to the boot.
         head.state = game.boot;
-        put_boot(board, boot_pictures, game);
+        put_pictures(board, boot_pictures, height_bytes(game), game);
         let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
         for i in 0..acts {
             let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
@@ -81,14 +82,6 @@ pub fn quick(
         }
     }
     finish(head, extra, settings, false);
-}
-
-/// Puts the pictures of the boot on the board.
-#[inline(never)]
-fn put_boot(board: &mut Board, boot_pictures: &[u8], game: &LaneGame) {
-    let bytes: usize = height_bytes(game);
-    copy_picture(&mut board.picture[0], 0, boot_pictures, 0, bytes);
-    copy_picture(&mut board.picture[1], 0, boot_pictures, bytes, bytes);
 }
 
 /// What is counted and shown after a reset.
@@ -129,6 +122,7 @@ pub fn reset(
 ) {
     let soft: bool = head.continues != 0 && head.unused == 0;
     let fire: u32 = game.fires;
+    board.front.on = 1;
     let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, fire);
     let before: Head = *head;
     *saved = *random;
@@ -168,7 +162,7 @@ fn begin(
         head.state = game.boot;
         random::skip(random, game.boot_draws);
         if everything {
-            put_boot(board, boot_pictures, game);
+            put_pictures(board, boot_pictures, height_bytes(game), game);
         }
     } else if head.unused != 0 {
         // Boot and sticky draws depend on each other: nothing is known in advance.

@@ -5,6 +5,8 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::NONE;
+use crate::machine::Board;
+use crate::machine::tia::rows;
 use crate::observe::{
     ACROSS_84, Blend, Cell, WEIGHT_84, WIDTH, block_average, dot4, is_tie_84, quarter, round_pixel, rows_84,
 };
@@ -118,6 +120,8 @@ fn area(
 pub const STRIP_ROWS: u32 = 30;
 /// As `STRIP_ROWS`.
 pub const STRIP_OUT: u32 = 12;
+/// Parts of a row of a strip, 32 pixels each.
+pub const STRIP_PARTS: u32 = 5;
 /// Words of a row of a strip.
 const ROW_WORDS: usize = WIDTH / 4;
 /// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
@@ -142,34 +146,86 @@ fn larger_of_four(a: u32, b: u32) -> u32 {
     larger
 }
 
-/// As `brightest` of four places, which begin at a multiple of four; the first is lowest.
+/// The values of four bytes.
+fn four_values(table: &[u8], four: u32) -> u32 {
+    let mut values: u32 = 0;
+    for k in 0..4usize {
+        values |= (table[(four >> (8 * k) & 0xFF) as usize] as u32) << (8 * k);
+    }
+    values
+}
+
+/// As `brightest` of 32 pixels of a row, which begin at a multiple of 32: eight words of a strip, from `to` on.
 #[inline(always)]
-pub fn four_brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usize) -> u32 {
-    let board_bytes: usize = boards.len() / 2;
-    let mut most: u32 = 0;
-    let mut last: u32 = 0;
+pub fn brighten(
+    chosen: &Chosen,
+    board: &Board,
+    work: &[u8],
+    table: &[u8],
+    row: usize,
+    word: usize,
+    strip: &mut [u32],
+    to: usize,
+) {
+    let at: usize = row * WIDTH + 32 * word;
+    let mut most: [u32; 8] = [0; 8];
     let mut any: bool = false;
+    let mut last_kind: u32 = rows::BYTES;
+    let mut last_colors: u32 = 0;
+    let mut last_classes: u64 = 0;
     for i in 0..3usize {
         let picture: u8 = chosen.picture[i];
         if picture != NONE {
-            let four: u32 = if picture < 2 {
-                word_at(boards, picture as usize * board_bytes + at)
-            } else {
-                word_at(work, (picture as usize - 2) * chosen.picture_bytes as usize + at)
-            };
-            // Pictures of one step are alike nearly everywhere.
-            if !any || four != last {
-                let mut values: u32 = 0;
-                for k in 0..4usize {
-                    values |= (table[(four >> (8 * k) & 0xFF) as usize] as u32) << (8 * k);
-                }
-                most = if any { larger_of_four(most, values) } else { values };
+            let mut kind: u32 = rows::BYTES;
+            let mut colors: u32 = 0;
+            let mut classes: u64 = 0;
+            if picture < 2 {
+                kind = board.rows[picture as usize][row].kind;
+                colors = board.rows[picture as usize][row].colors;
+                classes = board.rows[picture as usize][row].classes[word];
             }
-            last = four;
+            // Pictures of one step are alike nearly everywhere.
+            let same: bool = kind == last_kind && colors == last_colors && classes == last_classes;
+            if !rows::has_classes(kind) || !same {
+                let mut fours: [u32; 8] = [0; 8];
+                if !rows::has_classes(kind) {
+                    for k in 0..8usize {
+                        let indices: u32 = if picture < 2 {
+                            word_at(&board.picture[picture as usize], at + 4 * k)
+                        } else {
+                            word_at(work, (picture as usize - 2) * chosen.picture_bytes as usize + at + 4 * k)
+                        };
+                        fours[k] = four_values(table, indices);
+                    }
+                } else {
+                    let values: u32 = four_values(table, colors);
+                    let low: u32 = classes as u32;
+                    let high: u32 = (classes >> 32) as u32;
+                    for k in 0..8u32 {
+                        fours[k as usize] = rows::four(values, low >> (4 * k), high >> (4 * k));
+                    }
+                    if kind == rows::BLANKED && word == 0 {
+                        fours[0] = table[0] as u32 * 0x0101_0101;
+                        fours[1] = fours[0];
+                    }
+                }
+                if any {
+                    for k in 0..8usize {
+                        most[k] = larger_of_four(most[k], fours[k]);
+                    }
+                } else {
+                    most = fours;
+                }
+            }
+            last_kind = kind;
+            last_colors = colors;
+            last_classes = classes;
             any = true;
         }
     }
-    most
+    for k in 0..8usize {
+        strip[to + k] = most[k];
+    }
 }
 
 /// As `area` of a plane of 84 x 84, from a strip.
@@ -354,6 +410,10 @@ mod tests {
                     if few { byte / 52 * 50 } else { byte }
                 })
                 .collect();
+            let mut board: Box<Board> = bytemuck::zeroed_box();
+            for (picture, bytes) in board.picture.iter_mut().zip(boards.chunks_exact(210 * WIDTH)) {
+                picture[..210 * WIDTH].copy_from_slice(bytes);
+            }
             for index in 0..84 * 84 {
                 let one = |reduction: &Reduction| {
                     pixel(reduction, &chosen, &boards, &[], &cells, &weights, &blends, &table, index)
@@ -361,9 +421,9 @@ mod tests {
                 assert_eq!(one(&whole), one(&floats), "pixel {index}");
                 let (row, column) = (index as usize / 84, index as usize % 84);
                 if (row % STRIP_OUT as usize, column) == (0, 0) {
-                    let first = row / STRIP_OUT as usize * STRIP_ROWS as usize * WIDTH;
-                    for (i, word) in strip.iter_mut().take(STRIP_ROWS as usize * ROW_WORDS).enumerate() {
-                        *word = four_brightest(&chosen, &boards, &[], &table, first + 4 * i);
+                    let first = row / STRIP_OUT as usize * STRIP_ROWS as usize;
+                    for i in 0..(STRIP_ROWS * STRIP_PARTS) as usize {
+                        brighten(&chosen, &board, &[], &table, first + i / 5, i % 5, &mut strip, 8 * i);
                     }
                 }
                 let pixel = pixel_84(&strip, &whole, &cells, &weights, row, column);

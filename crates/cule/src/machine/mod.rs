@@ -99,6 +99,10 @@ const _: () = assert!(size_of::<Machine>() < 512);
 pub struct Board {
     /// Two buffers of palette indices that alternate from frame to frame.
     pub picture: [[u8; tia::PICTURE_BYTES]; 2],
+    /// The same rows as classes, where they are that and not bytes.
+    pub rows: [[tia::rows::Row; tia::MAX_ROWS]; 2],
+    /// The row of classes that is not complete.
+    pub front: tia::rows::Front,
     /// The six objects of the present row; `Tia::dirty` says which are out of date.
     pub masks: [tia::Mask; 6],
     /// The cells of four pixels that each object can cover.
@@ -137,6 +141,9 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8], timer_draw: u32) {
     for i in 0..tia::PICTURE_BYTES {
         board.picture[0][i] = 0;
         board.picture[1][i] = 0;
+    }
+    if board.front.on != 0 {
+        tia::rows::forget(board);
     }
     cart::reset(&mut m.cart, board, rom);
     operations::reset(m, board, rom);
@@ -179,6 +186,7 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
 /// Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
 pub fn end_step(m: &mut Machine, board: &mut Board) {
     let lines: i32 = lines(m);
+    tia::rows::close(board);
     if m.tia.stop != 0 {
         m.unfinished = 0;
         m.tia.last_lines = lines;

@@ -12,6 +12,7 @@ pub mod hmove;
 pub mod objects;
 pub mod paint;
 pub mod position;
+pub mod rows;
 pub mod write;
 
 use bytemuck::{Pod, Zeroable};

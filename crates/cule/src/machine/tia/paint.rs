@@ -5,13 +5,15 @@
 use super::collision::span_word;
 use super::{
     ALL_OBJECTS, BL, CLOCKS_PER_LINE, HBLANK_CLOCKS, M0, M1, MAX_ROWS, Mask, P0, P1, PF, PICTURE_BYTES, Tia,
-    WIDTH, bit, hidden, objects,
+    WIDTH, bit, hidden, objects, rows,
 };
 use crate::machine::{Board, Machine};
 
 /// CTRLPF: the halves of the playfield take the players' colours; the playfield stands before the players.
 pub const SCORE: u8 = 2;
 pub const PRIORITY: u8 = 4;
+/// What `order_of` says where `lonely_score` does.
+pub const LONELY: u8 = 1;
 /// Places of the colours in `Tia::color`.
 pub const FIELD: usize = 2;
 pub const BACK: usize = 3;
@@ -93,7 +95,7 @@ pub fn spread_by_products(bits: u32) -> u64 {
 }
 
 /// Writes eight pixels, one store. They begin at a multiple of eight.
-fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
+pub fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
     if at > PICTURE_BYTES - 8 {
         return;
     }
@@ -103,7 +105,7 @@ fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
 }
 
 /// Reads eight pixels, one load. They begin at a multiple of eight.
-fn eight(board: &Board, buffer: usize, at: usize) -> u64 {
+pub fn eight(board: &Board, buffer: usize, at: usize) -> u64 {
     if at > PICTURE_BYTES - 8 {
         return 0;
     }
@@ -119,6 +121,9 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
     let line: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE);
     let above: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE - 1);
     let buffer: usize = m.tia.buffer as usize;
+    if board.front.on != 0 && rows::repeat(board, buffer, above / WIDTH, line / WIDTH) {
+        return;
+    }
     for group in 0..WIDTH / 8 {
         let pixels: u64 = eight(board, buffer, above + 8 * group);
         put(board, buffer, line + 8 * group, pixels);
@@ -127,6 +132,9 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
 
 /// Pixels of clocks `from..to` of the present row and, if `eager`, what the reference writes ahead of them.
 pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
+    if board.front.on != 0 && rows::draw(m, board, from, to) {
+        return;
+    }
     let eager: bool = m.eager != 0;
     let row: i32 = m.tia.row_start / CLOCKS_PER_LINE;
     let mut start: i32 = HBLANK_CLOCKS;
@@ -168,6 +176,44 @@ pub fn line_start(row: i32) -> usize {
     row as usize % MAX_ROWS * WIDTH
 }
 
+/// What stands before what: 0, or one of `LONELY`, `PRIORITY` and `SCORE`.
+pub fn order_of(t: &Tia) -> u8 {
+    if lonely_score(t) {
+        LONELY
+    } else if t.ctrlpf & PRIORITY != 0 {
+        PRIORITY
+    } else {
+        t.ctrlpf & SCORE
+    }
+}
+
+/// Which of 32 pixels have the colour of player 0, of player 1 and of the playfield. Masks are fresh.
+#[inline(always)]
+pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
+    let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
+    let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
+    let playfield: u32 = board.masks[PF][w];
+    let ball: u32 = board.masks[BL][w];
+    let mut c0: u32 = zeros;
+    let mut c1: u32 = ones & !zeros;
+    let mut cf: u32 = playfield | ball;
+    if order == LONELY {
+        c0 = playfield & LEFT[w];
+        c1 = playfield & !LEFT[w];
+        cf = 0;
+    } else if order == PRIORITY {
+        c0 &= !cf;
+        c1 &= !cf;
+    } else if order == SCORE {
+        c0 = zeros | playfield & LEFT[w];
+        c1 = (ones | playfield & !LEFT[w]) & !c0;
+        cf = ball & !c0 & !c1;
+    } else {
+        cf &= !(c0 | c1);
+    }
+    (c0, c1, cf)
+}
+
 /// Draws pixels `from..to` of a row. Masks are fresh.
 fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let back: u64 = t.color[BACK] as u64 * EVERY_BYTE;
@@ -176,31 +222,11 @@ fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let field: u64 = back ^ (t.color[FIELD] as u64 * EVERY_BYTE);
     let line: usize = line_start(row);
     let buffer: usize = t.buffer as usize;
-    let lonely: bool = lonely_score(t);
+    let order: u8 = order_of(t);
     let first: usize = (from >> 5) as usize;
     let last: usize = ((to - 1) >> 5) as usize + 1;
     for w in first..last {
-        let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
-        let ones: u32 = board.masks[P1][w] | board.masks[M1][w];
-        let playfield: u32 = board.masks[PF][w];
-        let ball: u32 = board.masks[BL][w];
-        let mut c0: u32 = zeros;
-        let mut c1: u32 = ones & !zeros;
-        let mut cf: u32 = playfield | ball;
-        if lonely {
-            c0 = playfield & LEFT[w];
-            c1 = playfield & !LEFT[w];
-            cf = 0;
-        } else if t.ctrlpf & PRIORITY != 0 {
-            c0 &= !cf;
-            c1 &= !cf;
-        } else if t.ctrlpf & SCORE != 0 {
-            c0 = zeros | playfield & LEFT[w];
-            c1 = (ones | playfield & !LEFT[w]) & !c0;
-            cf = ball & !c0 & !c1;
-        } else {
-            cf &= !(c0 | c1);
-        }
+        let (c0, c1, cf): (u32, u32, u32) = shown(board, w, order);
         let wanted: u32 = span_word(w, from, to);
         for group in 0..4 {
             let shift: usize = 8 * group;
@@ -308,6 +334,7 @@ pub fn dim(m: &Machine, board: &mut Board, lines: i32) {
     let from: i32 = if lines > first { lines - first } else { 0 };
     let buffer: usize = m.tia.buffer as usize;
     for row in from..m.tia.layout.height as i32 {
+        rows::expand(board, buffer, row as usize);
         for x in 0..WIDTH {
             let at: usize = row as usize * WIDTH + x;
             let pixel: u8 = board.picture[buffer][at];
