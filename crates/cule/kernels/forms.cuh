@@ -38,6 +38,10 @@ static __device__ cule::machine::Machine& row_of(uint32_t lane) {
     return *reinterpret_cast<cule::machine::Machine*>(block_words() + lane * ROW_WORDS);
 }
 
+// The word of a row behind its machine: the cycle of the lane's last store to the TIA.
+static_assert(ROW_WORDS * 4 > sizeof(cule::machine::Machine), "a row has a word to spare");
+static __device__ uint32_t& last_store(uint32_t lane) { return block_words()[lane * ROW_WORDS + ROW_WORDS - 1]; }
+
 // The smallest key of the lanes in `together`, all of which are here.
 static __device__ uint32_t smallest(uint32_t together, uint32_t key) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -125,15 +129,28 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     cule::brx::Registers r{};
     take_registers(r, m.cpu);
     r.left = m.cpu.jammed != 0 ? 0 : budget;
+    uint32_t next = cule::lane::turns::next_stretch(0, turns.window);
+    uint32_t& stored = last_store(threadIdx.x);
+    stored = r.cycles;
     for (;;) {
         const uint32_t key =
             r.left == 0 ? 0xFFFFFFFFu : cule::lane::turns::key(m.tia, r.cycles, r.s, r.pc, turns.window);
         const uint32_t first = smallest(together, key);
-        if (first == 0xFFFFFFFFu) break;
+        if (first >= next) {
+            if (first == 0xFFFFFFFFu) break;
+            // All lanes have left a stretch of rows: what is complete of them is drawn by all who are here, together.
+            if (r.left != 0 && m.draw != 0 && m.eager == 0 && m.cart.claims == 0) {
+                cule::machine::tia::beam::catch_up(m, board, cule::lane::turns::finished(m.tia, first, turns.window, stored));
+            }
+            next = cule::lane::turns::next_stretch(first, turns.window);
+        }
         if (key == first) {
             cule::brx::run(r, ram, rom.data, turns.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
             if (r.code == 1) by_hand(m, board, rom, r);
-            if (r.code == 2) store_by_hand(m, board, r);
+            if (r.code == 2) {
+                stored = r.cycles;
+                store_by_hand(m, board, r);
+            }
         }
     }
     give_registers(m.cpu, r);

@@ -1030,6 +1030,10 @@ PARL_CONST uint32_t FORM_PLAIN = 0u;
 PARL_CONST uint32_t FORM_GROUPED = 1u;
 // All lanes run the same micro-steps, wherever they are.
 PARL_CONST uint32_t FORM_PREDICATED = 2u;
+// Lanes finish rows together every 16 rows, as a shift: more often, fewer of them are copies of the row above.
+PARL_CONST uint32_t STRETCH = 4u;
+// Bits of a key below its window.
+PARL_CONST uint32_t WINDOW_AT = 21u;
 // The window behind the picture.
 PARL_CONST uint32_t BEHIND = 0x1FFu;
 // Bits of the program counter that tell places apart: 8 KiB.
@@ -2175,6 +2179,8 @@ PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::
 
 namespace cule::lane::turns {
 PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window);
+PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window);
+PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored);
 }
 
 namespace cule::machine {
@@ -6128,7 +6134,30 @@ PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, ui
     } else if (clock >= t.base) {
         at = 1u + ((static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window);
     }
-    return ((at << 21) | ((s & 0xFFu) << 13)) | (pc & lane::turns::PLACES);
+    return ((at << lane::turns::WINDOW_AT) | ((s & 0xFFu) << 13)) | (pc & lane::turns::PLACES);
+}
+
+// The smallest key with which lanes that stand at `key` have left the rows of its stretch: whole windows, at least 16 rows.
+PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window) {
+    const uint32_t at = key >> lane::turns::WINDOW_AT;
+    if (at == lane::turns::BEHIND) {
+        return 4294967295u;
+    }
+    const uint32_t shift = (window < lane::turns::STRETCH) ? (lane::turns::STRETCH - window) : 0u;
+    const uint32_t begun = (at > 0u) ? (at - 1u) : 0u;
+    const uint32_t next = 1u + (((begun >> shift) + 1u) << shift);
+    return ((next < lane::turns::BEHIND) ? next : lane::turns::BEHIND) << lane::turns::WINDOW_AT;
+}
+
+// The clock up to which a lane can draw when all have come to `key`, which is not before the picture. What is behind its
+// last store to the TIA, in cycle `stored`, waits: a frame that is left open shows how far its program had come.
+PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored) {
+    const uint32_t at = key >> lane::turns::WINDOW_AT;
+    const int32_t all = rs::sub<int32_t>(t.window_end, t.base) / machine::tia::CLOCKS_PER_LINE;
+    const int32_t passed = static_cast<int32_t>((at - 1u) << window);
+    const int32_t rows = ((at < lane::turns::BEHIND) && (passed < all)) ? passed : all;
+    const int32_t seen = rs::sub<int32_t>(machine::tia::clock_of(stored), t.base) / machine::tia::CLOCKS_PER_LINE;
+    return rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, (rows < seen) ? rows : seen));
 }
 }
 
