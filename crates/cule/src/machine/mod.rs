@@ -17,6 +17,7 @@
     clippy::needless_return,
     clippy::needless_late_init,
     clippy::manual_range_patterns,
+    clippy::manual_div_ceil,
     clippy::unnecessary_cast,
     clippy::nonminimal_bool,
     clippy::manual_is_multiple_of,
