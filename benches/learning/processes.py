@@ -51,27 +51,8 @@ def median(values):
 
 def trained(name, steps, episodes, **options):
     """Trains on one thread: seconds of training, processor seconds of it, mean of greedy episodes after."""
-    import torch
-
-    from parl.train import evaluate, train
-
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        run = train(
-            name,
-            threads=1,
-            total_frames=steps,
-            evaluation_episodes=0,
-            tensorboard=False,
-            quiet=True,
-            runs=runs,
-            **options,
-        )
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        score = float(evaluate(run.path, episodes=episodes, checkpoint="last").mean())
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"training_s": run.training_s, "cpu_s": cpu_s, "score": score}
+    options = {"total_frames": steps, "evaluation_episodes": 0, **options}
+    return _trained(name, options, {"episodes": episodes, "checkpoint": "last"})
 
 
 def until(name, score, **options):
@@ -79,6 +60,12 @@ def until(name, score, **options):
 
     The score is that of 100 more episodes, on seeds that the run never saw, of the best weights it had.
     """
+    unseen = 10**6 + 10**4 * options.get("seed", 0)
+    options = {"stop_at_return": score, "evaluation_episodes": 100, **options}
+    return _trained(name, options, {"episodes": 100, "seed": unseen})
+
+
+def _trained(name, options, judged):
     import torch
 
     from parl.train import evaluate, train
@@ -86,22 +73,13 @@ def until(name, score, **options):
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         before = resource.getrusage(resource.RUSAGE_SELF)
-        run = train(
-            name,
-            threads=1,
-            stop_at_return=score,
-            evaluation_episodes=100,
-            tensorboard=False,
-            quiet=True,
-            runs=runs,
-            **options,
-        )
+        run = train(name, threads=1, tensorboard=False, quiet=True, runs=runs, **options)
         after = resource.getrusage(resource.RUSAGE_SELF)
-        fresh = float(evaluate(run.path, episodes=100, seed=10**6 + 10**4 * options.get("seed", 0)).mean())
+        score = float(evaluate(run.path, **judged).mean())
     return {
         "training_s": run.training_s,
         "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        "score": fresh,
+        "score": score,
         "steps": run.env_steps,
         "reached": run.stopped == "stop_at_return",
     }
