@@ -8,20 +8,16 @@
 Every run is a process of its own. ``goals``: seconds of training from the start of collection to the
 checkpoint that passed the goal, processor seconds, steps, updates, and the mean of 100 more episodes on seeds
 that the run never saw. ``peers``: both libraries in turns at the same hyper-parameters and steps; a ratio for
-each turn, then their median and range. Steps a second are those of the part in which both learn at each step.
+each turn, then their median and range. Steps a second are those of the part in which both learn at each step;
+scores are means of 100 greedy episodes of CartPole, of 10 of HalfCheetah, by the last weights, other seeds.
 """
 
-import argparse
-import datetime
-import json
 import os
-import platform
 import resource
-import subprocess
-import sys
 import tempfile
 import time
-import warnings
+
+from processes import Record, median, one, parsed, shared_options
 
 # name: algorithm, settings, score to reach
 GOALS = {
@@ -68,7 +64,7 @@ DQN = {
 }
 
 
-def goal(case, seed):
+def goal(case, seed, _steps):
     from parl.train import evaluate, train
 
     name, options, score = GOALS[case]
@@ -88,11 +84,11 @@ def goal(case, seed):
     }
 
 
-def parl(case, seed):
+def parl(case, seed, steps):
     from parl.run import read_metrics
     from parl.train import evaluate, train
 
-    kind, steps = PEERS[case]
+    kind = PEERS[case][0]
     common = {"seed": seed, "total_frames": steps, "quiet": True, "evaluation_episodes": 0, "num_envs": 1}
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         if not kind.startswith("dqn"):
@@ -105,8 +101,11 @@ def parl(case, seed):
             run = train(kind, "HalfCheetah-v5", runs=runs, actors=1, learners=1, **common, **options)
             records = [r for r in read_metrics(run.path) if "updates_per_s" in r and r["env_steps"] > 550]
             first, last = records[0], records[-1]
-            steps = last["env_steps"] - first["env_steps"]
-            return {"seconds": last["wall_time_s"] - first["wall_time_s"], "steps": steps}
+            return {
+                "seconds": last["wall_time_s"] - first["wall_time_s"],
+                "steps": last["env_steps"] - first["env_steps"],
+                "score": float(evaluate(run.path, episodes=10, checkpoint="last").mean()),
+            }
         given = DQN[kind.removeprefix("dqn-")]
         run = train(
             "dqn",
@@ -138,19 +137,28 @@ def parl(case, seed):
         return {"seconds": run.training_s, "steps": run.env_steps, "score": score}
 
 
-def sb3(case, seed):
+def sb3(case, seed, steps):
+    import numpy as np
     import stable_baselines3
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.noise import NormalActionNoise
 
-    kind, steps = PEERS[case]
+    kind = PEERS[case][0]
     if not kind.startswith("dqn"):
+        own = {}
+        if kind == "td3":  # Its own are layers of 400 and 300 and no noise on actions.
+            noise = NormalActionNoise(np.zeros(6), np.full(6, 0.1))
+            own = {"policy_kwargs": {"net_arch": [256, 256]}, "action_noise": noise}
         make = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[kind]
-        model = make("MlpPolicy", "HalfCheetah-v5", learning_starts=500, seed=seed, device="cpu")
+        model = make("MlpPolicy", "HalfCheetah-v5", learning_starts=500, seed=seed, device="cpu", **own)
         model.learn(550)
         started = time.time()
         model.learn(steps - 550, reset_num_timesteps=False)
-        return {"seconds": time.time() - started, "steps": steps - 550}
+        seconds = time.time() - started
+        judged = make_vec_env("HalfCheetah-v5", 1, seed=10**6)
+        score = float(evaluate_policy(model, judged, 10, warn=False)[0])
+        return {"seconds": seconds, "steps": steps - 550, "score": score}
     model = stable_baselines3.DQN(
         "MlpPolicy", "CartPole-v1", seed=seed, device="cpu", **DQN[kind.removeprefix("dqn-")]
     )
@@ -161,7 +169,7 @@ def sb3(case, seed):
     return {"seconds": seconds, "steps": steps, "score": score}
 
 
-def share(case, _):
+def share(case, _seed, _steps):
     """Share of a step's time that goes to the replay: act, step the environments, add, draw, learn, give.
 
     Counted: ``add``, from the arrays of a vector step to rows that can be drawn; a draw, from the wish to a
@@ -242,32 +250,19 @@ def share(case, _):
     }
 
 
-def one(kind, case, seed):
-    steps = ["--steps", str(PEERS[case][1])] if case in PEERS else []
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", kind, case, "--seed", str(seed), *steps],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode:
-        raise SystemExit(f"{kind} {case} seed {seed} failed")
-    return json.loads(done.stdout.splitlines()[-1])
+def run(what, name, seed=0, steps=None):
+    """What one process of ``what`` found."""
+    return one(__file__, {"what": what, "name": name, "steps": steps}, seed)
 
 
-def median(values):
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def goals(say, only, seeds):
+def goals(say, only, arguments):
     for case in only or GOALS:
         name, options, score = GOALS[case]
         say(f"{case} to {score:g}: parl {name} {options}")
         say("seed  train s  cpu s    steps  updates   fresh  load")
         rows = []
-        for seed in range(seeds):
-            row = one("goal", case, seed)
+        for seed in range(arguments.seeds):
+            row = run("goal", case, seed)
             rows.append(row)
             missed = "" if row["reached"] else "  not reached"
             say(
@@ -284,24 +279,24 @@ def goals(say, only, seeds):
         )
 
 
-def peers(say, only, rounds, first):
+def peers(say, only, arguments):
     for case in only or PEERS:
-        say(f"{case}: {PEERS[case][1]:,} steps, in turns")
+        steps = arguments.steps or PEERS[case][1]
+        say(f"{case}: {steps:,} steps, in turns")
         say("seed  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
         ratios = []
-        for turn in range(first, first + rounds):
-            ours, theirs = one("parl", case, turn), one("sb3", case, turn)
-            rates = [row["steps"] / row["seconds"] for row in (ours, theirs)]
+        for seed in range(arguments.first, arguments.first + arguments.rounds):
+            rows = [run(who, case, seed, steps) for who in ("parl", "sb3")]
+            rates = [row["steps"] / row["seconds"] for row in rows]
             ratios.append(rates[0] / rates[1])
-            scores = [f"{row['score']:.1f}" if "score" in row else "-" for row in (ours, theirs)]
             say(
-                f"{turn:>4} {rates[0]:13.1f} {rates[1]:12.1f} {ratios[-1]:6.2f} {scores[0]:>11}"
-                f" {scores[1]:>10} {os.getloadavg()[0]:5.1f}"
+                f"{seed:>4} {rates[0]:13.1f} {rates[1]:12.1f} {ratios[-1]:6.2f} {rows[0]['score']:11.1f}"
+                f" {rows[1]['score']:10.1f} {os.getloadavg()[0]:5.1f}"
             )
         say(f"ratio: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
 
 
-def replay(say, only, _):
+def replay(say, only, _arguments):
     say("share of the replay in a step: rows added, batches drawn, priorities given; left out in turns")
     for case in only or [
         f"{name}/{env}/{kind}{ahead}"
@@ -309,7 +304,7 @@ def replay(say, only, _):
         for kind in ("prioritized", "uniform")
         for ahead in ("", "/prefetch")
     ]:
-        row = one("share", case, 0)
+        row = run("share", case)
         parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_us"].items())
         say(
             f"{case:<36} {100 * row['share']:5.2f} %  {row['replay_us']:7.1f} us of "
@@ -318,53 +313,24 @@ def replay(say, only, _):
     say("")
 
 
+def work(case, seed):
+    do = {"goal": goal, "parl": parl, "sb3": sb3, "share": share}[case["what"]]
+    return do(case["name"], seed, case["steps"])
+
+
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = shared_options(__doc__)
     parser.add_argument("what", nargs="?", choices=["goals", "peers", "replay"], default="goals")
     parser.add_argument("--only", action="append", help="a case; may be given more than once")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="seed of the first turn of peers")
-    parser.add_argument("--steps", type=int, help="of peers, in place of their own: shorter turns")
-    parser.add_argument("--record", help="Markdown file to append to")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if arguments.steps:
-        PEERS.update({case: (kind, arguments.steps) for case, (kind, _) in PEERS.items()})
-    if arguments.one:
-        kind, case = arguments.one
-        print(
-            json.dumps({"goal": goal, "parl": parl, "sb3": sb3, "share": share}[kind](case, arguments.seed))
-        )
+    parser.add_argument("--steps", type=int, help="of peers, in place of their own")
+    arguments = parsed(parser, work)
+    if arguments is None:
         return
-    lines = []
-
-    def say(line):
-        print(line, flush=True)
-        lines.append(line)
-
-    try:
-        if arguments.what == "peers":
-            peers(say, arguments.only, arguments.rounds, arguments.first)
-        else:
-            {"goals": goals, "replay": replay}[arguments.what](say, arguments.only, arguments.seeds)
-    finally:
-        if arguments.record:
-            import torch
-
-            told = [word for word in sys.argv if word not in ("--record", arguments.record)]
-            command = " ".join(["python", *told])
-            with open(arguments.record, "a", encoding="utf-8") as file:
-                file.write(
-                    f"\n{datetime.date.today():%d %B %Y}, {platform.processor() or platform.machine()}, "
-                    f"{os.cpu_count()} cores, torch {torch.__version__}: `{command}`\n\n```\n"
-                    + "\n".join(lines).rstrip()
-                    + "\n```\n"
-                )
+    with Record(arguments.record) as say:
+        {"goals": goals, "peers": peers, "replay": replay}[arguments.what](say, arguments.only, arguments)
 
 
 if __name__ == "__main__":
