@@ -320,6 +320,7 @@ class Dense:
             of the same shapes that their gradients are written into; all float32 and C-contiguous. The arrays
             are kept, and read as they are at each call.
         heads: as ``hidden``, each on the last layer's features, without ReLU.
+        turned: all weights and their gradients lie as (inputs, width).
 
     Raises:
         ValueError: there is no layer or head, an array does not fit or overlaps with another.
@@ -343,6 +344,7 @@ class Dense:
                 NDArray[np.float32] | None,
             ]
         ],
+        turned: bool = False,
     ) -> Dense: ...
     def forth(self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], kept: bool) -> None:
         """Writes what each head gives of ``x`` (B, inputs) into ``outputs``, (B, width) each.
@@ -365,6 +367,21 @@ class Dense:
 
         Raises:
             ValueError: the network has no gradients, an array does not fit or overlaps with another.
+        """
+
+    def back_to_inputs(
+        self, first: int, of_outputs: Sequence[NDArray[np.float32]], of_inputs: NDArray[np.float32]
+    ) -> None:
+        """Writes the gradients of the inputs from number ``first`` on; the network need have none of its own.
+
+        Args:
+            first: below the number of inputs.
+            of_outputs: gradients of the outputs of the latest pass that was kept, (B, width) each; a row that
+                is 0 in all of them costs nothing.
+            of_inputs: (B, inputs - first), written.
+
+        Raises:
+            ValueError: ``first`` is too large, an array does not fit or overlaps with another.
         """
 
 def dense_targets(

@@ -85,10 +85,22 @@ def check(learner, batch, q, y, arrays, actor_loss):
     assert figures["q_mean"] == pytest.approx(q.mean(), rel=1e-3, abs=1e-5)
 
 
+WAYS = pytest.mark.parametrize("way", ["written out", "torch"])
+
+
+def by(way, learner):
+    """The learner, with its gradients written out or by torch."""
+    assert learner._direct is not None
+    if way == "torch":
+        learner._direct = None
+    return learner
+
+
+@WAYS
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_sac_against_numpy(count):
+def test_sac_against_numpy(count, way):
     config = sac.Config(**SMALL, critics=count, temperature=0.3, reward_scale=0.5)
-    learner = perturbed(sac.SACLearner(config, SPEC, 0, "cpu"))
+    learner = by(way, perturbed(sac.SACLearner(config, SPEC, 0, "cpu")))
     arrays, batch = make_batch(0)
     noise = noise_of(learner)
     action, log_density = drawn(learner.networks, arrays["next_obs"], noise[0])
@@ -130,11 +142,12 @@ def test_discrete_sac_against_numpy():
     )
 
 
+@WAYS
 @pytest.mark.parametrize("algorithm", [td3, ddpg])
-def test_td3_and_ddpg_against_numpy(algorithm):
+def test_td3_and_ddpg_against_numpy(algorithm, way):
     options = {"policy_delay": 1, "target_noise": 0.6, "target_noise_clip": 0.5} if algorithm is td3 else {}
     config = algorithm.Config(**SMALL, **options)
-    learner = perturbed(td3.TD3Learner(config, SPEC, 0, "cpu"))
+    learner = by(way, perturbed(td3.TD3Learner(config, SPEC, 0, "cpu")))
     count = {td3: 2, ddpg: 1}[algorithm]
     arrays, batch = make_batch(2)
     noise = noise_of(learner)
@@ -197,6 +210,53 @@ def test_gradient_against_finite_differences(name, make, discrete):
             learner._all[index] -= sign * 1e-3
         slope = (ends[0] - ends[1]) / 2e-3
         assert gradients[index].item() == pytest.approx(slope, rel=0.05, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sac.SACLearner(sac.Config(**SMALL, critics=4, target_critics=2), SPEC, 0, "cpu"),
+        lambda: sac.SACLearner(sac.Config(hidden=(7,), learn_temperature=False), SPEC, 0, "cpu"),
+        lambda: td3.TD3Learner(td3.Config(**SMALL, critics=3), SPEC, 0, "cpu"),
+        lambda: td3.TD3Learner(ddpg.Config(hidden=(7, 6, 5)), SPEC, 0, "cpu"),
+    ],
+)
+def test_gradients_written_out_are_torchs(make):
+    written, threaded, recorded = make(), make(), by("torch", make())
+    threaded.use_threads(2)
+    for learner in (written, threaded, recorded):
+        perturbed(learner)
+        learner._all[: len(learner.weights)] *= (
+            4  # some standard deviations are at their bounds, or actions at theirs
+        )
+        learner.gradients.fill_(math.nan)  # all of them are written
+    for seed in range(4):
+        batch = make_batch(seed)[1]
+        learner_priorities = [learner.compute(batch) for learner in (written, threaded, recorded)]
+        np.testing.assert_array_equal(learner_priorities[0], learner_priorities[1])
+        np.testing.assert_allclose(learner_priorities[0], learner_priorities[2], rtol=1e-4)
+        assert torch.equal(written.gradients, threaded.gradients)
+        torch.testing.assert_close(written.gradients, recorded.gradients, rtol=1e-3, atol=1e-5)
+        assert written.metrics().keys() == recorded.metrics().keys()
+        for name, value in recorded.metrics().items():
+            assert written.metrics()[name] == pytest.approx(value, rel=1e-3, abs=1e-5)
+        for learner in (written, threaded, recorded):
+            learner.step()
+            learner._all.copy_(written._all)
+            learner._target_weights.copy_(written._target_weights)
+
+
+def test_what_cannot_be_written_out_is_left_to_torch():
+    kinds = {name: make()._direct is not None for name, make, _ in learners()}
+    assert kinds == {
+        "sac": True,
+        "redq": False,  # normalised layers
+        "discrete": False,
+        "td3": True,
+        "td3-rates": True,
+        "ddpg": True,
+    }
+    assert td3.TD3Learner(td3.Config(**SMALL, precision="bfloat16"), SPEC, 0, "cpu")._direct is None
 
 
 @ALL

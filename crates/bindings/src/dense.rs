@@ -65,11 +65,12 @@ impl Dense {
 #[pymethods]
 impl Dense {
     #[new]
-    fn new(py: Python<'_>, hidden: Vec<Given<'_>>, heads: Vec<Given<'_>>) -> PyResult<Self> {
+    #[pyo3(signature = (hidden, heads, turned = false))]
+    fn new(py: Python<'_>, hidden: Vec<Given<'_>>, heads: Vec<Given<'_>>, turned: bool) -> PyResult<Self> {
         let width = |one: &Given<'_>| one.1.len();
         let inputs = hidden.first().map_or(0, |(weight, bias, ..)| weight.len() / bias.len().max(1));
         let (widths, outputs) = (hidden.iter().map(width).collect(), heads.iter().map(width).collect());
-        let shape = Shape::new(inputs, widths, outputs).map_err(|error| dense_error(&error))?;
+        let shape = Shape::new(inputs, widths, outputs).map_err(|error| dense_error(&error))?.turned(turned);
         let mut written = Vec::new();
         let mut layers = Vec::new();
         for (number, (one, (width, inputs))) in
@@ -145,6 +146,36 @@ impl Dense {
         py.detach(|| {
             let mut pass = self.passes[1].lock().unwrap_or_else(PoisonError::into_inner);
             pass.back(rows, x, &layers, &of_outputs, &mut gradients)
+        })
+        .map_err(|error| dense_error(&error))
+    }
+
+    /// Writes the gradients of inputs from number `first` on, from those of the outputs of the latest kept `forth`.
+    fn back_to_inputs(
+        &self,
+        py: Python<'_>,
+        first: usize,
+        of_outputs: Vec<Array<'_>>,
+        of_inputs: &Array<'_>,
+    ) -> PyResult<()> {
+        let rows = match of_inputs.shape() {
+            [rows, _] => *rows,
+            shape => {
+                let message = format!("gradients of inputs have shape {shape:?}, expected two dimensions");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let bound = self.bound(py);
+        disjoint(&[std::slice::from_ref(of_inputs), bound.as_flattened(), of_outputs.as_slice()].concat())?;
+        let layers = Self::layers(&bound)?;
+        let of_outputs = of_outputs
+            .iter()
+            .map(|one| floats(one, "a gradient of outputs"))
+            .collect::<PyResult<Vec<_>>>()?;
+        let of_inputs = exactly_mut(of_inputs, "gradient of inputs")?;
+        py.detach(|| {
+            let mut pass = self.passes[1].lock().unwrap_or_else(PoisonError::into_inner);
+            pass.back_to_inputs(rows, first, &layers, &of_outputs, of_inputs)
         })
         .map_err(|error| dense_error(&error))
     }

@@ -81,7 +81,8 @@ pub fn dense_error(error: &DenseError) -> PyErr {
         DenseError::Without(_)
         | DenseError::Length { .. }
         | DenseError::Count { .. }
-        | DenseError::Rows { .. } => PyValueError::new_err(error.to_string()),
+        | DenseError::Rows { .. }
+        | DenseError::First { .. } => PyValueError::new_err(error.to_string()),
     }
 }
 

@@ -36,6 +36,14 @@ pub enum DenseError {
         /// Of the call.
         expected: usize,
     },
+    /// The gradients of no input are asked for.
+    #[error("gradients of inputs from number {first} on of {inputs}")]
+    First {
+        /// The number given.
+        first: usize,
+        /// How many there are.
+        inputs: usize,
+    },
     /// An action that there is not.
     #[error("action {action} is outside 0..{actions}")]
     Action {

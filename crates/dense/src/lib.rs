@@ -1,9 +1,8 @@
 //! Small networks of dense layers with ReLU, forth and back, by one thread.
 //!
 //! For learners whose products take a tenth of a millisecond: started one by one from Python, a pass and its way back are
-//! some forty operations, and starting them costs as much as the arithmetic. Products are `matrixmultiply`'s, through
-//! ndarray; it finds the processor's vector instructions when it runs. One thread does all, so that numbers depend on
-//! nothing else.
+//! some forty operations, and starting them costs as much as the arithmetic. Products are the `gemm` crate's, which finds
+//! the processor's vector instructions when it runs. One thread does all, so that numbers depend on nothing else.
 //!
 //! The loss of Q-learning and Adam's step are here too: what a learner does between two draws.
 //!
@@ -13,6 +12,7 @@ mod adam;
 mod error;
 mod loss;
 mod pass;
+mod product;
 
 pub use adam::{Adam, Buffers};
 pub use error::DenseError;

@@ -1,10 +1,10 @@
 //! One pass over a batch, and its way back.
 
-use ndarray::linalg::general_mat_mul;
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Zip};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 
 use crate::DenseError;
 use crate::error::length;
+use crate::product::{add_product, product};
 
 /// Widths of a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub struct Shape {
     inputs: usize,
     hidden: Vec<usize>,
     heads: Vec<usize>,
+    is_turned: bool,
 }
 
 impl Shape {
@@ -27,8 +28,14 @@ impl Shape {
         ];
         match missing.into_iter().find(|(is_missing, _)| *is_missing) {
             Some((_, what)) => Err(DenseError::Without(what)),
-            None => Ok(Self { inputs, hidden, heads }),
+            None => Ok(Self { inputs, hidden, heads, is_turned: false }),
         }
+    }
+
+    /// The same with weights, and their gradients, that lie as (inputs, width) and not as (width, inputs).
+    #[must_use]
+    pub fn turned(self, is_turned: bool) -> Self {
+        Self { is_turned, ..self }
     }
 
     /// Width and inputs of each layer, the heads last.
@@ -46,7 +53,7 @@ impl Shape {
     }
 }
 
-/// Weight (width, inputs) and bias (width) of a layer, row by row.
+/// Weight (width, inputs), or turned, and bias (width) of a layer, row by row.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer<'a> {
     /// Row by row.
@@ -105,14 +112,12 @@ impl Pass {
         let (hidden, heads) = layers.split_at(self.seen.len());
         for (number, layer) in hidden.iter().enumerate() {
             let (before, now) = self.seen.split_at_mut(number);
-            layer.forth(&before.last().map_or(x, |below| below.view()), &mut now[0].view_mut());
-            for value in now[0].as_slice_mut().unwrap_or_default() {
-                *value = if *value < 0.0 { 0.0 } else { *value }; // What is not a number stays so.
-            }
+            let below = before.last().map_or(x, |below| below.view());
+            layer.forth(&below, &mut now[0].view_mut(), rectified);
         }
         let features = self.seen[hidden.len() - 1].view();
         for (layer, out) in heads.iter().zip(&mut outputs) {
-            layer.forth(&features, out);
+            layer.forth(&features, out, |value| value);
         }
         Ok(())
     }
@@ -142,23 +147,84 @@ impl Pass {
         let (hidden, heads) = layers.split_at(last + 1);
         let (of_hidden, of_heads) = gradients.split_at_mut(last + 1);
         for (number, ((layer, g), to)) in heads.iter().zip(&of_outputs).zip(of_heads).enumerate() {
-            to.write(g, &self.seen[last].view());
-            general_mat_mul(1.0, g, &layer.weight, f32::from(number > 0), &mut self.backs[last]);
+            self.shape.write(to, g, &self.seen[last].view());
+            to.bias.fill(0.0);
+            for row in g.rows() {
+                to.bias.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+            }
+            let multiply = if number == 0 { product } else { add_product };
+            multiply(g, &layer.weight, &mut self.backs[last].view_mut());
         }
         for (number, to) in of_hidden.iter_mut().enumerate().rev() {
             let (before, now) = self.backs.split_at_mut(number);
             let g = &mut now[0];
-            Zip::from(&mut *g).and(&self.seen[number]).for_each(|g, value| {
-                if *value <= 0.0 {
-                    *g = 0.0;
-                }
-            });
+            to.bias.fill(0.0);
+            for (g, seen) in rows_of(g).zip(rows_of(&mut self.seen[number])) {
+                mask(g, seen);
+                to.bias.iter_mut().zip(g).for_each(|(sum, value)| *sum += *value);
+            }
             match before.last_mut() {
                 Some(below) => {
-                    to.write(&g.view(), &self.seen[number - 1].view());
-                    general_mat_mul(1.0, g, &hidden[number].weight, 0.0, below);
+                    self.shape.write(to, &g.view(), &self.seen[number - 1].view());
+                    product(&g.view(), &hidden[number].weight, &mut below.view_mut());
                 }
-                None => to.write(&g.view(), &x),
+                None => self.shape.write(to, &g.view(), &x),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the gradients of the inputs from number `first` on, (rows, inputs - first), from those of the
+    /// outputs, after [`Pass::forth`]; rows of which no output has a gradient cost nothing.
+    ///
+    /// # Errors
+    /// As [`Pass::back`], and [`DenseError::First`].
+    pub fn back_to_inputs(
+        &mut self,
+        rows: usize,
+        first: usize,
+        layers: &[Layer<'_>],
+        of_outputs: &[&[f32]],
+        of_inputs: &mut [f32],
+    ) -> Result<(), DenseError> {
+        if self.rows != rows {
+            return Err(DenseError::Rows { got: self.rows, expected: rows });
+        }
+        let wanted = match self.shape.inputs.checked_sub(first) {
+            None | Some(0) => return Err(DenseError::First { first, inputs: self.shape.inputs }),
+            Some(wanted) => wanted,
+        };
+        length("gradient of inputs", 0, of_inputs.len(), rows * wanted)?;
+        let layers = self.layers(layers)?;
+        let of_outputs = self.outputs(rows, of_outputs.iter().copied(), |array, width| {
+            ArrayView2::from_shape((rows, width), array)
+        })?;
+        of_inputs.fill(0.0);
+        let has_gradient = |row: &usize| of_outputs.iter().any(|g| g.row(*row).iter().any(|g| *g != 0.0));
+        let chosen: Vec<usize> = (0..rows).filter(has_gradient).collect();
+        let part = s![..chosen.len(), ..];
+        let last = self.seen.len() - 1;
+        let (hidden, heads) = layers.split_at(last + 1);
+        for (number, (layer, g)) in heads.iter().zip(&of_outputs).enumerate() {
+            let multiply = if number == 0 { product } else { add_product };
+            let g = g.select(Axis(0), &chosen);
+            multiply(&g.view(), &layer.weight, &mut self.backs[last].slice_mut(part));
+        }
+        for (number, layer) in hidden.iter().enumerate().rev() {
+            let (before, now) = self.backs.split_at_mut(number);
+            for (g, row) in rows_of(&mut now[0]).zip(&chosen) {
+                mask(g, self.seen[number].row(*row).as_slice().unwrap_or_default());
+            }
+            let g = now[0].slice(part);
+            match before.last_mut() {
+                Some(below) => product(&g, &layer.weight, &mut below.slice_mut(part)),
+                None => {
+                    let mut found = Array2::zeros((chosen.len(), wanted));
+                    product(&g, &layer.weight.slice(s![.., first..]), &mut found.view_mut());
+                    for (row, found) in chosen.iter().zip(rows_of(&mut found)) {
+                        of_inputs[row * wanted..][..wanted].copy_from_slice(found);
+                    }
+                }
             }
         }
         Ok(())
@@ -170,10 +236,12 @@ impl Pass {
             length("bias", number, layer.bias.len(), width)?;
             let expected = width * inputs;
             let got = layer.weight.len();
-            let weight = ArrayView2::from_shape((width, inputs), layer.weight)
+            let lying = if self.shape.is_turned { (inputs, width) } else { (width, inputs) };
+            let weight = ArrayView2::from_shape(lying, layer.weight)
                 .ok()
                 .filter(|_| got == expected)
                 .ok_or(DenseError::Length { what: "weight", number, got, expected })?;
+            let weight = if self.shape.is_turned { weight.reversed_axes() } else { weight };
             Ok(Matrix { weight, bias: layer.bias })
         };
         layers.iter().zip(self.shape.layers()).enumerate().map(fit).collect()
@@ -227,24 +295,39 @@ struct Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    /// Writes `x W^T + b`.
-    fn forth(&self, x: &ArrayView2<'_, f32>, out: &mut ArrayViewMut2<'_, f32>) {
+    /// Writes `f(x W^T + b)`.
+    fn forth(&self, x: &ArrayView2<'_, f32>, out: &mut ArrayViewMut2<'_, f32>, f: impl Fn(f32) -> f32) {
+        product(x, &self.weight.t(), out);
         for row in out.as_slice_mut().unwrap_or_default().chunks_exact_mut(self.bias.len()) {
-            row.copy_from_slice(self.bias);
+            row.iter_mut().zip(self.bias).for_each(|(value, bias)| *value = f(*value + *bias));
         }
-        general_mat_mul(1.0, x, &self.weight.t(), 1.0, out);
     }
 }
 
-impl Gradient<'_> {
-    /// Writes `g^T x` and the sum of the rows of `g`; lengths are checked.
-    fn write(&mut self, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
-        if let Ok(mut weight) = ArrayViewMut2::from_shape((g.ncols(), x.ncols()), &mut *self.weight) {
-            general_mat_mul(1.0, &g.t(), x, 0.0, &mut weight);
+impl Shape {
+    /// Writes the gradient `g^T x` of a weight; its length is checked.
+    fn write(&self, to: &mut Gradient<'_>, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
+        let (left, right) = if self.is_turned { (x, g) } else { (g, x) };
+        if let Ok(mut weight) = ArrayViewMut2::from_shape((left.ncols(), right.ncols()), &mut *to.weight) {
+            product(&left.t(), right, &mut weight);
         }
-        self.bias.fill(0.0);
-        for row in g.as_slice().unwrap_or_default().chunks_exact(self.bias.len()) {
-            self.bias.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-        }
+    }
+}
+
+/// The rows of a matrix that lies row by row.
+fn rows_of(matrix: &mut Array2<f32>) -> std::slice::ChunksExactMut<'_, f32> {
+    let width = matrix.ncols().max(1);
+    matrix.as_slice_mut().unwrap_or_default().chunks_exact_mut(width)
+}
+
+/// ReLU; what is not a number stays so.
+fn rectified(value: f32) -> f32 {
+    if value < 0.0 { 0.0 } else { value }
+}
+
+/// ReLU's way back, where it gave `seen`.
+fn mask(g: &mut [f32], seen: &[f32]) {
+    for (g, seen) in g.iter_mut().zip(seen) {
+        *g = if *seen <= 0.0 { 0.0 } else { *g };
     }
 }

@@ -152,6 +152,87 @@ fn gradients_are_differences_of_the_sums() {
     }
 }
 
+/// Of `x` (width, inputs), the same numbers as (inputs, width).
+fn turned(x: &[f32], width: usize) -> Vec<f32> {
+    let inputs = x.len() / width;
+    (0..x.len()).map(|at| x[at % width * inputs + at / width]).collect()
+}
+
+#[test]
+fn weights_that_lie_turned_give_the_same() {
+    let numbers = &mut Numbers(5);
+    let rows = 9;
+    let network = Network::new(numbers, 3, &[8, 5], &[2, 1]);
+    let (x, of_outputs) = (numbers.take(rows * 3), vec![numbers.take(rows * 2), numbers.take(rows)]);
+    let mut pass = Pass::new(network.shape());
+    let expected = forth(&mut pass, &network, rows, &x);
+    let gradients = back(&mut pass, &network, rows, &x, &of_outputs);
+
+    let layers = network.layers.iter().map(|(weight, bias)| (turned(weight, bias.len()), bias.clone()));
+    let other = Network { layers: layers.collect(), hidden: vec![8, 5], heads: vec![2, 1], inputs: 3 };
+    let mut pass = Pass::new(network.shape().turned(true));
+    let near = |got: &[f32], expected: &[f32]| {
+        assert_eq!(got.len(), expected.len());
+        for (got, expected) in got.iter().zip(expected) {
+            assert!((got - expected).abs() < 1e-5, "{got} is not {expected}");
+        }
+    };
+    for (got, expected) in forth(&mut pass, &other, rows, &x).iter().zip(&expected) {
+        near(got, expected);
+    }
+    for (got, expected) in back(&mut pass, &other, rows, &x, &of_outputs).iter().zip(&gradients) {
+        near(&got.0, &turned(&expected.0, expected.1.len()));
+        near(&got.1, &expected.1);
+    }
+}
+
+#[test]
+fn gradients_of_inputs_are_differences_of_the_sums() {
+    let numbers = &mut Numbers(6);
+    let (rows, inputs) = (7, 4);
+    for is_turned in [false, true] {
+        let mut network = Network::new(numbers, inputs, &[8, 5], &[2, 1]);
+        let mut x = numbers.take(rows * inputs);
+        let mut of_outputs = vec![numbers.take(rows * 2), numbers.take(rows)];
+        // Rows without a gradient in one of the outputs, or in any.
+        of_outputs[0][..6].fill(0.0);
+        of_outputs[1][1..4].fill(0.0);
+        let steps: Vec<f64> = (0..x.len())
+            .map(|at| {
+                let before = x[at];
+                let mut at_change = |change: f32| {
+                    x[at] = before + change;
+                    (network.loss(rows, &x, &of_outputs), f64::from(x[at]))
+                };
+                let ((up, above), (down, below)) = (at_change(1e-4), at_change(-1e-4));
+                x[at] = before;
+                (up - down) / (above - below)
+            })
+            .collect();
+        if is_turned {
+            for (weight, bias) in &mut network.layers {
+                *weight = turned(weight, bias.len());
+            }
+        }
+        let mut pass = Pass::new(network.shape().turned(is_turned));
+        forth(&mut pass, &network, rows, &x);
+        let of_outputs: Vec<_> = of_outputs.iter().map(Vec::as_slice).collect();
+        for first in [0, 1, 3] {
+            let mut found = vec![f32::NAN; rows * (inputs - first)];
+            pass.back_to_inputs(rows, first, &network.layers(), &of_outputs, &mut found).expect("arrays fit");
+            let expected = steps.chunks(inputs).flat_map(|row| &row[first..]);
+            for (got, expected) in found.iter().zip(expected) {
+                assert!(
+                    (f64::from(*got) - expected).abs() < 2e-3 * (1.0 + expected.abs()),
+                    "{got}, {expected}"
+                );
+            }
+        }
+        let error = pass.back_to_inputs(rows, 4, &network.layers(), &of_outputs, &mut []).expect_err("none");
+        assert_eq!(error.to_string(), "gradients of inputs from number 4 on of 4");
+    }
+}
+
 #[test]
 fn what_is_not_a_number_is_seen_in_the_outputs() {
     let network = Network::new(&mut Numbers(3), 2, &[4], &[1]);

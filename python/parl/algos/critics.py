@@ -7,18 +7,20 @@ step the critics first).
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parl.algos import direct
 from parl.algos.replayed import ReplayedConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
@@ -267,9 +269,17 @@ class CriticsLearner(ABC):
     """
 
     alone: bool = False
+    judges: ClassVar[int | None] = None
+    """The actor learns through so many of the critics; None: all."""
 
     def __init__(
-        self, config: CriticsConfig, networks: Networks, targets: Networks, seed: int, device: str
+        self,
+        config: CriticsConfig,
+        networks: Networks,
+        targets: Networks,
+        box: ActionBox | None,
+        seed: int,
+        device: str,
     ) -> None:
         self._settings = config
         self._device = torch.device(device)
@@ -282,10 +292,10 @@ class CriticsLearner(ABC):
         self._target_weights = flatten(self.targets, gradients=False).weights
         self._target_weights.copy_(self._all)
         critics = sum(parameter.numel() for parameter in networks.critics.parameters())
-        actor = sum(parameter.numel() for parameter in networks.actor.parameters())
+        acting = sum(parameter.numel() for parameter in networks.actor.parameters())
         # The actor with what goes with it, then the critics.
         self._actor, self._critics = slice(0, len(self._all) - critics), slice(len(self._all) - critics, None)
-        self.weights = self._all if config.judges else self._all[:actor]
+        self.weights = self._all if config.judges else self._all[:acting]
         self._mean = torch.zeros_like(self._all)
         self._square = torch.zeros_like(self._all)
         self._updates = 0
@@ -295,8 +305,13 @@ class CriticsLearner(ABC):
         prepare(config, self._device, self.networks, self.targets)
         self._losses = (compiled(config, self.critics_loss), compiled(config, self.actor_loss))
         self._captured = Captured(self._update, self._generator) if config.cuda_graph else None
-        self._latest: dict[str, Tensor] = {}
+        self._latest: dict[str, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
+        self._actions, self._direct = box, None
+        actor, judged = networks.actor, networks.critics.ensemble
+        if box is not None and not config.compile and direct.suits(actor.encoder, actor.layers, judged):
+            following = targets.actor.layers, targets.critics.ensemble
+            self._direct = direct.Networks(actor.layers, judged, *following, self.judges)
 
     @abstractmethod
     def draws(self, size: int) -> Tensor:
@@ -309,6 +324,18 @@ class CriticsLearner(ABC):
     @abstractmethod
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
         """Scalar loss of the actor and what goes with it, and figures; None where it is not its turn."""
+
+    @abstractmethod
+    def targets_ahead(self, rows: direct.Rows, noise: Array) -> Any:
+        """The first part of the critics' targets, for :meth:`targets_from`; ``noise`` of :meth:`draws`."""
+
+    @abstractmethod
+    def targets_from(self, rows: direct.Rows, ahead: Any) -> Array:
+        """(B,) float32: ``y`` of the module's equations."""
+
+    @abstractmethod
+    def actor_gradients(self, rows: direct.Rows, noise: Array) -> dict[str, Any]:
+        """Writes the gradients of :meth:`actor_loss`, 0 where it is not its turn; figures to report."""
 
     def use_threads(self, count: int) -> None:
         """Lets :meth:`compute` use two threads, if ``count`` is more than one."""
@@ -323,6 +350,8 @@ class CriticsLearner(ABC):
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
         """Writes the mean gradient over ``batch``; returns new priorities (B,)."""
+        if self._direct is not None:
+            return self._directly(batch, self._direct)
         if self._device.type != "cpu" or self._settings.compile:
             batch = moved(batch, self._device)
         if self._captured is None:
@@ -357,6 +386,43 @@ class CriticsLearner(ABC):
             finally:
                 more = waiting.result()
         return error.add_(self._settings.priority_epsilon), figures | more
+
+    def _directly(self, batch: Batch, networks: direct.Networks) -> NDArray[np.float32]:
+        """As :meth:`compute`, without torch's records.
+
+        A second thread does what the critics' targets begin with, while this one makes the critics' own pass;
+        then it does the actor's part.
+        """
+        assert self._actions is not None
+        seen, count = self.networks.actor.encoder, np.float32(len(batch.reward))
+        rows = direct.Rows(
+            seen(batch.obs).numpy(),
+            seen(batch.next_obs).numpy(),
+            self._actions.to_unit(batch.action).numpy(),
+            batch.reward.numpy() * np.float32(self._settings.reward_scale),
+            batch.discount.numpy(),
+            batch.weights.numpy(),
+        )
+        noise = self.draws(len(rows.reward)).numpy()
+        ahead = self._beside(self.targets_ahead, rows, noise)
+        gradients = self._beside(self.actor_gradients, rows, noise)
+        try:
+            recorded = networks.critics.record(direct.pairs(rows.obs, rows.action))
+            error = recorded.outputs[:, :, 0] - self.targets_from(rows, ahead())
+            recorded.back((error * (rows.weights / count))[:, :, None])
+        finally:
+            figures = gradients()
+        absolute = np.abs(error).mean(axis=0)
+        self._latest = self._latest | figures
+        self._latest |= {"td_error": absolute.mean(), "q_mean": recorded.outputs.mean()}
+        self._latest |= {"critic_loss": (np.square(error) @ rows.weights).sum() / (2 * count)}
+        return absolute + np.float32(self._settings.priority_epsilon)
+
+    def _beside(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        """``work``, begun by the second thread if there is one, else by whoever asks for what it gives."""
+        if self._pool is None:
+            return functools.partial(work, *arguments)
+        return self._pool.submit(work, *arguments).result
 
     def _critics_part(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         self.gradients[self._critics].zero_()

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from parl.algos import direct
 from parl.algos.critics import (
     ActionBox,
     Actor,
@@ -182,6 +184,8 @@ class DeterministicPolicy(CriticsPolicy):
 class TD3Learner(CriticsLearner):
     """See the module."""
 
+    judges = 1
+
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
         self._box = ActionBox.of("td3", spec).on(torch.device(device))
@@ -189,7 +193,7 @@ class TD3Learner(CriticsLearner):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             networks, targets = make_networks(config, spec), make_networks(config, spec)
-        super().__init__(config, networks, targets, seed, device)
+        super().__init__(config, networks, targets, self._box, seed, device)
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is their x."""
@@ -229,6 +233,35 @@ class TD3Learner(CriticsLearner):
         action = torch.tanh(self.networks.actor(batch.obs))
         loss = -self.networks.critics(batch.obs, action, frozen=True, members=1).mean()
         return loss, {"actor_loss": loss.detach()}
+
+    def targets_ahead(self, rows: direct.Rows, noise: Array) -> Array:
+        """See :class:`CriticsLearner`: the smallest value of the next pairs, (B,)."""
+        assert self._direct is not None
+        config = self._config
+        action = np.tanh(self._direct.next_actor.outputs(rows.next_obs)[0])
+        if config.target_noise:
+            clip = config.target_noise_clip
+            action += np.clip(np.float32(config.target_noise) * noise[0], -clip, clip)
+            np.clip(action, -1, 1, out=action)
+        return self._direct.next_critics.outputs(direct.pairs(rows.next_obs, action))[:, :, 0].min(axis=0)
+
+    def targets_from(self, rows: direct.Rows, ahead: Array) -> Array:
+        """See :class:`CriticsLearner`."""
+        return rows.returns(ahead)
+
+    def actor_gradients(self, rows: direct.Rows, noise: Array) -> dict[str, Any]:
+        """See :class:`CriticsLearner`."""
+        assert self._direct is not None
+        if not self._moves_actor():
+            self.gradients[self._actor].zero_()
+            return {}
+        recorded = self._direct.actor.record(rows.obs)
+        action = np.tanh(recorded.outputs[0])
+        judged = self._direct.judges.record(direct.pairs(rows.obs, action))
+        of_q = np.full_like(judged.outputs, -1 / len(rows.obs))
+        of_action = judged.back_to_inputs(of_q, rows.obs.shape[1])
+        recorded.back((of_action * (1 - np.square(action)))[None])
+        return {"actor_loss": -judged.outputs.mean()}
 
     def step_there(self) -> None:
         """One Adam step of the critics and, when its turn has come, of the actor; then the copies follow."""

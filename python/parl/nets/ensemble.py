@@ -32,7 +32,7 @@ class Ensemble(Executed):
     ) -> None:
         super().__init__()
         self.members = members
-        self._layer_norm = layer_norm
+        self.layer_norm = layer_norm
         self._pool = Pool()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for width in (*hidden, outputs):
@@ -56,7 +56,7 @@ class Ensemble(Executed):
 
     def _outputs(self, x: Tensor, frozen: bool, members: int | None) -> Tensor:
         weights, biases = list(self.weights), list(self.biases)
-        if not (self.plain or self._layer_norm or torch.is_grad_enabled()):
+        if not (self.plain or self.layer_norm or torch.is_grad_enabled()):
             count = self.members if members is None else members
             result, seen = _forward(self._pool, x, [w[:count] for w in weights], [b[:count] for b in biases])
             self._pool.give(*seen[1:])
@@ -65,14 +65,14 @@ class Ensemble(Executed):
             weights, biases = [w[:members] for w in weights], [b[:members] for b in biases]
         if frozen:
             weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
-        if not (self.plain or self._layer_norm):
+        if not (self.plain or self.layer_norm):
             grads = None if frozen else [w.grad for w in (*weights, *biases)]
             return cast("Tensor", _Dense.apply(self._pool, grads, x, *weights, *biases))
         x = x.expand(len(weights[0]), *x.shape)
         for number, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
             if number + 1 < len(weights):
-                x = torch.relu_(torch.layer_norm(x, (x.shape[2],)) if self._layer_norm else x)
+                x = torch.relu_(torch.layer_norm(x, (x.shape[2],)) if self.layer_norm else x)
         return x
 
 

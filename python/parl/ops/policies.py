@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from parl.types import Array
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -94,3 +97,38 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
     correction = 2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u))
     each = -0.5 * noise.square() - log_std - correction
     return torch.tanh(u), each.sum(dim=1) - mean.shape[1] * LOG_SQRT_2PI
+
+
+class Squashed:
+    """:func:`squashed_gaussian` of arrays, with its way back.
+
+    Args:
+        out: (B, 2 D) float32, means and then logarithms of standard deviations, these brought to
+            ``low``..``high``.
+        noise: (B, D) float32, standard normal.
+        low: smallest logarithm.
+        high: largest logarithm.
+
+    Attributes:
+        action: (B, D) float32 in -1..1.
+        log_density: (B,) float32, in nats.
+    """
+
+    def __init__(self, out: Array, noise: Array, low: float, high: float) -> None:
+        size = noise.shape[1]
+        mean, given = out[:, :size], out[:, size:]
+        log_std = np.clip(given, low, high)
+        self._kept = log_std == given
+        self._spread = np.exp(log_std) * noise
+        u = mean + self._spread
+        self.action = np.tanh(u)
+        correction = 2 * (np.float32(math.log(2)) - u - np.logaddexp(np.float32(0), -2 * u))
+        each = np.float32(-0.5) * np.square(noise) - log_std - correction
+        self.log_density = each.sum(axis=1) - np.float32(size * LOG_SQRT_2PI)
+
+    def back(self, of_action: Array, of_log_density: np.float32) -> Array:
+        """Gradients of ``out``, from those of the actions (B, D) and that of each log-density, one number."""
+        # The derivative of -log(1 - tanh(u)^2) is 2 tanh(u).
+        of_u = of_action * (1 - np.square(self.action)) + (2 * of_log_density) * self.action
+        of_log_std = (of_u * self._spread - of_log_density) * self._kept
+        return np.concatenate((of_u, of_log_std), axis=1)
