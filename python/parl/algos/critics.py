@@ -25,6 +25,7 @@ from parl.algos.replayed import ReplayedConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, flatten, tensors_of
+from parl.nets.members import Members
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_hidden
@@ -235,8 +236,17 @@ class CriticsPolicy(SeededPolicy):
         self._network = networks.actor
         self._critics = networks.critics if config.judges else None
         self.weights = flatten(networks if config.judges else networks.actor, gradients=False).weights
+        actor = networks.actor
+        self._direct = Members(actor.layers) if direct.suits(actor.encoder, actor.layers) else None
         self.priorities_of = config.priorities_of
         self.judged: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
+
+    def _outputs(self, observations: Observations) -> Tensor:
+        """What the actor gives, (N, outputs); the next call may write there again. In inference mode."""
+        if self._direct is None:
+            return self._network(tensors_of(observations))
+        seen = self._network.encoder(tensors_of(observations)).numpy()
+        return torch.from_numpy(self._direct.outputs(seen)[0])
 
     def _judge(self, observations: Observations, action: Array) -> None:
         """Keeps what the critics, if there are any here, think of ``action`` (N, ...) and of the best one."""

@@ -43,7 +43,7 @@ from parl.algos.critics import (
 )
 from parl.algos.replayed import ReplayedAlgorithm
 from parl.errors import ConfigError
-from parl.nets import check_observations, count_of, tensors_of
+from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
 from parl.ops.policies import Squashed, squashed_gaussian
 from parl.ops.returns import bellman_target
@@ -167,7 +167,7 @@ class SACPolicy(CriticsPolicy):
             if env_steps < self._random_steps:
                 return self._rng.integers(self._actions, size=count)
             with torch.inference_mode():
-                logits = self._network(tensors_of(observations)).numpy()
+                logits = self._outputs(observations).numpy()
             # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
             noise = self._rng.standard_exponential(logits.shape, np.float32)
             return (logits - np.log(noise)).argmax(axis=1)
@@ -175,14 +175,14 @@ class SACPolicy(CriticsPolicy):
             return self._box.draw(count, self._rng)
         noise = torch.from_numpy(self._rng.standard_normal((count, self._box.size), np.float32))
         with torch.inference_mode():
-            mean, log_std = self._network(tensors_of(observations)).chunk(2, dim=1)
+            mean, log_std = self._outputs(observations).chunk(2, dim=1)
             std = log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX).exp()
             return self._box.to_env(torch.tanh(torch.addcmul(mean, std, noise)))
 
     def act_greedily(self, observations: Observations) -> Array:
         """The most probable actions (N, ...): the mode before squashing, or the largest logit."""
         with torch.inference_mode():
-            out = self._network(tensors_of(observations))
+            out = self._outputs(observations)
             if self._box is None:
                 return out.argmax(dim=1).numpy()
             return self._box.to_env(torch.tanh(out[:, : self._box.size]))

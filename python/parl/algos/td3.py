@@ -37,7 +37,7 @@ from parl.algos.critics import (
     default_run,
 )
 from parl.algos.replayed import ReplayedAlgorithm
-from parl.nets import check_observations, count_of, tensors_of
+from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
 from parl.ops.schedules import actor_scales
@@ -172,13 +172,13 @@ class DeterministicPolicy(CriticsPolicy):
         shape = (count_of(observations), box.size)
         noise = torch.from_numpy(self._rng.standard_normal(shape, np.float32))
         with torch.inference_mode():
-            action = torch.tanh(self._network(tensors_of(observations)))
+            action = torch.tanh(self._outputs(observations))
             return box.to_env(action.add_(noise, alpha=self._noise).clamp_(-1, 1))
 
     def act_greedily(self, observations: Observations) -> Array:
         """Actions (N, ...) without noise."""
         with torch.inference_mode():
-            return self._bounds.to_env(torch.tanh(self._network(tensors_of(observations))))
+            return self._bounds.to_env(torch.tanh(self._outputs(observations)))
 
 
 class TD3Learner(CriticsLearner):
