@@ -39,6 +39,8 @@ class TradeoffOptions:
     """Of each strategy, at most; it goes on for a quarter of them once the score is reached."""
     strategies: tuple[str, ...] = ("20/20/1", "5/5/1", "5/20/4", "1/5/4", "1/20/16")
     """Each steps/window/groups."""
+    learning_rate: float = 5e-4
+    """Of all strategies; what suits updates from long rollouts ruins many small ones."""
     seed: int = 0
     """Of all strategies."""
     device: str = "cpu"
@@ -81,8 +83,8 @@ def bench(options: TradeoffOptions) -> Iterator[str]:
     """Measures, writes the figure, and gives the lines to print as they come."""
     columns = ["steps/window/groups", "steps/s", "updates/s", "seconds to score", "steps to score", "return"]
     yield (
-        f"a2c with V-trace, {options.env}, {options.num_envs} environments, score {options.goal:g}, at most "
-        f"{options.seconds:g} s a strategy"
+        f"a2c with V-trace, {options.env}, {options.num_envs} environments, learning rate "
+        f"{options.learning_rate:g}, score {options.goal:g}, at most {options.seconds:g} s a strategy"
     )
     strategies = [Strategy.parse(text) for text in options.strategies]
     yield from table(columns, [])
@@ -113,6 +115,7 @@ def measure(options: TradeoffOptions, strategy: Strategy) -> dict[str, Any]:
         device=options.device,
         advantage="vtrace",
         anneal=False,
+        learning_rate=options.learning_rate,
         rollout_steps=strategy.steps,
         window=0 if strategy.window == strategy.steps else strategy.window,
         env_groups=strategy.groups,
