@@ -186,13 +186,15 @@ def share(case, _seed, _steps):
     from parl.train.registry import default_settings, family_of, make_algorithm, replace
 
     torch.set_num_threads(1)
-    name, env, prioritized, *ahead = case.split("/")
+    ahead = case.endswith("/prefetch")
+    case, prioritized = case.removesuffix("/prefetch").rsplit("/", 1)
+    name, env = case.split("/", 1)
     clock = time.perf_counter if ahead else time.thread_time
     maker = EnvMaker(env)
     spec = spec_of(maker(1))
     run, own = default_settings(name, spec)
     own = replace(own, {"prioritized": prioritized == "prioritized"}, name)
-    run = replace(run, {"actors": 1, "learners": 1, "learning_starts": 1_000, "prefetch": len(ahead)}, name)
+    run = replace(run, {"actors": 1, "learners": 1, "learning_starts": 1_000, "prefetch": int(ahead)}, name)
     setup = family_of(name).setup(make_algorithm(name, own, spec), run, maker, spec)
     replay, learner = setup.make_replay(None), setup.make_learner()
     actor, part = setup.make_actor(0, replay, 0), setup.make_part(learner, replay, Alone(), 0)
