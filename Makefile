@@ -45,7 +45,9 @@ train: build  ## learn Pong, a few minutes, from pictures on a GPU, else from th
 train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
 	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --stop-at-return 475 --seed $(SEED)
 
-test: test-rust test-py  ## all quick tests: Rust and Python
+# Side by side: most tests use one core.
+test:  ## all quick tests: Rust and Python
+	$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) test-rust test-py
 
 test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
