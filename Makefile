@@ -47,7 +47,7 @@ train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show r
 
 # Side by side: most tests use one core.
 test:  ## all quick tests: Rust and Python
-	$(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) test-rust test-py
+	$(MAKE) --no-print-directory --jobs 2 test-rust test-py
 
 test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
