@@ -17,6 +17,8 @@ RUN := pong-$(SEED)-$(shell date +%Y%m%d-%H%M%S)
 PRESET = $(shell $(BIN)/python -c 'import torch; print("atari-gpu" if torch.cuda.is_available() else "atari-ram")')
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Not make's count of jobs, which recipes cannot reach: cargo counts its own.
+export CARGO_MAKEFLAGS :=
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
