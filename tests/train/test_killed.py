@@ -121,8 +121,26 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path):
     assert dead >= 1
     whole = train("dqn", **options, total_frames=6_000, runs=str(tmp_path), name="whole")
     assert_alike(path, whole.path)
-    wanted = [r["evaluation_return"] for r in read_metrics(whole.path) if "evaluation_return" in r]
-    assert [r["evaluation_return"] for r in read_metrics(path) if "evaluation_return" in r] == wanted
+    assert scores_of(path) == scores_of(whole.path)
+
+
+def scores_of(path):
+    return [r["evaluation_return"] for r in read_metrics(path) if "evaluation_return" in r]
+
+
+@pytest.mark.parametrize("goal", [None, 1.0])
+def test_killed_behind_its_last_checkpoint_a_run_is_over(tmp_path, goal):
+    options = LOCKSTEP | {"env": "CartPole-v1", "evaluation_every": 400, "stop_at_return": goal}
+    run = train("dqn", **options, total_frames=800, runs=str(tmp_path))
+    scores = scores_of(run.path)
+    again = resume(run.path)
+    assert (again.stopped, again.env_steps, again.updates) == (run.stopped, run.env_steps, run.updates)
+    assert again.evaluation_return == run.evaluation_return
+    assert scores_of(run.path) == scores
+    # With more to do it goes on.
+    more = resume(run.path, total_frames=run.env_steps + 400, stop_at_return=None)
+    assert more.env_steps >= run.env_steps + 400
+    assert len(scores_of(run.path)) > len(scores)
 
 
 @pytest.mark.slow

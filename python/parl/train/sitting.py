@@ -128,7 +128,7 @@ class Sitting:
                 if saved is not None:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
-                    stopped = self._train(loop, log, evaluator)
+                    stopped = self._ended(loop, saved) or self._train(loop, log, evaluator)
                 except WorkerError:
                     self._rescue(loop)
                     raise
@@ -145,6 +145,17 @@ class Sitting:
         loop = getattr(self, "_loop", None)
         if loop is not None:
             loop.interrupt()
+
+    def _ended(self, loop: Loop, saved: Saved | None) -> str | None:
+        """Why nothing is left to do: the last sitting saved the end, and may have been killed after that."""
+        score = saved.counters.get("score") if saved else None
+        if score is None:
+            return None
+        self._evaluation_return = returned = float(score["evaluation_return"])
+        goal = self._config.stop_at_return
+        if goal is not None and returned >= goal:
+            return "stop_at_return"
+        return "total_frames" if loop.env_steps >= self._config.total_frames else None
 
     def _train(self, loop: Loop, log: MetricsLog, evaluator: Evaluator) -> str:
         config = self._config
