@@ -35,7 +35,7 @@ ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_frames": 5_000}
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3}),
+        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3, "total_frames": 8_000}),
         ("pqn", {"minibatch_size": 64, "learning_rate": 2e-3, "reward_scale": 1.0, "epsilon_frames": 2_000}),
     ],
 )
