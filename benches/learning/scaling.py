@@ -2,14 +2,16 @@
 
     python benches/learning/scaling.py actors --seconds 8        # CPU-heavy environments
     python benches/learning/scaling.py learners --seconds 10     # a total batch of 4,096
+    python benches/learning/scaling.py curve --rounds 5          # scores on the way, by one learner and more
     python benches/learning/scaling.py split --seconds 6         # every split of a grid, and what auto takes
     ... --record benches/records/DATE-scaling.md
 
 ``actors``: CartPole behind a wrapper that computes for about 2 ms a step, in Python; one learner that has
 next to nothing to do. ``learners``: DQN with two layers of 512, one thread each. Rates are those of the
-middle of a run. ``split``: for three workloads each number of actors and learners up to the cores, then the
-split that ``auto`` chooses from its measurements; the ratio is its rate over the best of the grid, in turns
-with it.
+middle of a run. ``curve``: the same total batch on a network of 64 and 64, ten greedy episodes every 5,000
+steps; median, lowest and highest of the seeds. ``split``: for three workloads each number of actors and
+learners up to the cores, then the split that ``auto`` chooses from its measurements; the ratio is its rate
+over the best of the grid, in turns with it.
 """
 
 import os
@@ -27,6 +29,16 @@ LARGE = {
     "hidden": (512, 512),
     "learning_starts": 5_000,
     "threads": 1,
+}
+CURVE = {
+    "num_envs": 64,
+    "batch_size": 4_096,
+    "replay_ratio": 256.0,
+    "learning_starts": 5_000,
+    "threads": 1,
+    "total_frames": 30_000,
+    "evaluation_every": 5_000,
+    "evaluation_episodes": 10,
 }
 SPLITS = {
     "small": {},
@@ -64,6 +76,13 @@ def run(case, seed):
             made = train("dqn", runs=runs, quiet=True, **short)
             table = RunDirectory.open(made.path).config["run"]
             return {"actors": table["actors"], "learners": table["learners"]}
+    if "curve" in case:
+        from parl.run import read_metrics
+        from parl.train import train
+
+        with tempfile.TemporaryDirectory() as runs:
+            made = train("dqn", seed=seed, runs=runs, quiet=True, tensorboard=False, **options)
+            return [r["evaluation_return"] for r in read_metrics(made.path) if "evaluation_return" in r]
     return train_for("dqn", case["seconds"], seed, **options)
 
 
@@ -93,6 +112,25 @@ def compare(say, what, options, key, seconds, rounds):
     say(f"ratio 1 to {most} {what}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
 
 
+def curve(say, _seconds, rounds):
+    most = os.cpu_count() or 1
+    say(f"scores along the way at a total batch of 4,096, {CURVE}; {rounds} seeds: median (lowest..highest)")
+    found = {n: [] for n in (1, most)}
+    for seed in range(rounds):
+        for n, curves in found.items():
+            options = CURVE | {"actors": 1, "learners": n}
+            curves.append(one(__file__, {"options": options, "curve": True}, seed))
+    say("steps    " + "".join(f"{f'{n} learners':>26}" for n in found))
+    for place in range(min(len(scores) for curves in found.values() for scores in curves)):
+        cells = []
+        for curves in found.values():
+            scores = sorted(scores[place] for scores in curves)
+            cells.append(f"{median(scores):7.1f} ({scores[0]:.1f}..{scores[-1]:.1f})")
+        steps = CURVE["evaluation_every"] * (place + 1)
+        say(f"{steps:>7,}  " + "".join(f"{cell:>26}" for cell in cells))
+    say("")
+
+
 def split(say, seconds, rounds):
     cores = os.cpu_count() or 1
     for name, options in SPLITS.items():
@@ -113,14 +151,14 @@ def split(say, seconds, rounds):
 
 def main():
     parser = shared_options(__doc__)
-    parser.add_argument("what", nargs="?", choices=["actors", "learners", "split"], default="actors")
+    parser.add_argument("what", nargs="?", choices=["actors", "learners", "curve", "split"], default="actors")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each run that count")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parsed(parser, run)
     if arguments is None:
         return
     with Record(arguments.record) as say:
-        todo = {"actors": actors, "learners": learners, "split": split}[arguments.what]
+        todo = {"actors": actors, "learners": learners, "curve": curve, "split": split}[arguments.what]
         todo(say, arguments.seconds, arguments.rounds)
 
 
