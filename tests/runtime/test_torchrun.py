@@ -153,3 +153,21 @@ def test_what_torchrun_cannot_share_is_named(monkeypatch):
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"es is not one of those that torchrun runs: a2c, .*, ppo, pqn"):
         train("es", "CartPole-v1", quiet=True)
+
+
+@pytest.mark.parametrize(("cores", "num_envs", "actors"), [(2, 8, 2), (8, 8, 6), (8, 4, 4), (64, 256, 32)])
+def test_the_processes_choose_actors_alike(monkeypatch, cores, num_envs, actors):
+    from parl.envs import EnvMaker, spec_of
+    from parl.train import families
+    from parl.train.registry import default_settings, family_of, make_algorithm, replace
+
+    monkeypatch.setattr(Group, "found", lambda: Group(rank=1, size=2, local=1, local_size=2))
+    monkeypatch.setattr(families, "usable_cores", lambda: cores)
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    run, own = default_settings("dqn", spec)
+    run = replace(run, {"num_envs": num_envs, "threads": 1}, "dqn")
+    said = []
+    settled = family_of("dqn").settle(make_algorithm("dqn", own, spec), run, maker, spec, said.append)
+    assert (settled.actors, settled.learners) == (actors, 1)
+    assert f"actors in each process: {actors // 2}" in said[-1]

@@ -113,6 +113,8 @@ class ReplayFamily:
                 )
             config = dataclasses.replace(config, learners=1)
             say(f"{group.size} processes of torchrun share environments, batch, replay and steps")
+            if config.actors == "auto":
+                config = dataclasses.replace(config, actors=_actors_of(group, config, say))
         if config.threads == "auto":
             config = dataclasses.replace(config, threads=self._threads(algorithm, config, say))
         if "auto" not in (config.actors, config.learners):
@@ -247,6 +249,17 @@ def _settle_on_device(config: TrainConfig, say: Callable[[str], None]) -> TrainC
         raise ConfigError("torchrun starts processes; environments on a CUDA device are all in one")
     say(f"environments, replay and learner are on {config.device}, in one process")
     return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
+
+
+def _actors_of(group: Group, config: TrainConfig, say: Callable[[str], None]) -> int:
+    """As many actors for every process of ``group`` as it has cores beside its learner, at least one.
+
+    Not measured: the processes would measure in each other's way, and have to choose alike.
+    """
+    envs = config.num_envs // group.size // (2 if config.halves else 1)
+    each = max(1, min(usable_cores() // group.local_size - 1, 16, envs))
+    say(f"actors in each process: {each}, one core left for its learner")
+    return each * group.size
 
 
 def _divided(config: TrainConfig, group: Group) -> TrainConfig:
