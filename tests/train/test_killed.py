@@ -47,6 +47,10 @@ def state_of(path):
     return torch.load(folder / "learner.pt", weights_only=True), drawn
 
 
+def scores_of(path):
+    return [r["evaluation_return"] for r in read_metrics(path) if "evaluation_return" in r]
+
+
 def assert_alike(one, other):
     (state, rows), (wanted, wanted_rows) = state_of(one), state_of(other)
     assert state["updates"] == wanted["updates"] > 20
@@ -122,10 +126,6 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path):
     whole = train("dqn", **options, total_frames=6_000, runs=str(tmp_path), name="whole")
     assert_alike(path, whole.path)
     assert scores_of(path) == scores_of(whole.path)
-
-
-def scores_of(path):
-    return [r["evaluation_return"] for r in read_metrics(path) if "evaluation_return" in r]
 
 
 @pytest.mark.parametrize("goal", [None, 1.0])
