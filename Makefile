@@ -138,7 +138,7 @@ bench-topologies: build  ## sync, async, hogwild and predictor beside each other
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py scaling
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py profile
 
-bench-ppo-peers: build  ## PPO beside CleanRL's and Stable-Baselines3's: Breakout for 20 minutes, HalfCheetah-v5 for 1M steps
+bench-ppo-peers: build  ## PPO beside Stable-Baselines3 and a rewrite of CleanRL's settings: Breakout, 20 minutes; HalfCheetah-v5, 1M steps
 	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco]"
 	for what in breakout cheetah; do ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py $$what $(ARGS); done
 

@@ -1,4 +1,4 @@
-"""DQN on Pong from pixels: steps and updates a second, beside Stable-Baselines3 and a CleanRL-style loop.
+"""DQN on Pong from pixels: steps and updates a second, beside Stable-Baselines3 and a loop in one file.
 
     python benches/learning/atari_dqn.py --steps 3000 --rounds 3
     python benches/learning/atari_dqn.py --steps 100k --rounds 1 --score
@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 
-from processes import Record, median, one
+from processes import Record, add_cores, median, one, use_cores
 
 STARTS = 1_500
 BATCH, EVERY = 32, 4
@@ -106,8 +106,8 @@ def sb3(steps, seed, score):
     return result
 
 
-def cleanrl(steps, seed, score):
-    """One file, one loop: Gymnasium's wrappers, a network, a buffer of numpy arrays."""
+def one_file(steps, seed, score):
+    """A rewrite of CleanRL's DQN settings: Gymnasium's wrappers, a network, a buffer of arrays."""
     import ale_py
     import gymnasium
     import numpy as np
@@ -193,7 +193,7 @@ def cleanrl(steps, seed, score):
     return result
 
 
-LIBRARIES = {"parl": parl, "sb3": sb3, "cleanrl": cleanrl}
+LIBRARIES = {"parl": parl, "sb3": sb3, "one file": one_file}
 
 
 def main():
@@ -204,6 +204,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", choices=sorted(LIBRARIES))
     parser.add_argument("--score", action="store_true")
+    add_cores(parser)
     parser.add_argument("--record", help="Markdown file to append to")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -218,6 +219,7 @@ def main():
     steps, names = parse_count(arguments.steps), arguments.only or list(LIBRARIES)
     with Record(arguments.record) as say:
         say(f"dqn, Pong from pixels, {steps:,} steps behind the first {STARTS:,}, in turns")
+        say(use_cores(arguments.cores))
         say("turn  library  env steps/s  updates/s  score  load")
         found = {name: [] for name in names}
         for turn in range(arguments.rounds):
@@ -226,7 +228,7 @@ def main():
                 found[name].append(row)
                 shown = f"{row['score']:.1f}" if "score" in row else "-"
                 say(
-                    f"{turn:>4}  {name:<7} {row['env_steps_per_s']:12.1f} {row['updates_per_s']:10.1f}"
+                    f"{turn:>4}  {name:<8} {row['env_steps_per_s']:12.1f} {row['updates_per_s']:10.1f}"
                     f" {shown:>6} {os.getloadavg()[0]:5.1f}"
                 )
         for name in names:

@@ -1,7 +1,7 @@
 """DQN, SAC, TD3 and DDPG: time to a score over seeds, speed beside Stable-Baselines3's, share of the replay.
 
     python benches/learning/offpolicy.py goals --seeds 10        # all cases, or --only pendulum-sac
-    python benches/learning/offpolicy.py peers --rounds 3        # needs stable-baselines3, mujoco
+    python benches/learning/offpolicy.py peers --rounds 3 --cores 1   # needs stable-baselines3, mujoco
     python benches/learning/offpolicy.py replay
     ... --record benches/records/DATE-offpolicy.md               # appends what was printed
 
@@ -17,7 +17,7 @@ import resource
 import tempfile
 import time
 
-from processes import Record, median, one, parsed, shared_options
+from processes import Record, median, one, parsed, shared_options, use_cores
 
 # name: algorithm, settings, score to reach
 GOALS = {
@@ -284,7 +284,7 @@ def goals(say, only, arguments):
 def peers(say, only, arguments):
     for case in only or PEERS:
         steps = arguments.steps or PEERS[case][1]
-        say(f"{case}: {steps:,} steps, in turns")
+        say(f"{case}: {steps:,} steps, in turns; {use_cores(arguments.cores)}")
         say("seed  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
         ratios = []
         for seed in range(arguments.first, arguments.first + arguments.rounds):

@@ -1,11 +1,11 @@
-"""PPO beside CleanRL's (written anew, see published_ppo.py) and Stable-Baselines3's, in one run and in turns.
+"""PPO beside Stable-Baselines3's and beside a rewrite of CleanRL's settings (published_ppo.py), in turns.
 
     python benches/learning/ppo_peers.py breakout --minutes 20 --seeds 1
     python benches/learning/ppo_peers.py cheetah --steps 1e6 --seeds 3
     ... --record benches/records/DATE-ppo-peers.md
 
 ``breakout``: so many minutes of training on all cores, from the start of collection. parl learns from the
-console's 128 bytes (``--preset atari-ram``), or with ``--pixels`` from the same pictures as CleanRL's. Both
+console's 128 bytes (``--preset atari-ram``), or with ``--pixels`` from the same pictures as the rewrite. Both
 are scored alike at the end: mean of 30 games of all lives, raw points, greedy, up to 30 no-ops, no sticky
 actions, 27,000 frames at most. ``cheetah``: HalfCheetah-v5, one environment, same hyper-parameters and steps,
 one torch thread each; the score is the mean return of the latest 100 training episodes. Each run is a process
@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 
-from processes import Record, median, one
+from processes import Record, add_cores, median, one, use_cores
 
 GAMES, FRAMES_MAX = 30, 27_000
 
@@ -49,7 +49,7 @@ def parl_breakout(case, seed):
         return {"frames": 4 * run.env_steps, "seconds": run.training_s, "score": score}
 
 
-def cleanrl_breakout(case, seed):
+def rewrite_breakout(case, seed):
     import published_ppo as p
     import torch
 
@@ -95,7 +95,7 @@ def parl_cheetah(case, seed):
         return {"seconds": run.training_s, "steps": run.env_steps, "score": found[-1] if found else 0.0}
 
 
-def cleanrl_cheetah(case, seed):
+def rewrite_cheetah(case, seed):
     import published_ppo as p
     import torch
 
@@ -139,8 +139,8 @@ def mean_of_last(returns, count=100):
 
 
 WORK = {
-    "breakout": {"parl": parl_breakout, "cleanrl": cleanrl_breakout},
-    "cheetah": {"parl": parl_cheetah, "sb3": sb3_cheetah, "cleanrl": cleanrl_cheetah},
+    "breakout": {"parl": parl_breakout, "rewrite": rewrite_breakout},
+    "cheetah": {"parl": parl_cheetah, "sb3": sb3_cheetah, "rewrite": rewrite_cheetah},
 }
 
 
@@ -173,6 +173,7 @@ def main():
     parser.add_argument("--pixels", action="store_true", help="parl learns from pictures, breakout")
     parser.add_argument("--options", default="{}", help="settings of parl as JSON, breakout")
     parser.add_argument("--steps", type=float, default=1e6, help="cheetah")
+    add_cores(parser)
     parser.add_argument("--record", help="Markdown file to append to")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -188,6 +189,7 @@ def main():
     else:
         case = {"steps": int(arguments.steps)}
     with Record(arguments.record) as say:
+        say(use_cores(arguments.cores))
         compare(say, arguments.what, case, arguments.seeds)
 
 

@@ -15,10 +15,50 @@ import warnings
 def shared_options(doc):
     """A parser with the options that the benchmarks share."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_cores(parser)
     parser.add_argument("--record", help="Markdown file to append to")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     return parser
+
+
+def add_cores(parser):
+    """The option by which every library of a comparison gets the same cores."""
+    parser.add_argument(
+        "--cores", type=int, help="cores that every run may use, all libraries alike (default: all of them)"
+    )
+
+
+def use_cores(count):
+    """Limits this process, and those it starts, to ``count`` cores: a sentence for the record.
+
+    OpenMP, and so torch, takes as many threads as there are cores to run on.
+
+    Args:
+        count: number of cores, or None for all that the process has.
+
+    Raises:
+        SystemExit: the process has fewer cores.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if count is not None:
+        if not 1 <= count <= len(allowed):
+            raise SystemExit(f"--cores {count} is outside 1..={len(allowed)}")
+        os.sched_setaffinity(0, allowed[:count])
+        allowed = allowed[:count]
+    return f"every run of every library on {len(allowed)} core{'s' if len(allowed) > 1 else ''}"
+
+
+def commit():
+    """The commit of the working tree, with ``+`` where files differ from it."""
+
+    def git(*words):
+        return subprocess.run(
+            ["git", *words], capture_output=True, text=True, cwd=os.path.dirname(__file__), check=False
+        ).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return (git("rev-parse", "--short", "HEAD") or "no commit") + ("+" if changed else "")
 
 
 def parsed(parser, work):
@@ -153,7 +193,6 @@ class Record:
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(
                 f"\n{datetime.date.today():%d %B %Y}, {platform.processor() or platform.machine()}, "
-                f"{os.cpu_count()} cores, torch {torch.__version__}: `python {' '.join(told)}`\n\n```\n"
-                + "\n".join(self.lines).rstrip()
-                + "\n```\n"
+                f"{os.cpu_count()} cores, torch {torch.__version__}, commit {commit()}: "
+                f"`python {' '.join(told)}`\n\n```\n" + "\n".join(self.lines).rstrip() + "\n```\n"
             )

@@ -1,4 +1,4 @@
-"""PPO as CleanRL's scripts describe it, written anew from their published settings, to be run beside parl's.
+"""A rewrite of PPO with the settings of CleanRL's scripts, to be run beside parl's. No code of CleanRL runs.
 
 One process, one policy, rollouts of a SyncVectorEnv in tensors, epochs over shuffled minibatches, everything
 in plain PyTorch with autograd. Facts from Huang et al. (2022), "The 37 implementation details of proximal

@@ -1,14 +1,14 @@
 """Training loops of other libraries, with their own replay buffers and with parl's, beside each other.
 
-Stable-Baselines3, TorchRL, Tianshou and a loop as CleanRL writes it train a DQN, one gradient step per
-environment step, on CartPole-v1 (four numbers) and on a made-up game of 84x84x4 pixels. Within a group
-everything but the buffer is the same: seeds, networks, batch size; all buffers are full before the clock
-starts, with priorities of every size. Variants run in turns, a chunk of steps each, round by round, so that
-a busy moment of the machine hits all alike. Printed for each: microseconds of processor time per step (all of
-it, and in calls of the buffer), the median and quartiles over the rounds of the ratio of steps per second,
-``parl / peer``, in processor time and in wall-clock time; then that ratio for the calls of the buffer alone;
-then what a buffer that costs nothing at all would reach in the peer's loop ("free buffer"): no bar above that
-can be met by any buffer.
+Stable-Baselines3, TorchRL, Tianshou and a loop in one file (a rewrite in the style of CleanRL, not CleanRL's
+script) train a DQN, one gradient step per environment step, on CartPole-v1 (four numbers) and on a made-up
+game of 84x84x4 pixels. Within a group everything but the buffer is the same: seeds, networks, batch size; all
+buffers are full before the clock starts, with priorities of every size. Variants run in turns, a chunk of
+steps each, round by round, so that a busy moment of the machine hits all alike. Printed for each:
+microseconds of processor time per step (all of it, and in calls of the buffer), the median and quartiles over
+the rounds of the ratio of steps per second, ``parl / peer``, in processor time and in wall-clock time; then
+that ratio for the calls of the buffer alone; then what a buffer that costs nothing at all would reach in the
+peer's loop ("free buffer"): no bar above that can be met by any buffer.
 
 Beside the plain settings there are those in which people meet these buffers: ``--batch 256 --updates 4``
 (several updates per environment step); ``stacked`` rows as Tianshou's Atari scripts keep them (one frame a
@@ -355,7 +355,7 @@ def tianshou(setting: Setting, kind: str) -> Variant:
 # A single file, as CleanRL writes it
 
 
-def cleanrl(setting: Setting, kind: str) -> Variant:
+def one_file(setting: Setting, kind: str) -> Variant:
     makers = {"own uniform": _sb3_rows, "cpprb prioritized": _cpprb_rows, "own prioritized": _cleanrl_rows}
     make = makers.get(kind, _parl_rows)
     timed = Timed()
@@ -579,8 +579,8 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
         ["own prioritized", "own uniform", "parl prioritized"],
         [("parl prioritized", "own prioritized"), ("parl prioritized", "own uniform")],
     ),
-    "cleanrl": (
-        cleanrl,
+    "one-file": (
+        one_file,
         ["own uniform", "own prioritized", "cpprb prioritized", "parl uniform", "parl prioritized"],
         [
             ("parl uniform", "own uniform"),
@@ -594,7 +594,7 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
 
 def measure(name: str, setting: Setting, rounds: int, steps: int, write: Callable[[str], None]) -> None:
     make, kinds, pairs = GROUPS[name]
-    if name == "cleanrl" and not CLEANRL:
+    if name == "one-file" and not CLEANRL:
         kinds = [kind for kind in kinds if kind != "own prioritized"]
         pairs = [pair for pair in pairs if pair[1] != "own prioritized"]
     variants = {kind: make(setting, kind) for kind in kinds}

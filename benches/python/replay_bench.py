@@ -1,13 +1,14 @@
 """The replay beside its peers: tree, call pairs, adds, gathers, threads; each row against its bar.
 
-``make bench-replay`` (``RECORD=1`` keeps the tables in ``benches/records``; with ``--only`` those of one
-section, and the others stay, so that a machine need be quiet for one at a time). The tree's own figures are
-those of the Rust program ``measure`` (crates/sumtree/examples), which takes turns with the peers: within a
-round every contender runs once, for some milliseconds, and the ratio is taken within the round, so that a
-busy moment of the machine hits all alike. Figures are medians of processor time of the calling thread, with
-quartiles; rows with threads say what they are. Peers: TorchRL's compiled segment tree and Tianshou's numba
-one, both fed numpy arrays, and cpprb, whose tree is only to be had inside its replay. The fastest variant of
-each counts.
+``make bench-replay`` (``RECORD=1`` keeps the tables in ``benches/records``; with ``--only`` it measures one
+section and keeps the recorded tables of the others). Rows with a peer compare a call from Python with a call
+from Python. Rows named ``Rust`` time the core alone, by the program ``measure`` (crates/sumtree/examples);
+they are compared with no peer. Within a round every contender runs once, for some milliseconds, and the ratio
+is taken within the round, so that a busy moment of the machine affects all of them. Figures are medians of
+processor time of the calling thread, with quartiles; rows with threads name their number. Peers:
+TorchRL's compiled segment tree and Tianshou's numba tree, both called with numpy arrays, and cpprb, whose
+tree is available only inside its replay. The fastest variant of each peer counts. parl's and TorchRL's draws
+return the priorities of the leaves as well as their indices.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ class TreePeers:
         for dtype, tree in self.torchrl.items():
 
             def torchrl(tree: Any = tree, dtype: Any = dtype) -> object:
-                return tree.scan_lower_bound(rng.random(batch, dtype) * tree.query(0, leaves))
+                found = tree.scan_lower_bound(rng.random(batch, dtype) * tree.query(0, leaves))
+                return found, tree[found]
 
             # The product of a float32 array and a Python number stays float32.
             out[f"torchrl {np.dtype(dtype).name}"] = timer(torchrl, batch, self.ms)
@@ -181,44 +183,56 @@ def tree_rows(ms: float) -> list[Row]:
     def ours(workload: str, measure: Measure = measure) -> Callable[[], float]:
         return lambda: measure.ns(workload)[1]
 
-    peers = TreePeers(2**20, ms)
     rng = np.random.default_rng(0)
     small = cpprb_buffer(2**20, 4096, {"x": np.zeros(4096, np.float32)})
-    for batch, bar in ((32, 1 / 8), (256, 1 / 6), (4096, 1 / 4)):
-        others = peers.sample(batch)
-        others["cpprb"] = timer(lambda batch=batch: small.sample(batch, beta=0.4), batch, ms)
-        rows.append(
-            Row(f"tree sample, 2^20, batch {batch}", "ns/item", ours(f"sample:20:{batch}"), others, bar)
-        )
-    feed = cycle(
-        [
-            (rng.integers(0, 2**20, 256).astype(np.uint64), rng.random(256, np.float32) + 0.01)
-            for _ in range(POOL)
-        ]
-    )
-    others = peers.update(256)
-    others["cpprb"] = timer(lambda: small.update_priorities(*feed()), 256, ms)
-    rows.append(
-        Row("tree update lock-free, 2^20, batch 256", "ns/item", ours("update:20:256"), others, 2 / 3)
-    )
-    rows.append(
-        Row("tree update combining, 2^20, batch 256", "ns/item", ours("combine:20:256"), dict(others), 1 / 4)
-    )
-    large = TreePeers(2**24, ms)
-    rows.append(Row("tree sample, 2^24, batch 256", "ns/item", ours("sample:24:256"), large.sample(256)))
-    others = large.update(256)
-    rows.append(Row("tree update lock-free, 2^24, batch 256", "ns/item", ours("update:24:256"), others))
-    rows.append(
-        Row("tree update combining, 2^24, batch 256", "ns/item", ours("combine:24:256"), dict(others))
-    )
+    for exponent in (20, 24):
+        leaves = 2**exponent
+        peers, tree = TreePeers(leaves, ms), parl.SumTree(leaves)
+        tree.update(np.arange(leaves), rng.random(leaves) + 0.01)
+        batches = ((32, 1 / 8), (256, 1 / 6), (4096, 1 / 4)) if exponent == 20 else ((256, None),)
+        for batch, bar in batches:
+            others = peers.sample(batch)
+            if exponent == 20:
+                others["cpprb"] = timer(lambda batch=batch: small.sample(batch, beta=0.4), batch, ms)
+            call = timer(lambda tree=tree, batch=batch: tree.sample(batch), batch, ms)
+            rows.append(Row(f"Python tree sample, 2^{exponent}, batch {batch}", "ns/item", call, others, bar))
+        feed = cycle([(rng.integers(0, leaves, 256), rng.random(256) + 0.01) for _ in range(POOL)])
+        call = timer(lambda tree=tree, feed=feed: tree.update(*feed()), 256, ms)
+        others, bar = peers.update(256), None
+        if exponent == 20:
+            given = cycle(
+                [
+                    (rng.integers(0, leaves, 256).astype(np.uint64), rng.random(256, np.float32) + 0.01)
+                    for _ in range(POOL)
+                ]
+            )
+            others["cpprb"] = timer(lambda given=given: small.update_priorities(*given()), 256, ms)
+            bar = 2 / 3
+        rows.append(Row(f"Python tree update, 2^{exponent}, batch 256", "ns/item", call, others, bar))
+    for exponent in (20, 24):
+        for batch in (32, 256, 4096) if exponent == 20 else (256,):
+            workload = ours(f"sample:{exponent}:{batch}")
+            rows.append(Row(f"Rust tree sample, 2^{exponent}, batch {batch}", "ns/item", workload))
+        for name, workload in (("lock-free", "update"), ("combining", "combine")):
+            rows.append(
+                Row(
+                    f"Rust tree update {name}, 2^{exponent}, batch 256",
+                    "ns/item",
+                    ours(f"{workload}:{exponent}:256"),
+                )
+            )
     for path in ("avx2", "scalar"):
         slower = Measure(int(ms), path)
         for batch in (32, 256, 4096):
             rows.append(
-                Row(f"tree sample {path}, 2^20, batch {batch}", "ns/item", ours(f"sample:20:{batch}", slower))
+                Row(
+                    f"Rust tree sample {path}, 2^20, batch {batch}",
+                    "ns/item",
+                    ours(f"sample:20:{batch}", slower),
+                )
             )
-    rows.append(Row("tree append run of 64, 2^20", "ns/item", ours("append:20:64")))
-    rows.append(Row("tree append run of 1,024, 2^20", "ns/item", ours("append:20:1024")))
+    rows.append(Row("Rust tree append run of 64, 2^20", "ns/item", ours("append:20:64")))
+    rows.append(Row("Rust tree append run of 1,024, 2^20", "ns/item", ours("append:20:1024")))
     return rows
 
 
