@@ -27,6 +27,10 @@ class WorkerError(ParlError, RuntimeError):
     """An actor or a learner failed or died; the message holds its own traceback or the signal."""
 
 
+class NonFiniteError(ParlError, ValueError):
+    """A reward, observation, loss or weight is NaN or infinite; the message says which, where and when."""
+
+
 class NotSampleableError(ParlError, ValueError):
     """A replay or tree holds nothing that can be drawn (yet)."""
 

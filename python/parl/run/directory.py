@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import re
@@ -63,6 +64,11 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+def _beats(score: float, best: float | None) -> bool:
+    """Whether a checkpoint of ``score`` takes the place of the best one; NaN never does, and never stays."""
+    return math.isfinite(score) and (best is None or not math.isfinite(best) or score >= best)
 
 
 class RunDirectory:
@@ -195,7 +201,7 @@ class Checkpoints:
             raise
         index = self._index()
         index["last"] = final.name
-        if score is not None and score >= index.get("best_score", float("-inf")):
+        if score is not None and _beats(score, index.get("best_score")):
             index |= {"best": final.name, "best_score": score}
         write_atomically(self.path / "index.json", json.dumps(index))
         self._sweep({index["last"], index.get("best")})

@@ -22,10 +22,18 @@ def write(
     actors: Sequence[bytes | None],
     counters: Mapping[str, Any],
 ) -> None:
-    """Writes the parts; ``replay`` may be None, and an actor where an environment cannot be pickled."""
+    """Writes the parts; ``replay`` may be None, and an actor where an environment cannot be pickled.
+
+    Raises:
+        NonFiniteError: the learner holds a number that is NaN or infinite; nothing is written.
+    """
     import torch
 
-    torch.save(learner.state_dict(), folder / "learner.pt")
+    from parl.ops.finite import check_state
+
+    state = learner.state_dict()
+    check_state(state, "the learner cannot be saved")
+    torch.save(state, folder / "learner.pt")
     if replay is not None:
         replay.save(folder / "replay.bin")
     for index, state in enumerate(actors):

@@ -1,0 +1,56 @@
+"""Finds numbers that are NaN or infinite, and says where they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parl.errors import NonFiniteError
+
+
+def check_state(state: Any, what: str) -> None:
+    """Refuses a state that holds a number that is not finite.
+
+    Args:
+        state: as ``state_dict`` gives it: tensors, arrays, numbers, and mappings and sequences of them.
+        what: whose state, for the message.
+
+    Raises:
+        NonFiniteError: names the first tensor that holds such a number, how many it holds and the first one.
+    """
+    for name, value in _leaves(state, ""):
+        if isinstance(value, Tensor):
+            if not (value.is_floating_point() or value.is_complex()):
+                continue
+            bad = ~torch.isfinite(value.detach())
+            count = int(bad.sum())
+            if not count:
+                continue
+            position = int(bad.flatten().nonzero()[0])
+            first, size = value.detach().flatten()[position].item(), value.numel()
+            raise NonFiniteError(
+                f"{what}: {name} holds {count:,} of {size:,} numbers that are not finite, "
+                f"the first is {first} at {position:,}"
+            )
+        if not math.isfinite(value):
+            raise NonFiniteError(f"{what}: {name} is {value}")
+
+
+def _leaves(state: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Tensors and floats of ``state``, with the keys that lead to them."""
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from _leaves(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(state, list | tuple):
+        for index, value in enumerate(state):
+            yield from _leaves(value, f"{name}[{index}]")
+    elif isinstance(state, np.ndarray):
+        if state.dtype.kind in "fc":
+            yield name, torch.from_numpy(state)
+    elif isinstance(state, Tensor | float | np.floating):
+        yield name, state

@@ -1,0 +1,59 @@
+"""A checkpoint never holds weights that are not finite, and the good ones before it stay."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from parl.errors import NonFiniteError
+from parl.run import RunDirectory
+from parl.runtime import checkpoint
+
+
+class Learner:
+    def __init__(self):
+        self.weights = torch.ones(4)
+
+    def state_dict(self):
+        return {"weights": self.weights, "mean": torch.zeros(4), "updates": 0}
+
+
+def save(run, learner, step, score):
+    with run.checkpoints.write(step, score) as folder:
+        checkpoint.write(folder, learner, None, [], {"env_steps": step})
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_replace_no_checkpoint(tmp_path, bad):
+    run, learner = RunDirectory.create(tmp_path, "run", {}), Learner()
+    save(run, learner, 10, 5.0)
+    learner.weights[2] = bad
+    with pytest.raises(NonFiniteError, match="the learner cannot be saved: weights holds 1 of 4"):
+        save(run, learner, 20, 5.0)
+    assert [run.checkpoints.last().name, run.checkpoints.best().name] == ["step-000000000010"] * 2
+    assert torch.load(run.checkpoints.last() / "learner.pt")["weights"].tolist() == [1.0] * 4
+    assert sorted(place.name for place in run.checkpoints.path.iterdir()) == [
+        "index.json",
+        "step-000000000010",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([1.0, math.nan], 0),
+        ([math.nan, 1.0], 1),
+        ([1.0, math.nan, 1.0], 2),
+        ([1.0, math.inf], 0),
+        ([-math.inf, -5.0], 1),
+        ([2.0, 1.0], 0),
+        ([1.0, 1.0], 1),
+        ([np.float64(1.0), np.float64(3.0), None], 1),
+    ],
+)
+def test_a_score_that_is_not_finite_is_never_the_best(tmp_path, scores, best):
+    run, learner = RunDirectory.create(tmp_path, "run", {}), Learner()
+    for step, score in enumerate(scores):
+        save(run, learner, step, score)
+    assert run.checkpoints.best().name == f"step-{best:012d}"
