@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -82,12 +81,20 @@ def _take_option(name: str, arguments: Sequence[str]) -> tuple[str | None, list[
     return value, rest
 
 
-def _words_of(name: str, arguments: Sequence[str]) -> list[str] | None:
-    """The words behind ``name`` up to the next option; None without ``name``."""
-    if name not in arguments:
-        return None
-    behind = arguments[arguments.index(name) + 1 :]
-    return list(itertools.takewhile(lambda word: not word.startswith("--"), behind))
+@dataclasses.dataclass(frozen=True)
+class _EnvironmentOptions:
+    """The options that name the environment, which the defaults of the others depend on."""
+
+    env: str | None = None
+    env_options: tuple[str, ...] | None = None
+
+
+def _environment_in(arguments: Sequence[str], prog: str) -> _EnvironmentOptions:
+    """The options of the environment among ``arguments``; None for those not given."""
+    import tyro
+
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    return tyro.cli(_EnvironmentOptions, prog=prog, args=words, return_unknown_args=True)[0]
 
 
 def _train(arguments: Sequence[str]) -> int:
@@ -107,17 +114,15 @@ def _train(arguments: Sequence[str]) -> int:
         for line in _presets(train.presets_of(name)):
             print(line)
         return 0
+    table = None
     if path is not None:
         from parl.run import load_toml
 
         if preset is not None:
             raise ParlError("--config and --preset exclude each other")
-        default = train.settings_from(name, load_toml(path), where=path)
-    elif not {"-h", "--help"}.isdisjoint(rest):
-        default = train.default_settings(name, preset=preset)
-    else:
-        options = _words_of("--env-options", rest)
-        default = train.settings_for(name, _take_option("--env", rest)[0], options, preset)
+        table = load_toml(path)
+    chosen_env = _environment_in(rest, f"parl train {name}")
+    default = train.settings_for(name, chosen_env.env, chosen_env.env_options, preset, table, path or "")
     kind = dataclasses.make_dataclass(
         "Settings",
         [

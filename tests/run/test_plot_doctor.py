@@ -11,7 +11,7 @@ import pytest
 import parl
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import MetricsLog, RunDirectory, doctor
-from parl.run.plot import band, groups, plot_runs
+from parl.run.plot import _figure, band, groups, plot_runs
 
 
 def _run(root, name, values, key="episode_return"):
@@ -57,6 +57,27 @@ def test_runs_that_differ_in_their_seed_alone_are_one_band(tmp_path):
     together = plot_runs(paths, tmp_path / "bands.png", bands=True).read_bytes()
     assert together.startswith(b"\x89PNG")
     assert together != plot_runs(paths, tmp_path / "lines.png").read_bytes()
+
+
+def _drawn(run, y):
+    """Values and legend of the left half of a figure."""
+    axis = _figure([run], y, bands=False).axes[0]
+    legend = [text.get_text() for text in axis.get_legend().get_texts()]
+    return [line.get_ydata().tolist() for line in axis.get_lines()], legend
+
+
+def test_evaluations_are_drawn_with_returns_alone_and_named_in_the_legend(tmp_path):
+    run = RunDirectory.create(tmp_path, "one", {})
+    with MetricsLog(run, tensorboard=False) as log:
+        for step in range(3):
+            log.write(
+                {"env_steps": step, "wall_time_s": step, "episode_return": 20 + step, "loss": step / 10}
+            )
+        log.write({"env_steps": 3, "wall_time_s": 3, "evaluation_return": 500.0})
+    returns = [20.0, 21.0, 22.0]
+    assert _drawn(run.path, "episode_return") == ([returns, [500.0]], ["one", "one, evaluations"])
+    assert _drawn(run.path, "loss") == ([[0.0, 0.1, 0.2]], ["one"])
+    assert _drawn(run.path, "evaluation_return") == ([[500.0]], ["one"])
 
 
 def test_plot_names_what_is_missing(tmp_path):

@@ -63,32 +63,18 @@ def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
     return named
 
 
-def plot_runs(
-    runs: Sequence[str | Path], out: str | Path, y: str = "episode_return", bands: bool = False
-) -> Path:
-    """Draws ``y`` of each run against steps (left) and wall time (right).
+def _draw_evaluations(axis: Any, curves: Sequence[tuple[list[float], list[float]]], line: Any) -> None:
+    """Draws evaluations as dots in the color of ``line``, with one legend entry for all of them."""
+    label = f"{line.get_label()}, evaluations"
+    for places, values in curves:
+        if places:
+            axis.plot(places, values, "o", color=line.get_color(), markersize=5, label=label)
+            label = "_nolegend_"
 
-    Args:
-        runs: run directories, one line each.
-        out: the PNG to write; its folder is made if missing.
-        bands: draw runs that differ in their seed alone as their median in a band from lowest to highest.
-        y: key of the metrics to draw. Evaluations (``evaluation_return``) are drawn as dots where present.
 
-    Returns:
-        ``out``.
-
-    Raises:
-        ConfigError: no run is given, or matplotlib is not installed.
-        FileNotFoundError: a run has no metrics.
-        RunDirectoryError: a run has no value under ``y``.
-    """
-    if not runs:
-        raise ConfigError("no run to plot")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("plots need matplotlib: pip install 'parl-rl[plot]'") from error
+def _figure(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
+    """The figure that :func:`plot_runs` writes."""
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     axes = figure.subplots(1, len(AXES), sharey=True)
@@ -110,12 +96,43 @@ def plot_runs(
                 label_of_all = f"{name} ({len(members)} seeds)"
                 (line,) = axis.plot(places, middle, label=label_of_all, linewidth=1.4)
                 axis.fill_between(places, lowest, highest, color=line.get_color(), alpha=0.2, linewidth=0)
-            for one in records:
-                axis.plot(*curve(one, x, "evaluation_return"), "o", color=line.get_color(), markersize=5)
+            if y == "episode_return":  # evaluations are returns too; no other quantity shares their axis
+                _draw_evaluations(axis, [curve(one, x, "evaluation_return") for one in records], line)
             axis.set_xlabel(label)
             axis.grid(alpha=0.3)
     axes[0].set_ylabel(y.replace("_", " "))
     axes[0].legend(fontsize="small")
+    return figure
+
+
+def plot_runs(
+    runs: Sequence[str | Path], out: str | Path, y: str = "episode_return", bands: bool = False
+) -> Path:
+    """Draws ``y`` of each run against steps (left) and wall time (right).
+
+    Args:
+        runs: run directories, one line each.
+        out: the PNG to write; its folder is made if missing.
+        bands: draw runs that differ in their seed alone as their median in a band from lowest to highest.
+        y: key of the metrics to draw. With ``episode_return``, evaluations (``evaluation_return``) are drawn
+            as dots where present.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        ConfigError: no run is given, or matplotlib is not installed.
+        FileNotFoundError: a run has no metrics.
+        RunDirectoryError: a run has no value under ``y``.
+    """
+    if not runs:
+        raise ConfigError("no run to plot")
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError as error:
+        raise ConfigError("plots need matplotlib: pip install 'parl-rl[plot]'") from error
+
+    figure = _figure(runs, y, bands)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     FigureCanvasAgg(figure).print_png(str(out))

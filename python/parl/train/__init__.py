@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,16 @@ from parl.train.config import RunConfig, TrainConfig, keywords, words
 from parl.train.protocol import evaluation_options, protocol_of
 from parl.train.registry import (
     ALGORITHMS,
+    Layer,
     default_settings,
     family_of,
     make_algorithm,
+    module_of,
+    preset_layer,
     presets_of,
     replace,
-    settings_from,
+    resolve,
+    table_layer,
     table_of,
 )
 from parl.train.sitting import Run, Sitting, follow, make_evaluator
@@ -88,16 +92,11 @@ def train(
         WorkerError: an actor or learner failed; the directory can be resumed.
     """
     family = family_of(name)
-    maker, spec, environment = _probed(name, env, options.get("env_options"), preset, config)
-    defaults = default_settings(name, spec, preset)
-    start = defaults[0] if config is None else config
-    own = defaults[1] if algorithm is None else algorithm
-    run_fields = {field.name for field in dataclasses.fields(start)}
-    own_fields = {field.name for field in dataclasses.fields(own)}
-    check_keys(options, run_fields | own_fields, f"train({name!r})")
-    given = {"env": maker.name} | {key: value for key, value in options.items() if key in run_fields}
-    settings: Any = replace(start, given, "run")
-    own = replace(own, {key: value for key, value in options.items() if key in own_fields}, name)
+    layers = [*preset_layer(name, preset), _options_layer(name, options)]
+    maker = _maker_of(name, env, layers, config)
+    spec, environment = _probed(maker)
+    settings, own = resolve(name, spec, layers, config, algorithm)
+    settings = dataclasses.replace(settings, env=maker.name)
     group = _joined(name, settings.device)
     follows = group is not None and group.rank > 0
     progress = Progress(settings.total_frames, quiet=settings.quiet or follows)
@@ -148,36 +147,85 @@ def _joined(name: str, device: str) -> Group | None:
     return group
 
 
-def _probed(
-    name: str, env: Any, env_options: Any, preset: str | None, config: Any = None
-) -> tuple[EnvMaker, EnvSpec, dict[str, Any]]:
-    """Maker, description and own settings of the environment that a run will have."""
-    from parl.envs import EnvMaker, spec_of
+def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
+    """Keywords of :func:`train` as settings of the run and of the algorithm."""
+    where = f"train({name!r})"
+    run = {field.name for field in dataclasses.fields(family_of(name).config)}
+    own = {field.name for field in dataclasses.fields(module_of(name).Config)}
+    check_keys(options, run | own, where)
+    return Layer(
+        where,
+        {key: value for key, value in options.items() if key in run},
+        {key: value for key, value in options.items() if key in own},
+    )
 
-    if config is None:
-        config = default_settings(name, None, preset)[0]
-    chosen = config.env_options if env_options is None else words(env_options)
-    maker = EnvMaker(env or config.env, keywords(chosen))
+
+def _maker_of(
+    name: str, env: str | Callable[..., Any] | None, layers: Sequence[Layer], config: Any = None
+) -> EnvMaker:
+    """Makes the environments that a run will have.
+
+    Args:
+        name: of the algorithm.
+        env: see :func:`train`.
+        layers: settings by name, of which those of the environment are read.
+        config: settings of the run to start from; None: the defaults.
+    """
+    from parl.envs import EnvMaker
+
+    chosen = family_of(name).config() if config is None else config
+    found = {"env": chosen.env, "env_options": chosen.env_options}
+    for layer in layers:
+        found |= {key: layer.run[key] for key in found if key in layer.run}
+    return EnvMaker(env or found["env"], keywords(words(found["env_options"])))
+
+
+def _probed(maker: EnvMaker) -> tuple[EnvSpec, dict[str, Any]]:
+    """Description and own settings of the environments of ``maker``."""
+    from parl.envs import spec_of
+
     probe = maker(1)
     spec = spec_of(probe)
     environment = getattr(probe.unwrapped, "settings", {})
     environment.pop("num_envs", None)  # That is the probe's.
     probe.close()
-    return maker, spec, environment
+    return spec, environment
 
 
 def settings_for(
-    name: str, env: str | None = None, env_options: Sequence[str] | None = None, preset: str | None = None
+    name: str,
+    env: str | None = None,
+    env_options: Sequence[str] | None = None,
+    preset: str | None = None,
+    table: Mapping[str, Any] | None = None,
+    where: str | Path = "",
 ) -> tuple[Any, Any]:
-    """The settings that ``train(name, env, preset=preset)`` starts from: those that suit the environment.
+    """The settings that a run starts from: those that suit the environment, a preset's or a table's on top.
+
+    Args:
+        name: of the algorithm.
+        env: a Gymnasium id; by default that of the table or the preset.
+        env_options: keywords of the environment; likewise.
+        preset: one of the algorithm's.
+        table: of settings, such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
+        where: the table is from, for error messages.
 
     Raises:
-        ConfigError: there is no such algorithm, preset or environment.
+        ConfigError: there is no such algorithm, preset or environment, or the table has an unknown key, a
+            wrong value or another algorithm.
     """
-    maker, spec, _ = _probed(name, env, env_options, preset)
-    run, own = default_settings(name, spec, preset)
-    changed = {"env": maker.name} | ({} if env_options is None else {"env_options": env_options})
-    return replace(run, changed, name), own
+    layers = preset_layer(name, preset)
+    if table is not None:
+        layers.append(table_layer(name, table, where))
+    given = {"env": env, "env_options": env_options}
+    layers.append(Layer(name, {key: value for key, value in given.items() if value is not None}, {}))
+    spec, _ = _probed(_maker_of(name, None, layers))
+    return resolve(name, spec, layers)
+
+
+def settings_from(name: str, table: Mapping[str, Any], where: str | Path = "") -> tuple[Any, Any]:
+    """The settings of a run with a table such as a ``config.toml``: see :func:`settings_for`."""
+    return settings_for(name, table=table, where=where)
 
 
 def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
@@ -196,32 +244,28 @@ class _Opened:
     config: Any
     algorithm: Any
     maker: EnvMaker
+    spec: EnvSpec
 
     def parts(self, config: Any) -> Any:
         """The family's setup with the settings ``config``."""
-        from parl.envs import spec_of
-
-        probe = self.maker(1)
-        spec = spec_of(probe)
-        probe.close()
-        made = make_algorithm(self.name, self.algorithm, spec)
-        return family_of(self.name).setup(made, config, self.maker, spec)
+        made = make_algorithm(self.name, self.algorithm, self.spec)
+        return family_of(self.name).setup(made, config, self.maker, self.spec)
 
 
 def _open(path: str | Path) -> _Opened:
-    from parl.envs import EnvMaker
-
     run = RunDirectory.open(path)
     table = run.config
     name = str(table.get("algorithm"))
-    config, algorithm = settings_from(name, table, run.path / "config.toml")
+    layers = [table_layer(name, table, run.path / "config.toml")]
     if (run.path / "env.pkl").exists():
         import cloudpickle
 
         maker = cloudpickle.loads((run.path / "env.pkl").read_bytes())
     else:
-        maker = EnvMaker(config.env, keywords(config.env_options))
-    return _Opened(run, name, config, algorithm, maker)
+        maker = _maker_of(name, None, layers)
+    spec, _ = _probed(maker)
+    config, algorithm = resolve(name, spec, layers)
+    return _Opened(run, name, config, algorithm, maker, spec)
 
 
 def resume(path: str | Path, **options: Any) -> Run:

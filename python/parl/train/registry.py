@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parl.errors import ConfigError
 from parl.run import check_keys, parse_count
@@ -100,6 +100,85 @@ def preset_of(name: str, preset: str) -> Preset:
     return presets[preset]
 
 
+class Layer(NamedTuple):
+    """Settings from one source, by name. Those of a later layer win.
+
+    Attributes:
+        where: the source, for error messages.
+        run: settings of the run.
+        algorithm: settings of the algorithm.
+    """
+
+    where: str
+    run: Mapping[str, Any]
+    algorithm: Mapping[str, Any]
+
+
+def preset_layer(name: str, preset: str | None) -> list[Layer]:
+    """The layer of a preset of algorithm ``name``; no layer for None.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    if preset is None:
+        return []
+    chosen = preset_of(name, preset)
+    return [Layer(f"{name} preset {preset}", chosen.run, chosen.algorithm)]
+
+
+def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> Layer:
+    """The layer of a table such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
+
+    Raises:
+        ConfigError: an unknown key or another algorithm; names ``where``.
+    """
+    check_keys(table, {"algorithm", "run", name}, str(where))
+    if table.get("algorithm", name) != name:
+        raise ConfigError(f"{where} is for algorithm {table['algorithm']!r}, not {name!r}")
+    return Layer(str(where), table.get("run", {}), table.get(name, {}))
+
+
+def resolve(
+    name: str, spec: EnvSpec | None, layers: Sequence[Layer] = (), run: Any = None, own: Any = None
+) -> tuple[Any, Any]:
+    """The run's and the algorithm's settings. Every way to start or resume a run gets them here.
+
+    The order, later ones win: the dataclasses' defaults, those that suit the environment, the layers.
+
+    Args:
+        name: of the algorithm.
+        spec: of the environment; None leaves out the defaults that suit it.
+        layers: settings by name.
+        run: settings of the run to start from, in place of the defaults.
+        own: settings of the algorithm to start from, in place of the defaults.
+
+    Raises:
+        ConfigError: a key is unknown or a value wrong; names the layer.
+    """
+    module = module_of(name)
+    suited: list[Layer] = []
+    if run is None:
+        run = family_of(name).config()
+        if spec is not None and hasattr(module, "default_run"):
+            suited = [Layer(f"{name} default_run", module.default_run(spec), {})]
+    if own is None:
+        own = module.Config() if spec is None else module.default_config(spec)
+    return (
+        _merged(run, [(f"{layer.where} [run]", layer.run) for layer in (*suited, *layers)]),
+        _merged(own, [(f"{layer.where} [{name}]", layer.algorithm) for layer in layers]),
+    )
+
+
+def _merged(config: Any, sources: Sequence[tuple[str, Mapping[str, Any]]]) -> Any:
+    """``config`` with the values of all sources; bounds are checked once, when all are in."""
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    values: dict[str, Any] = {}
+    for where, source in sources:
+        check_keys(source, fields, where)
+        values |= {key: _coerce(where, fields[key], value) for key, value in source.items()}
+    return dataclasses.replace(config, **values)
+
+
 def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None = None) -> tuple[Any, Any]:
     """The run's and the algorithm's default settings.
 
@@ -108,17 +187,7 @@ def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None 
         spec: of the environment, for settings that suit its observations.
         preset: one of the algorithm's, whose settings win over those.
     """
-    module = module_of(name)
-    run, own = family_of(name).config(), module.Config()
-    if spec is not None:
-        own = module.default_config(spec)
-        if hasattr(module, "default_run"):
-            run = replace(run, module.default_run(spec), f"{name} default_run")
-    if preset is not None:
-        chosen = preset_of(name, preset)
-        run = replace(run, chosen.run, f"{name} preset {preset}")
-        own = replace(own, chosen.algorithm, f"{name} preset {preset}")
-    return run, own
+    return resolve(name, spec, preset_layer(name, preset))
 
 
 def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
@@ -147,29 +216,9 @@ def replace(config: Any, values: Mapping[str, Any], kind: str) -> Any:
     Raises:
         ConfigError: a key is unknown or a value wrong; ``kind`` says whose.
     """
-    fields = {field.name: field for field in dataclasses.fields(config)}
-    check_keys(values, fields, kind)
-    return dataclasses.replace(
-        config, **{key: _coerce(kind, fields[key], value) for key, value in values.items()}
-    )
-
-
-def settings_from(name: str, table: Mapping[str, Any], where: str | Path = "") -> tuple[Any, Any]:
-    """Settings from a table such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
-
-    Raises:
-        ConfigError: an unknown key, a wrong value or another algorithm; names ``where``.
-    """
-    check_keys(table, {"algorithm", "run", name}, str(where))
-    if table.get("algorithm", name) != name:
-        raise ConfigError(f"{where} is for algorithm {table['algorithm']!r}, not {name!r}")
-    config, algorithm = default_settings(name)
-    return (
-        replace(config, table.get("run", {}), f"{where} [run]"),
-        replace(algorithm, table.get(name, {}), f"{where} [{name}]"),
-    )
+    return _merged(config, [(kind, values)])
 
 
 def table_of(name: str, config: Any, algorithm: Any) -> dict[str, Any]:
-    """The table that :func:`settings_from` reads."""
+    """The table that :func:`table_layer` reads."""
     return {"algorithm": name, "run": dataclasses.asdict(config), name: dataclasses.asdict(algorithm)}
