@@ -6,10 +6,11 @@
     ... --record benches/records/DATE-offpolicy.md               # appends what was printed
 
 Every run is a process of its own. ``goals``: seconds of training from the start of collection to the
-checkpoint that passed the goal, processor seconds, steps, updates, and the mean of 100 more episodes on seeds
-that the run never saw. ``peers``: both libraries in turns at the same hyper-parameters and steps; a ratio for
-each turn, then their median and range. Steps a second are those of the part in which both learn at each step;
-scores are means of 100 greedy episodes of CartPole, of 10 of HalfCheetah, by the last weights, other seeds.
+checkpoint that passed the goal (in two evaluations in a row, on different seeds), processor seconds, steps,
+updates, and the mean of 100 more episodes on seeds that the run never saw. ``peers``: both libraries in turns
+at the same hyper-parameters and steps; a ratio for each turn, then their median and range. Steps a second are
+those of the part in which both learn at each step; scores are means of 100 greedy episodes of CartPole, of 10
+of HalfCheetah, by the last weights, other seeds.
 """
 
 import os

@@ -3,10 +3,10 @@
 Protocol: ``parl/Pong-v0`` as ``ale_py.AtariVectorEnv`` is made by default (4 frames a step, up to 30 idle
 frames after a reset, no sticky actions); observations are two readings of the console's 128 bytes, none of
 them picked by hand; games of evaluations are cut after 30,000 frames. A seed is done when 30 greedy episodes
-on seeds of their own have a mean return of at least 18. Wall time counts from the start of the process,
-evaluations included. Processor time is that of all threads: half of it is the least that two cores need,
-however busy the machine is. Afterwards 30 more episodes on fresh seeds are played, on which no decision
-depends.
+on seeds of their own have a mean return of at least 18, and 30 more on other seeds have it too. Wall time
+counts from the start of the process, evaluations included. Processor time is that of all threads: half of it
+is the least that two cores need, however busy the machine is. Afterwards 30 more episodes on fresh seeds are
+played, on which no decision depends.
 
     python benches/learning/pong.py --seeds 5
     python benches/learning/pong.py --seeds 1 --options '{"hidden": [64, 64]}'

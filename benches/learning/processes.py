@@ -96,7 +96,7 @@ def trained(name, steps, episodes, **options):
 
 
 def until(name, score, **options):
-    """Trains on one thread until 100 greedy episodes average ``score``, or to the end; what it took.
+    """Trains on one thread until 100 greedy episodes average ``score``, twice, or to the end; what it took.
 
     The score is that of 100 more episodes, on seeds that the run never saw, of the best weights it had.
     """

@@ -8,6 +8,7 @@ import numpy as np
 
 from parl.envs import EnvMaker, EpisodeTracker, Observer, points
 from parl.runtime.estimates import Estimates
+from parl.runtime.seeds import training_seed
 from parl.types import Algorithm, EnvSpec, Policy, Sink
 
 if TYPE_CHECKING:
@@ -182,8 +183,7 @@ def make_actor(
     policy = algorithm.make_policy(index, actors, end - first, int(policy_seed))
 
     def part(start: int, stop: int) -> Actor:
-        # Gymnasium seeds environment i of a vector with seed + i; half the range leaves room for that.
-        own_seed = (int(env_seed) >> 1) + start - first
+        own_seed = training_seed(int(env_seed)) + start - first
         estimates = Estimates.of(algorithm, policy, replay, stop - start, spec)
         return Actor(maker.beside(actors)(stop - start), spec, policy, replay, start, own_seed, estimates)
 

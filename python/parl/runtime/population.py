@@ -28,6 +28,7 @@ from torch import Tensor
 from parl.envs import EnvMaker
 from parl.errors import WorkerError
 from parl.runtime.loop import LoopBase
+from parl.runtime.seeds import training_seed
 from parl.runtime.setup import Saved
 from parl.runtime.weights import Snapshot
 from parl.runtime.workers import Team, Worker, choose_context
@@ -84,7 +85,7 @@ class PopulationSetup:
 
     def env_seed(self, generation: int) -> int:
         """Seed of the first member's environment; member i's is this plus i."""
-        return int(np.random.SeedSequence([self.seed, generation]).generate_state(1)[0]) >> 1
+        return training_seed(int(np.random.SeedSequence([self.seed, generation]).generate_state(1)[0]))
 
 
 class Evaluation:

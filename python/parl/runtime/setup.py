@@ -17,6 +17,7 @@ from parl.runtime.learning import Part
 from parl.runtime.pacer import Pacer
 from parl.runtime.peers import Peers
 from parl.runtime.remote import Remote
+from parl.runtime.seeds import training_seed
 from parl.runtime.torchrun import Group
 from parl.types import Algorithm, EnvSpec, Learned, Learner, Policy
 
@@ -24,8 +25,7 @@ from parl.types import Algorithm, EnvSpec, Learned, Learner, Policy
 def actor_seeds(seed: int, index: int) -> tuple[int, int]:
     """Seeds of the policy and of the first environment of actor ``index``, from the run's seed alone."""
     policy_seed, env_seed = np.random.SeedSequence([seed, index]).generate_state(2)
-    # Gymnasium seeds environment i of a vector with seed + i; half the range leaves room for that.
-    return int(policy_seed), int(env_seed) >> 1
+    return int(policy_seed), training_seed(int(env_seed))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class RunConfig:
     evaluation_every: int = 0
     """Transitions between evaluations; 0 evaluates at the end, and when stop_at_return seems reached."""
     stop_at_return: float | None = None
-    """Ends the run when an evaluation's mean return reaches this."""
+    """Ends the run when an evaluation's mean return reaches this, and that of a second one on other seeds."""
     checkpoint_every: int = 0
     """Transitions between checkpoints; 0 leaves it to the clock."""
     checkpoint_every_s: float = 120.0
