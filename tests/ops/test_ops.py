@@ -9,7 +9,7 @@ import torch
 from parl.ops.adam import adam_step, limited_adam_step
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
-from parl.ops.returns import bellman_target, double_q_value
+from parl.ops.returns import bellman_target
 from parl.ops.rmsprop import rmsprop_step
 from parl.ops.schedules import actor_epsilons, linear
 
@@ -18,12 +18,6 @@ def test_bellman_target_ignores_the_next_value_of_a_terminal_state():
     target = bellman_target(torch.tensor([1.0, 2.0]), torch.tensor([0.9, 0.0]), torch.tensor([10.0, 10.0]))
     # 1 + 0.9 * 10, 2 + 0 * 10
     assert target.tolist() == pytest.approx([10.0, 2.0])
-
-
-def test_double_q_value_is_the_targets_value_of_the_online_choice():
-    online = torch.tensor([[1.0, 5.0, 2.0], [3.0, 0.0, 2.0]])
-    target = torch.tensor([[9.0, 4.0, 7.0], [1.0, 8.0, 6.0]])
-    assert double_q_value(online, target).tolist() == [4.0, 1.0]
 
 
 @pytest.mark.parametrize("delta", [0.5, 1.0, math.inf])

@@ -21,21 +21,6 @@ def bellman_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tens
     return (discount * next_value).add_(reward)
 
 
-def double_q_value(next_q: Tensor, next_target_q: Tensor) -> Tensor:
-    """Value of the action that ``next_q`` prefers, as ``next_target_q`` judges it.
-
-    Args:
-        next_q: (B, A) float32, the online network's values of the next observation.
-        next_target_q: (B, A) float32, the target network's.
-
-    Returns:
-        (B,) float32.
-
-    Source: van Hasselt, Guez and Silver (2016), equation 4.
-    """
-    return next_target_q.gather(1, next_q.argmax(dim=1, keepdim=True)).squeeze(1)
-
-
 def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Probabilities of ``softmax(q / temperature)`` and ``temperature`` times their logarithms.
 
