@@ -3,8 +3,9 @@
 ``make counts`` (``python benches/counts.py``) builds the examples named in ``benches/counts.toml``, runs each
 workload under ``valgrind --tool=callgrind``, prints instructions per item and the change against the recorded
 number, and fails when a workload needs more than its tolerance (5 % unless it says otherwise) more. Fewer are
-a reason to record the new number: ``--accept`` writes the table anew. A name as argument picks the workloads
-that contain it. Without valgrind it says so and fails: what was not checked is not green.
+a reason to record the new number: ``--accept "why it changed"`` writes the table anew and keeps the reason
+beside each figure that changed. A name as argument picks the workloads that contain it. Without valgrind it
+says so and fails: what was not checked is not green.
 
 Counts repeat to the instruction on one machine and compiler. Other compilers, and other versions of the C
 library, may move them by a few percent; the file says what it was recorded with. valgrind 3.19 knows no
@@ -19,6 +20,7 @@ A workload, ``[workload."tree/sample/avx2/B=256"]``::
     function = "counted"           # count only inside functions with this in their name; else everything
     items = 12800                  # what the count is divided by
     instructions = 395.25          # recorded, per item
+    reason = "401.5 to 395.25: ..." # why the figure changed the last time
     tolerance = 0.05
 """
 
@@ -51,6 +53,7 @@ KEYS = {
     "function",
     "items",
     "instructions",
+    "reason",
     "tolerance",
 }
 
@@ -95,10 +98,22 @@ def count(name: str, workload: dict[str, Any]) -> float:
     return int(collected[1]) / workload["items"]
 
 
+def accept(table: dict[str, Any], counted: dict[str, float], reason: str) -> None:
+    """Records what was counted, and beside each figure that changes what it was and why it changes."""
+    for name, now in counted.items():
+        workload = table["workload"][name]
+        before, after = workload.get("instructions"), round(now, 2)
+        if before != after:
+            workload["instructions"] = after
+            workload["reason"] = f"{'new' if before is None else before} to {after}: {reason}"
+    table["recorded"] = compiler()
+    write(table)
+
+
 def write(table: dict[str, Any]) -> None:
     """Writes the table, in order of names."""
     lines = [
-        "# Instructions per item of the hot paths; written by `python benches/counts.py --accept`.",
+        "# Instructions per item of the hot paths; written by `python benches/counts.py --accept REASON`.",
         f"recorded = {json.dumps(table['recorded'])}",
     ]
     for name, workload in sorted(table["workload"].items()):
@@ -123,9 +138,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", nargs="?", default="", help="only workloads whose name contains this")
-    parser.add_argument("--accept", action="store_true", help="record what was counted")
+    parser.add_argument("--accept", metavar="REASON", help="record what was counted, and why it changed")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
+    if arguments.accept is not None and not arguments.accept.strip():
+        parser.error("--accept needs a reason: what changed, and why the new figures are right")
     if shutil.which("valgrind") is None:
         print(
             "INSTRUCTION COUNTS WERE NOT CHECKED: valgrind is not installed (apt install valgrind)",
@@ -151,15 +168,12 @@ def main() -> int:
         mark = f"  MORE than {tolerance:.0%}" if is_worse and before is not None else ""
         print(f"{name:44} {before or 0:12.2f} {now:12.2f} {change:>8}{mark}")
     if arguments.accept:
-        for name, now in counted.items():
-            table["workload"][name]["instructions"] = round(now, 2)
-        table["recorded"] = compiler()
-        write(table)
+        accept(table, counted, arguments.accept)
         print(f"recorded in {TABLE.relative_to(ROOT)}")
         return 0
     if worse:
         print(f"more instructions than recorded ({table['recorded']}): {', '.join(worse)}", file=sys.stderr)
-        print("If it is meant, record it: python benches/counts.py --accept", file=sys.stderr)
+        print("If it is meant, record it: python benches/counts.py --accept REASON", file=sys.stderr)
         return 1
     return 0
 
