@@ -16,6 +16,7 @@ from typing import Any
 
 import driver
 import torch
+from torch.overrides import TorchFunctionMode
 
 from parl.ops import execution
 
@@ -82,6 +83,16 @@ def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
     put(torch.cuda, "graph", captured)
 
 
+class OnTheProcessor(TorchFunctionMode):
+    """Tensors that a script makes with ``device="cuda"`` lie in the process's memory."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if str(kwargs.get("device")).startswith("cuda"):
+            kwargs["device"] = "cpu"
+        return func(*args, **kwargs)
+
+
 def run(arguments: list[str]) -> None:
     if arguments[0] == "-c":
         exec(arguments[1], {"__name__": "__main__"})
@@ -97,7 +108,8 @@ def run(arguments: list[str]) -> None:
 def main() -> None:
     driver.stand_in()
     stand_in()
-    with driver.current_context():
+    place = OnTheProcessor() if driver.library() else contextlib.nullcontext()
+    with driver.current_context(), place:
         run(sys.argv[1:])
 
 

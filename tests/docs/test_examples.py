@@ -10,12 +10,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+CUDA = ROOT / "tests" / "cuda"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = [
     pytest.param(code, id=f"{page.name}:{number}")
     for page in PAGES
     for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
 ]
+CUDA_BLOCKS = [block for block in BLOCKS if "CudaUnavailableError" in block.values[0]]
+# The fake driver's device is the processor: fewer environments, rows and steps than the pages have.
+SMALLER = {
+    "4096": "4",
+    "8192": "8",
+    "range(100)": "range(3)",
+    "100_000": "1_000",
+    "num_envs=64": "num_envs=4",
+    "(64,": "(4,",
+    "zeros(64": "zeros(4",
+    "256": "16",
+}
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 # In the place of a notebook's display: what is shown must be there.
@@ -33,28 +46,47 @@ def display(shown):
 """
 
 
-def _run(arguments, folder):
+def _run(arguments, folder, environment=os.environ):
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env=os.environ | {"PARL_EXAMPLE_QUICK": "1"},
+        env=environment | {"PARL_EXAMPLE_QUICK": "1"},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
 
 
 def test_there_are_examples():
     assert len(BLOCKS) >= 2
     assert len(SCRIPTS) >= 1
     assert len(NOTEBOOKS) >= 1
+    assert len(CUDA_BLOCKS) >= 3
 
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_block_runs(code, tmp_path):
-    (tmp_path / "block.py").write_text(code)
-    _run(["block.py"], tmp_path)
+    """To its end; those that need a CUDA device may stop early, see :func:`test_cuda_block_runs`."""
+    (tmp_path / "block.py").write_text(code + "\nprint('the end')\n")
+    out = _run(["block.py"], tmp_path)
+    assert out.endswith("the end\n") or "raise SystemExit" in code
+
+
+@pytest.mark.timeout(1200)  # The kernels are compiled once, some 50 s of it.
+@pytest.mark.parametrize("code", CUDA_BLOCKS)
+def test_cuda_block_runs(code, tmp_path, monkeypatch, pytestconfig):
+    """To its end, on a fake driver whose device is the processor (`tests/cuda`)."""
+    monkeypatch.syspath_prepend(str(CUDA))
+    import driver
+
+    for large, small in SMALLER.items():
+        code = code.replace(large, small)
+    (tmp_path / "block.py").write_text(code + "\nprint('the end')\n")
+    environment = driver.build(pytestconfig.cache.mkdir("driver-double"))
+    out = _run([str(CUDA / "rehearse.py"), "block.py"], tmp_path, environment)
+    assert out.endswith("the end\n"), out
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
