@@ -203,11 +203,114 @@ def test_shared_next_values_at_the_ring_border_and_in_batches():
             np.testing.assert_array_equal(rows["next_obs"], rows["obs"] + 1)
 
 
+def episodes(module, size=20, episodes=3, **settings):
+    """A buffer with episodes of two rows: 0, 1 -> 2; 10, 11 -> 12; ..."""
+    buffer = module.ReplayBuffer(size, {"obs": {}, "rew": {}, "done": {}}, **settings)
+    for first in range(0, 10 * episodes, 10):
+        for i in range(first, first + 2):
+            buffer.add(obs=i, rew=1.0, done=0.0, next_obs=i + 1.0)
+        buffer.on_episode_end()
+    return buffer
+
+
+@pytest.mark.parametrize("module", [ours, cpprb], ids=["parl", "cpprb"])
+@pytest.mark.parametrize("safe", [True, False], ids=["safe", "unsafe"])
+@pytest.mark.parametrize("size", [20, 5], ids=["free", "wrapped"])
+def test_loaded_rows_keep_the_next_values_of_their_episodes(tmp_path, module, safe, size):
+    source = episodes(module, size, next_of="obs")
+    held = {name: array.copy() for name, array in source.get_all_transitions().items()}
+    source.save_transitions(str(tmp_path / "rows.npz"), safe=safe)
+    buffer = ours.ReplayBuffer(20, {"obs": {}, "rew": {}, "done": {}}, next_of="obs")
+    buffer.add(obs=100.0, rew=0.0, done=0.0, next_obs=101.0)
+    buffer.load_transitions(tmp_path / "rows.npz")
+    assert buffer.get_current_episode_len() == 1
+    buffer.add(obs=200.0, rew=0.0, done=0.0, next_obs=201.0)
+    rows = buffer.get_all_transitions()
+    assert rows["obs"][:, 0].tolist() == [100.0, *held["obs"][:, 0], 200.0]
+    np.testing.assert_array_equal(rows["next_obs"], rows["obs"] + 1)
+    # Where next values are a field of their own, they are read from the same file.
+    plain = ours.ReplayBuffer(20, {"obs": {}, "next_obs": {}})
+    plain.load_transitions(tmp_path / "rows.npz")
+    np.testing.assert_array_equal(plain.get_all_transitions()["next_obs"], held["next_obs"])
+
+
+def test_rows_added_together_keep_the_next_values_of_their_episodes():
+    buffer = ours.ReplayBuffer(8, {"obs": {}}, next_of="obs")
+    buffer.add(obs=[1, 2, 10, 11], next_obs=[2, 3, 11, 12])
+    np.testing.assert_array_equal(buffer.get_all_transitions()["next_obs"][:, 0], [2, 3, 11, 12])
+
+
+def test_shared_next_values_of_n_step_rows_lie_n_steps_on():
+    n_step = {"size": 3, "gamma": 0.5, "rew": "rew", "next": "next_obs"}
+    buffer = ours.ReplayBuffer(20, {"obs": {}, "rew": {}, "done": {}}, next_of="obs", Nstep=n_step)
+    for i in range(5):
+        buffer.add(obs=i, rew=0.0, done=0.0, next_obs=i + 1)
+    buffer.on_episode_end()
+    np.testing.assert_array_equal(buffer.get_all_transitions()["next_obs"][:, 0], [3, 4, 5, 5, 5])
+
+
+def test_compressed_rows_of_unsafe_files_are_made_whole(tmp_path):
+    fields = {"obs": {"shape": 3}}
+    source = cpprb.ReplayBuffer(10, fields, stack_compress="obs")
+    rows = np.arange(3) + np.arange(6)[:, None]
+    source.add(obs=rows[:4])
+    source.on_episode_end()
+    source.add(obs=rows + 50)
+    source.save_transitions(str(tmp_path / "rows.npz"), safe=False)
+    buffer = ours.ReplayBuffer(10, fields)
+    buffer.load_transitions(tmp_path / "rows.npz")
+    np.testing.assert_array_equal(buffer.get_all_transitions()["obs"], [*rows[:4], *(rows + 50)])
+
+
+TWO_STEPS = {"size": 2, "gamma": 0.5, "rew": "rew", "next": "next_obs"}
+
+
+@pytest.mark.parametrize(
+    ("module", "saved", "loaded", "text"),
+    [
+        (ours, TWO_STEPS, None, "size 2, gamma 0.5; this buffer has Nstep size 1"),
+        (ours, None, TWO_STEPS, "size 1, gamma 1.0; this buffer has Nstep size 2"),
+        (ours, TWO_STEPS, {**TWO_STEPS, "size": 3}, "size 2, gamma 0.5; this buffer has Nstep size 3"),
+        (ours, TWO_STEPS, {**TWO_STEPS, "gamma": 0.9}, "size 2, gamma 0.5; .* size 2, gamma 0.9"),
+        (cpprb, TWO_STEPS, None, "n-step rows; this buffer has Nstep size 1"),
+        (cpprb, None, TWO_STEPS, "1-step rows; this buffer has Nstep size 2"),
+    ],
+)
+def test_files_of_another_number_of_steps_are_refused(tmp_path, module, saved, loaded, text):
+    source = module.ReplayBuffer(16, FIELDS, **({"Nstep": saved} if saved else {}))
+    for i in range(6):
+        source.add(**transition(i))
+    source.save_transitions(str(tmp_path / "rows.npz"))
+    buffer = ours.ReplayBuffer(16, FIELDS, Nstep=loaded)
+    with pytest.raises(ValueError, match=text):
+        buffer.load_transitions(tmp_path / "rows.npz")
+    assert buffer.get_stored_size() == 0
+
+
+def test_unsafe_files_are_smaller_and_name_a_missing_field(tmp_path):
+    source = ours.ReplayBuffer(200, {"obs": {"shape": 100}}, next_of="obs")
+    values = np.random.default_rng(0).random((101, 100))
+    source.add(obs=values[:-1], next_obs=values[1:])
+    sizes = []
+    for safe in (True, False):
+        source.save_transitions(tmp_path / "rows.npz", safe=safe)
+        sizes.append((tmp_path / "rows.npz").stat().st_size)
+    assert sizes[1] < 0.6 * sizes[0]
+    with pytest.raises(KeyError, match=r"rows.npz has no act; it has obs, next_obs"):
+        ours.ReplayBuffer(8, {"obs": {"shape": 100}, "act": {}}).load_transitions(tmp_path / "rows.npz")
+
+
 def test_mapped_files(tmp_path):
-    buffer = ours.ReplayBuffer(8, FIELDS, mmap_prefix=str(tmp_path / "rb_"))
-    buffer.add(**transition(7))
-    assert (tmp_path / "rb_obs.dat").stat().st_size == 8 * 6
-    assert buffer.sample(2)["act"].tolist() == [[7], [7]]
+    sizes = []
+    for module in (cpprb, ours):
+        folder = tmp_path / module.__name__
+        folder.mkdir()
+        buffer = module.ReplayBuffer(8, FIELDS, mmap_prefix=str(folder / "rb"))
+        buffer.add(**transition(7))
+        assert buffer.sample(2)["act"].tolist() == [[7], [7]]
+        sizes.append({path.name: path.stat().st_size for path in folder.iterdir()})
+    assert sizes[0] == sizes[1]
+    assert sizes[1]["rb_obs.dat"] == 8 * 6
 
 
 def test_bad_input():

@@ -3,8 +3,10 @@
 Class, method and argument names, shapes and dtypes are those of cpprb 11, which is not needed here. What is
 otherwise than there: an index outside the buffer, a priority that is not finite, an unknown field and a draw
 from an empty buffer are errors; late priorities are always looked for (``check_for_update``); the last rows
-of an episode that was cut without ``done`` keep their true next values under ``Nstep``; stacks are kept as
-they are given (``stack_compress`` changes no result, and saves no memory here).
+of an episode that was cut without ``done`` keep their true next values under ``Nstep``; rows that are added
+or loaded together keep the next values that they were given, also where an episode ends between two of
+them (cpprb's ``next_of`` takes the next row's values instead); stacks are kept as they are given
+(``stack_compress`` changes no result, and saves no memory here).
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".
 """
@@ -38,7 +40,7 @@ class ReplayBuffer:
         stack_compress: names of stacked fields; looked at only to see that they are there.
         default_dtype: of fields without one, ``numpy.float32`` by default.
         Nstep: ``{"size": n, "rew": names, "gamma": 0.99, "next": names}`` for n-step rows; needs ``"done"``.
-        mmap_prefix: rows lie in files of this prefix and the field's name.
+        mmap_prefix: each field is kept in a file named ``{mmap_prefix}_{field}.dat``.
 
     Raises:
         ValueError: the size is below 1.
@@ -72,7 +74,7 @@ class ReplayBuffer:
         self._kept = {name: specs[name] for name in specs if not self._is_next(name)}
         self._fields = self._kept | {f"next_{name}": specs[name] for name in self._next_of}
         self._arrays = {
-            name: _array(None if mmap_prefix is None else f"{mmap_prefix}{name}.dat", self._size, *spec)
+            name: _array(None if mmap_prefix is None else f"{mmap_prefix}_{name}.dat", self._size, *spec)
             for name, spec in self._kept.items()
         }
         # Next values that no next row holds, those of the newest row and of the ends of episodes.
@@ -161,15 +163,40 @@ class ReplayBuffer:
         self._at, self._stored = (first + n) % size, min(self._stored + n, size)
         self._episode += n
         if self._next_of and n:
-            if self._chained:
+            if self._chained and self._follows((first - 1) % size, rows):
                 self._tie((first - 1) % size)
             for slot in slots[self._is_loose[slots]]:
                 self._tie(int(slot))
-            self._loose[int(slots[-1])] = {name: rows[f"next_{name}"][-1].copy() for name in self._next_of}
-            self._is_loose[slots[-1]] = True
+            nexts = {name: rows[f"next_{name}"] for name in self._next_of}
+            for i in (*self._breaks(rows, nexts, skip, n), n - 1):
+                slot = (first + i) % size
+                self._loose[slot] = {name: values[i].copy() for name, values in nexts.items()}
+                self._is_loose[slot] = True
             self._chained = True
         self._written(slots, priorities if priorities is None or not priorities.ndim else priorities[skip:])
         return first
+
+    def _follows(self, slot: int, rows: Mapping[str, NDArray[Any]]) -> bool:
+        """Whether the next values of this row can be read from the first of ``rows``, which comes after it.
+
+        Without ``Nstep`` they always can; n steps later they mostly cannot.
+        """
+        if self._n_step is None:
+            return True
+        nexts = self._loose.get(slot, {})
+        return all(np.array_equal(nexts.get(f"next_{name}", ()), rows[name][0]) for name in self._next_of)
+
+    def _breaks(
+        self, rows: Mapping[str, NDArray[Any]], nexts: Mapping[str, NDArray[Any]], first: int, n: int
+    ) -> Iterable[int]:
+        """The rows ``first..n - 1`` whose next values differ from the values of the row after them."""
+        if n - first < 2:
+            return ()
+        differs = np.zeros(n - first - 1, np.bool_)
+        for name, values in nexts.items():
+            other = values[first : n - 1] != rows[name][first + 1 : n]
+            differs |= other.reshape(len(other), -1).any(1)
+        return (np.flatnonzero(differs) + first).tolist()
 
     def _tie(self, slot: int) -> None:
         """From now on the next values of this row are those of the next row."""
@@ -222,28 +249,61 @@ class ReplayBuffer:
 
         Args:
             file: where to.
-            safe: of cpprb, without effect.
+            safe: whether the next values of ``next_of`` fields are written beside the values themselves, so
+                that programs without this class can read them. With False only those next values are
+                written that are not the values of the next row; the file is smaller.
         """
-        rows = {f"row.{name}": array for name, array in self.get_all_transitions().items()}
-        np.savez_compressed(file, **cast("dict[str, Any]", rows))
+        rows = self.get_all_transitions()
+        arrays: dict[str, Any] = {}
+        if not safe and self._next_of:
+            ends = np.flatnonzero(self._is_loose[: self._stored])
+            arrays["ends"] = ends
+            for name in self._next_of:
+                arrays[f"end.next_{name}"] = rows.pop(f"next_{name}")[ends]
+        arrays |= {f"row.{name}": array for name, array in rows.items()}
+        arrays["n_step"] = 1 if self._n_step is None else self._n_step.n
+        arrays["gamma"] = 1.0 if self._n_step is None else self._n_step.gamma
+        np.savez_compressed(file, **arrays)
 
     def load_transitions(self, file: Any) -> None:
         """Adds the rows of a file that :meth:`save_transitions`, of this class or of cpprb, wrote.
 
+        The rows are episodes of their own: none of them is the next row of a row that was there before, and
+        none that is added later is the next row of them.
+
         cpprb's files are pickles, which can run anything: load none that you do not trust.
 
         Raises:
-            KeyError: a field of this buffer is missing.
-            ValueError: it is no such file.
+            KeyError: the file has no values for a field of this buffer.
+            ValueError: it is no such file, or its rows span another number of steps or were summed with
+                another discount than this buffer's ``Nstep``.
         """
         with np.load(file, allow_pickle=True) as arrays:
-            rows = {name[4:]: arrays[name] for name in arrays.files if name.startswith("row.")}
-            if not rows and "data" in arrays.files:
-                rows = cast("dict[str, NDArray[Any]]", arrays["data"].item())
-        if not rows:
-            raise ValueError(f"{file} holds no transitions")
+            rows = _saved_rows(arrays)
+            if not rows:
+                raise ValueError(f"{file} holds no transitions")
+            self._check_steps(file, arrays)
+        if missing := [name for name in self._fields if name not in rows]:
+            raise KeyError(f"{file} has no {', '.join(missing)}; it has {', '.join(rows)}")
         found, n = self._rows({name: rows[name] for name in self._fields})
+        episode, self._chained = self._episode, False
         self._store(found, n, None)
+        self._episode, self._chained = episode, False
+
+    def _check_steps(self, file: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Checks that the rows of a file span as many steps as those of this buffer.
+
+        cpprb's files say only whether there are several, files of earlier versions of this class nothing.
+        """
+        n, gamma = (1, 1.0) if self._n_step is None else (self._n_step.n, self._n_step.gamma)
+        ours = f"this buffer has Nstep size {n}, gamma {gamma}"
+        if "n_step" in arrays:
+            theirs = int(arrays["n_step"]), float(arrays["gamma"])
+            if theirs != (n, gamma):
+                raise ValueError(f"the rows of {file} have Nstep size {theirs[0]}, gamma {theirs[1]}; {ours}")
+        elif "Nstep" in arrays and bool(arrays["Nstep"]) != (self._n_step is not None):
+            kind = "n-step" if arrays["Nstep"] else "1-step"
+            raise ValueError(f"{file} holds {kind} rows; {ours}")
 
     def get_buffer_size(self) -> int:
         """Rows kept."""
@@ -417,6 +477,29 @@ class _NStep:
         """Gives the rows that wait, as they are."""
         while self.pending:
             yield self.pending.pop(0)
+
+
+def _saved_rows(arrays: Any) -> dict[str, NDArray[Any]]:
+    """Name -> (n, *shape) of an open file, next values included; empty if it holds no rows."""
+    rows: dict[str, NDArray[Any]] = {
+        name[4:]: arrays[name] for name in arrays.files if name.startswith("row.")
+    }
+    if rows and "ends" in arrays.files:
+        for key in arrays.files:
+            if key.startswith("end.next_"):
+                name = key[4:]
+                rows[name] = np.roll(rows[name[5:]], -1, 0)
+                rows[name][arrays["ends"]] = arrays[key]
+    elif not rows and "data" in arrays.files:
+        rows = dict(arrays["data"].item())
+        # Without ``safe`` cpprb leaves out next values, and keeps what compressed rows lack by row.
+        for name in np.atleast_1d(arrays["next_of"]).tolist() if "next_of" in arrays.files else ():
+            if name is not None and f"next_{name}" not in rows:
+                rows[f"next_{name}"] = np.roll(rows[name], -1, 0)
+        for i, values in ((arrays["cache"].item() if "cache" in arrays.files else None) or {}).items():
+            for name, value in values.items():
+                rows[str(name)][i] = value
+    return rows
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
