@@ -30,7 +30,7 @@ def setup(env=cartpoles, actors=1, processes=False, seed=0, size=10, blocks=None
     spec = spec_of(maker(1))
     algorithm = ES(Config(hidden=(8,)), spec)
     blocks = actors if blocks is None else blocks
-    return PopulationSetup(algorithm, maker, spec, seed, size, 10**6, actors, processes, blocks, "cpu")
+    return PopulationSetup(algorithm, maker, spec, seed, size, 10**6, actors, processes, blocks)
 
 
 def run(setup, steps, saved=None):

@@ -73,11 +73,16 @@ class Config(ActorCriticConfig):
 
 
 def refuse_windows(config: Config, of: str) -> None:
-    """Refuses what needs rollouts of the same environments in a row: windows, groups, sums of rewards.
+    """Refuses what several actors cannot have: windows, groups, sums of rewards, and graphs of a device.
 
     Raises:
         ConfigError: names algorithm ``of``, the setting and its value.
     """
+    if config.cuda_graph:
+        raise ConfigError(
+            f"{of}: cuda_graph = True records what environments on a CUDA device give, and {of} steps "
+            "environments on processors: take a2c, ppo or pqn"
+        )
     for name, off in (("window", 0), ("env_groups", 1), ("normalize_rewards", False)):
         if getattr(config, name) != off:
             raise ConfigError(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.rollouts import OptimizedLearner, RolloutConfig, check_recordable
+from parl.algos.rollouts import OptimizedLearner, RolloutConfig, check_recordable, check_vectors
 from parl.algos.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
@@ -74,11 +74,6 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
         outputs, log_std = int(np.prod(spec.action_shape)), config.initial_log_std
     torso = None
     if spec.observation_parts:
-        if config.normalize_observations or config.changes:
-            name = "normalize_observations" if config.normalize_observations else "changes"
-            raise ConfigError(
-                f"{name} = True is for vectors; this environment's observations are a dictionary"
-            )
         torso = RowTorso(spec, config.hidden, False, config.images)
     if config.lstm:
         return RecurrentActorCritic(
@@ -297,6 +292,7 @@ class ActorCriticAlgorithm:
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
         check_observations(type(self).__name__.lower(), spec, self.kinds, config.images)
+        check_vectors(config, spec)
         self.config = config
         self.spec = spec
 

@@ -12,7 +12,7 @@ play the environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from torch import Tensor
@@ -28,10 +28,22 @@ from parl.errors import ConfigError
 from parl.ops.bounds import check_bounds
 from parl.types import EnvSpec, Preset, Rollout
 
+# Settings of advantages, values and rewards, none of which recorded play has.
+_UNUSED = (
+    "gamma",
+    "reward_scale",
+    "normalize_rewards",
+    "gae_lambda",
+    "value_coefficient",
+    "entropy_coefficient",
+    "normalize_advantages",
+    "cuda_graph",
+)
+
 
 @dataclass(frozen=True)
 class Config(ActorCriticConfig):
-    """Settings of behavioural cloning. Those of advantages, values and rewards play no part."""
+    """Settings of behavioural cloning; those of advantages, values and rewards are refused."""
 
     rollout_steps: int = 16
     """Rows per environment that are drawn at a time."""
@@ -43,6 +55,12 @@ class Config(ActorCriticConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("minibatch_size", 1, 2**40))
+        for field in fields(self):
+            if field.name in _UNUSED and (value := getattr(self, field.name)) != field.default:
+                raise ConfigError(
+                    f"bc: {field.name} = {value} has no use: the loss is that of recorded actions alone; "
+                    f"leave it at {field.default}"
+                )
         if self.lstm:
             raise ConfigError(f"bc: lstm = {self.lstm} needs steps in a row, and bc learns from single ones")
 

@@ -28,7 +28,7 @@ from parl.nets import Encoder, Ensemble, flatten, tensors_of
 from parl.nets.members import Members
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, moved
-from parl.ops.bounds import check_bounds, check_hidden
+from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.execution import Captured, compiled, prepare
 from parl.ops.memory import keep_freed_memory
 from parl.types import Array, Batch, EnvSpec, Observations
@@ -63,6 +63,7 @@ class CriticsConfig(ReplayedConfig):
         super().__post_init__()
         check_bounds(
             self,
+            ("image_features", 1, 2**16),
             ("learning_rate", 0, math.inf),
             ("critic_learning_rate", 0, math.inf),
             ("adam_epsilon", 0, math.inf),
@@ -70,6 +71,7 @@ class CriticsConfig(ReplayedConfig):
             ("random_steps", 0, math.inf),
         )
         check_hidden(self)
+        check_choices(self, ("images", ("nature", "impala")))
 
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig, check_recordable
+from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig, check_recordable, check_vectors
 from parl.algos.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
@@ -245,11 +245,7 @@ class PQN:
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("pqn", spec, images=config.images)
-        if spec.observation_parts and (config.normalize_observations or config.changes):
-            name = "normalize_observations" if config.normalize_observations else "changes"
-            raise ConfigError(
-                f"{name} = True is for vectors; this environment's observations are a dictionary"
-            )
+        check_vectors(config, spec)
         if not spec.num_actions:
             raise ConfigError("pqn needs a discrete action space; this environment's is continuous")
         self.config = config

@@ -66,6 +66,7 @@ class ReplayedConfig:
             self,
             ("n_step", 1, 64),
             ("gamma", 0, 1),
+            ("reward_scale", 0, math.inf),
             ("alpha", 0, 1),
             ("beta", 0, 1),
             ("beta_steps", 0, math.inf),

@@ -99,6 +99,23 @@ def check_recordable(config: Any, grouped: bool) -> None:
         raise ConfigError("several processes average gradients between steps: cuda_graph = True is for one")
 
 
+def check_vectors(config: RolloutConfig, spec: EnvSpec) -> None:
+    """Refuses settings of vectors where the observations are others.
+
+    Raises:
+        ConfigError: names the setting and the observations.
+    """
+    for name in ("normalize_observations", "changes"):
+        if getattr(config, name) and spec.observation_kind != "vector":
+            kind = "a dictionary" if spec.observation_parts else f"images {spec.observation_shape}"
+            raise ConfigError(f"{name} = True is for vectors; this environment's observations are {kind}")
+    if config.changes and len(spec.observation_shape) != 2:
+        raise ConfigError(
+            "changes = True needs stacked vectors (K, features); this environment's observations have shape "
+            f"{spec.observation_shape}"
+        )
+
+
 class OptimizedLearner(ABC):
     """Network, optimizer and statistics; subclasses make the network and learn from a rollout.
 

@@ -81,6 +81,8 @@ class Config(CriticsConfig):
         )
         if not 0 < self.temperature < math.inf:
             raise ConfigError(f"temperature = {self.temperature} is not above 0")
+        if self.target_entropy is not None and not math.isfinite(self.target_entropy):
+            raise ConfigError(f"target_entropy = {self.target_entropy} is not finite")
 
 
 def default_config(spec: EnvSpec) -> Config:

@@ -41,13 +41,11 @@ class Split:
     Attributes:
         actors: n.
         learners: m.
-        rate: expected transitions a second.
         reason: one line for people.
     """
 
     actors: int
     learners: int
-    rate: float
     reason: str
 
 
@@ -112,7 +110,7 @@ def choose(
         f"collect {collect:,.0f} and the learners serve {learn:,.0f} transitions/s, together about "
         f"{splits[n, m]:,.0f}{more}"
     )
-    return Split(n, m, splits[n, m], reason)
+    return Split(n, m, reason)
 
 
 def measure(setup: Setup, actors: list[int], learners: list[int], seconds: float = 0.1) -> Rates:

@@ -56,7 +56,6 @@ class PopulationSetup:
         actors: how many play at a time.
         processes: each actor in a process of its own; else all is played here.
         blocks: parts that a generation is played in, at least one for each actor.
-        device: torch device of the learner.
     """
 
     algorithm: PopulationAlgorithm
@@ -68,11 +67,10 @@ class PopulationSetup:
     actors: int
     processes: bool
     blocks: int
-    device: str
 
     def make_learner(self) -> PopulationLearner:
         """A learner with the run's first weights."""
-        return self.algorithm.make_learner(self.seed, self.device)
+        return self.algorithm.make_learner(self.seed, "cpu")
 
     def make_policy(self) -> PopulationPolicy:
         """A policy for evaluations."""
@@ -222,7 +220,7 @@ class PopulationLoop(LoopBase[PopulationLearner]):
         self._team: Team | None = None
         shape = setup.num_envs, len(self._learner.weights)
         if setup.processes:
-            context = choose_context(True, setup.device)
+            context = choose_context(True, "cpu")
             self._snapshot = Snapshot(context, shape[1])
             memory = context.RawArray(ctypes.c_float, math.prod(shape) + _ALIGNMENT // 4)
             self._weights = _rows(memory, *shape)

@@ -203,6 +203,13 @@ class DataConfig(RolloutConfig):
     num_envs: int = 64
     """Rows that are drawn at a time are this times rollout_steps."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.random_starts not in ("auto", 0):
+            raise ConfigError(
+                f"random_starts = {self.random_starts}: rows of files have no starts; leave it at 'auto'"
+            )
+
 
 @dataclass(frozen=True)
 class HogwildConfig(RunConfig):
@@ -276,6 +283,15 @@ class PopulationConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.device != "cpu":
+            raise ConfigError(
+                f"device = {self.device!r}: members of a population are evaluated on processors; leave it at "
+                "'cpu'"
+            )
+        if self.schedule == "lockstep" and self.actors not in ("auto", 1):
+            raise ConfigError(
+                f"actors = {self.actors}: schedule = 'lockstep' evaluates all members in one process"
+            )
         for name in ("actors", "blocks"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= self.num_envs:

@@ -239,7 +239,18 @@ def _settle_on_device(config: TrainConfig, say: Callable[[str], None]) -> TrainC
     """
     if config.device == "cpu":
         raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
-    for name, only in (("actors", 1), ("learners", 1), ("halves", False), ("engine", "local")):
+    alone: tuple[tuple[str, Any], ...] = (
+        ("actors", 1),
+        ("learners", 1),
+        ("threads", 1),
+        ("actor_kind", "auto"),
+        ("learner_kind", "process"),
+        ("prefetch", 0),
+        ("priority_delay", 0),
+        ("halves", False),
+        ("engine", "local"),
+    )
+    for name, only in alone:
         value = getattr(config, name)
         if value not in (only, "auto"):
             raise ConfigError(
@@ -345,6 +356,10 @@ class RolloutFamily:
         if is_on_device(maker):
             if config.device == "cpu":
                 raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
+            if config.threads not in ("auto", 1):
+                raise ConfigError(
+                    f"threads = {config.threads}: the learner is on {config.device}, which one thread drives"
+                )
             say(f"environments, policy, rollouts and learner are on {config.device}, in one process")
             return dataclasses.replace(config, threads=1)
         if getattr(algorithm.config, "cuda_graph", False):
@@ -545,7 +560,6 @@ class PopulationFamily:
             actors=1 if config.actors == "auto" else config.actors,
             processes=config.schedule == "free",
             blocks=1 if config.blocks == "auto" else config.blocks,
-            device=config.device,
         )
 
     def loop(self, setup: PopulationSetup, config: RunConfig, saved: Saved | None) -> Loop:

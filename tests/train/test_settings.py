@@ -1,0 +1,339 @@
+"""Every setting of every algorithm changes something, and where it should; or it is refused.
+
+A row names another value of a setting and the first stage of a tiny run at which it makes a difference: the
+``network`` (first weights), ``acting`` (actions of the first weights) or ``learning`` (what a run leaves).
+A setting without a row fails its test.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import wiring
+
+from parl.errors import ConfigError
+from parl.train.registry import ALGORITHMS, make_algorithm, module_of
+
+
+class Row(NamedTuple):
+    """A setting's test: with ``context``, ``value`` makes its first difference at ``stage``."""
+
+    value: Any
+    stage: str
+    context: dict[str, Any]
+
+
+class Refused(NamedTuple):
+    """The algorithm has no use for the setting, and says so."""
+
+    value: Any
+    match: str
+
+
+class Checked(NamedTuple):
+    """A setting that changes no number: ``check(name)`` sees what it changes."""
+
+    check: Any
+
+
+def network(value, **context):
+    return Row(value, "network", context)
+
+
+def acting(value, **context):
+    return Row(value, "acting", context)
+
+
+def learning(value, **context):
+    return Row(value, "learning", context)
+
+
+def check_pictures(name):
+    """Other convolutions have other weights."""
+    spec = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
+    choices = ("nature", "mlp") if name in ("es", "ga") else ("nature", "impala")
+    nature, other = (wiring.network(name, {"images": images}, spec) for images in choices)
+    assert nature != other
+    with pytest.raises(ConfigError, match="images = 'lenet' is not one of"):
+        wiring.config_of(name, images="lenet")
+
+
+def check_image_features(name):
+    spec = wiring.PICTURES_BOX
+    assert len({wiring.network(name, {"image_features": width}, spec) for width in (4, 5)}) == 2
+
+
+def check_channels_last(name):
+    """What the learner's convolutions see lies in memory as asked."""
+    spec = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
+    pictures = torch.zeros(3, *spec.observation_shape, dtype=torch.uint8)
+    for wanted in (False, True):
+        made = make_algorithm(name, wiring.config_of(name, channels_last=wanted), spec)
+        network = wiring.seeing(made.make_learner(5, "cpu"))
+        seen = []
+        for part in network.modules():
+            if isinstance(part, torch.nn.Conv2d):
+                part.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+        network(pictures)
+        assert seen
+        assert all(x.is_contiguous(memory_format=torch.channels_last) is wanted for x in seen)
+
+
+def check_compile(name):
+    """Losses go through torch's compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        taken = []
+        patch.setattr(torch, "compile", lambda function, **_: taken.append(function) or function)
+        for wanted in (False, True):
+            taken.clear()
+            made = make_algorithm(name, wiring.config_of(name, compile=wanted), wiring.spec_for(env_of(name)))
+            made.make_learner(5, "cpu")
+            assert bool(taken) is wanted
+
+
+def env_of(name):
+    return wiring.env_of(name, {})
+
+
+ROLLOUT = {
+    "rollout_steps": learning(5),
+    "gamma": learning(0.5),
+    "reward_scale": learning(0.1),
+    "learning_rate": learning(0.01),
+    "anneal": learning(False),
+    "optimizer": learning("rmsprop"),
+    "optimizer_epsilon": learning(0.1),
+    "max_gradient_norm": learning(1e-3),
+    "normalize_observations": network(True),
+    "normalize_rewards": learning(True),
+    "changes": acting(True, environment="stacked"),
+    "hidden": network((3,)),
+    "precision": learning("bfloat16"),
+    "channels_last": Checked(check_channels_last),
+    "cuda_graph": Refused(True, "cuda_graph = True"),
+}
+ACTOR_CRITIC = ROLLOUT | {
+    "gae_lambda": learning(0.5),
+    "value_coefficient": learning(0.1),
+    "entropy_coefficient": learning(0.2),
+    "normalize_advantages": learning(False),
+    "shared_layers": network(True),
+    "activation": acting("relu"),
+    "initial_log_std": network(-1.0, environment="Pendulum-v1"),
+    "images": Checked(check_pictures),
+    "lstm": network(3),
+}
+A2C = ACTOR_CRITIC | {
+    "advantage": learning("vtrace"),
+    "window": learning(16),
+    "env_groups": learning(2),
+    "rho_max": learning(0.5, advantage="vtrace"),
+    "c_max": learning(0.5, advantage="vtrace"),
+}
+NO_WINDOWS = {
+    "window": Refused(16, "window = 16 needs one actor's rollouts in a row"),
+    "env_groups": Refused(2, "env_groups = 2 needs one actor's rollouts in a row"),
+    "normalize_rewards": Refused(True, "normalize_rewards = True needs one actor's rollouts in a row"),
+    "cuda_graph": Refused(True, "cuda_graph = True records what environments on a CUDA device give"),
+    "normalize_advantages": learning(True),
+}
+UNUSED_BY_BC = {
+    "gamma": 0.5,
+    "reward_scale": 0.1,
+    "normalize_rewards": True,
+    "gae_lambda": 0.5,
+    "value_coefficient": 0.1,
+    "entropy_coefficient": 0.1,
+    "normalize_advantages": False,
+    "cuda_graph": True,
+}
+REPLAYED = {
+    "n_step": learning(3),
+    "gamma": learning(0.5),
+    "reward_scale": learning(0.5),
+    "prioritized": learning(True),
+    "alpha": learning(0.9, prioritized=True),
+    "beta": learning(0.9, prioritized=True),
+    "beta_steps": learning(100, prioritized=True),
+    "priority_epsilon": learning(1.0, prioritized=True),
+    "initial_priority": learning("td", prioritized=True),
+    "precision": learning("bfloat16"),
+    "channels_last": Checked(check_channels_last),
+    "compile": Checked(check_compile),
+    "cuda_graph": Refused(True, "cuda_graph = True"),
+}
+DQN_ROWS = REPLAYED | {
+    "prioritized": learning(False),
+    "double": learning(False),
+    "dueling": network(True),
+    "dueling_hidden": network(2, dueling=True),
+    "distribution": network("c51"),
+    "atoms": network(11, distribution="c51"),
+    "value_min": learning(-1.0, distribution="c51"),
+    "value_max": learning(1.0, distribution="c51"),
+    "quantiles": network(5, distribution="qr"),
+    "policy_quantiles": learning(1, distribution="iqn", hidden=(16,)),
+    "cosines": network(7, distribution="iqn"),
+    "noisy": network(True),
+    "noisy_sigma": network(2.0, noisy=True),
+    "munchausen": learning(0.9),
+    "munchausen_temperature": learning(1.0, munchausen=0.9),
+    "munchausen_clip": learning(-0.01, munchausen=0.9),
+    "huber_delta": learning(0.01),
+    "hidden": network((3,)),
+    "images": Checked(check_pictures),
+    "layer_norm": network(False),
+    "learning_rate": learning(0.01),
+    "adam_epsilon": learning(0.1),
+    "max_gradient_norm": learning(1e-3),
+    "target_period": learning(2),
+    "target_tau": learning(0.1),
+    "epsilon_first": acting(0.5),
+    "epsilon_last": acting(0.9),
+    "epsilon_steps": acting(60),
+    "epsilon_spread": acting(7.0, epsilon_last=0.5, epsilon_steps=1),
+}
+CRITICS = REPLAYED | {
+    "hidden": network((3,)),
+    "images": Checked(check_pictures),
+    "image_features": Checked(check_image_features),
+    "layer_norm": learning(True),
+    "learning_rate": learning(0.01),
+    "critic_learning_rate": learning(0.01),
+    "adam_epsilon": learning(0.1),
+    "target_tau": learning(0.5),
+    "random_steps": acting(30),
+}
+TD3 = CRITICS | {
+    "exploration_noise": acting(0.5),
+    "exploration_spread": acting(1.0),
+    "critics": network(3),
+    "policy_delay": learning(3),
+    "target_noise": learning(0.5),
+    "target_noise_clip": learning(0.1, target_noise=0.5),
+}
+POPULATION = {"hidden": network((3,)), "images": Checked(check_pictures), "sigma": learning(0.3)}
+TABLE = {
+    "ppo": ACTOR_CRITIC
+    | {
+        "epochs": learning(2),
+        "minibatch_size": learning(8),
+        "clip": learning(0.01),
+        "anneal_clip": learning(True),
+        "value_clip": learning(0.01),
+        "target_kl": learning(1e-4),
+    },
+    "a2c": A2C,
+    "a3c": A2C
+    | NO_WINDOWS
+    | {
+        "optimizer": learning("adam"),
+        "normalize_observations": Refused(True, "normalize_observations = True needs statistics"),
+    },
+    "ga3c": A2C | NO_WINDOWS | {"lstm": Refused(3, "lstm = 3 needs actors with networks of their own")},
+    "impala": A2C | NO_WINDOWS | {"advantage": learning("gae")},
+    "bc": ACTOR_CRITIC
+    | {name: Refused(value, f"{name} = .* has no use") for name, value in UNUSED_BY_BC.items()}
+    | {"minibatch_size": learning(8), "lstm": Refused(3, "lstm = 3 needs steps in a row")},
+    "pqn": ROLLOUT
+    | {
+        "td_lambda": learning(0.5),
+        "epochs": learning(2),
+        "minibatch_size": learning(8),
+        "layer_norm": network(False),
+        "epsilon_first": acting(0.5),
+        "epsilon_last": acting(0.9),
+        "epsilon_frames": acting(60),
+        "images": Checked(check_pictures),
+        "changes": acting(True, environment="stacked", hidden=(16,)),
+    },
+    "dqn": DQN_ROWS,
+    "rainbow": DQN_ROWS
+    | {
+        "dueling": network(False, dueling_hidden=0),
+        "dueling_hidden": network(2),
+        "distribution": network("qr"),
+        "noisy": network(False),
+        "policy_quantiles": acting(1, distribution="iqn", hidden=(16,)),
+        "n_step": learning(1),
+        "huber_delta": learning(0.01, distribution="qr"),
+        "munchausen": learning(0.9, distribution="qr"),
+        "munchausen_temperature": learning(1.0, distribution="qr", munchausen=0.9),
+        "munchausen_clip": learning(-0.01, distribution="qr", munchausen=0.9),
+    },
+    "sac": CRITICS
+    | {
+        "critics": network(3),
+        "target_critics": learning(1),
+        "temperature": network(0.5),
+        "learn_temperature": learning(False),
+        "target_entropy": learning(1.0),
+        "target_entropy_share": learning(0.9, environment="CartPole-v1"),
+    },
+    "td3": TD3,
+    "ddpg": TD3,
+    "es": POPULATION
+    | {"learning_rate": learning(0.01), "weight_decay": learning(0.1), "adam_epsilon": learning(0.1)},
+    "ga": POPULATION | {"parents": learning(3), "elites": learning(0)},
+}
+SETTINGS = [
+    pytest.param(name, field.name, id=f"{name}-{field.name}")
+    for name in sorted(ALGORITHMS)
+    for field in dataclasses.fields(module_of(name).Config)
+]
+
+
+@pytest.fixture(scope="module")
+def stage_of(tmp_path_factory):
+    """What a stage shows, kept for the next setting with the same context; torch takes one thread."""
+    folder, threads, found = tmp_path_factory.mktemp("play"), torch.get_num_threads(), {}
+    torch.set_num_threads(1)
+
+    def look(stage, name, env, own):
+        key = (stage, name, env, *sorted(own.items()))
+        if key not in found:
+            data = wiring.write_play(folder, env) if name == "bc" else ()
+            found[key] = wiring.stage_of(stage, name, own, env, data)
+        return found[key]
+
+    yield look
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_runs_with_the_same_settings_are_the_same(name, stage_of, tmp_path):
+    env = env_of(name)
+    data = wiring.write_play(tmp_path, env) if name == "bc" else ()
+    for stage in wiring.STAGES:
+        assert stage_of(stage, name, env, {}) == wiring.stage_of(stage, name, {}, env, data)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_rows_are_of_settings_that_exist(name):
+    fields = {field.name for field in dataclasses.fields(module_of(name).Config)}
+    assert not TABLE[name].keys() - fields
+
+
+@pytest.mark.parametrize(("name", "setting"), SETTINGS)
+def test_a_setting_changes_what_it_should(name, setting, stage_of):
+    row = TABLE[name].get(setting)
+    assert row is not None, f"setting {setting} of {name} has no row in the table"
+    if isinstance(row, Checked):
+        row.check(name)
+        return
+    if isinstance(row, Refused):
+        with pytest.raises(ConfigError, match=row.match):
+            wiring.learning(name, {setting: row.value}, env_of(name))
+        return
+    own = {key: value for key, value in row.context.items() if key != "environment"}
+    env = wiring.env_of(name, row.context)
+    base = dataclasses.asdict(wiring.config_of(name, **own))
+    assert base[setting] != row.value, f"{row.value} is the value that the run has anyway"
+    differs = [
+        stage_of(stage, name, env, own) != stage_of(stage, name, env, own | {setting: row.value})
+        for stage in wiring.STAGES
+    ]
+    assert any(differs), f"{setting} = {row.value} of {name} changes nothing"
+    assert differs[-1], f"{setting} = {row.value} of {name} changes nothing of what a run leaves"
+    assert wiring.STAGES[differs.index(True)] == row.stage
