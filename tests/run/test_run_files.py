@@ -1,9 +1,15 @@
 """Run directories, checkpoints, metrics and settings files."""
 
+import contextlib
 import json
 import math
+import os
+import shutil
+import signal
+from pathlib import Path
 
 import pytest
+from killed_at import Steps, in_child
 
 from parl.errors import ConfigError, RunDirectoryError
 from parl.run import (
@@ -16,6 +22,7 @@ from parl.run import (
     parse_count,
     read_metrics,
 )
+from parl.run.integrity import check_file, describe, sealed, unsealed
 
 
 @pytest.mark.parametrize(
@@ -121,7 +128,147 @@ def test_a_crash_before_the_index_still_finds_the_newest(tmp_path):
     run = RunDirectory.create(tmp_path, "run", {})
     _write(run, 10, "a")
     (run.checkpoints.path / "index.json").unlink()
-    assert run.checkpoints.last().name == "step-000000000010"
+    assert run.checkpoints.verified("last").name == "step-000000000010"
+
+
+def test_killed_anywhere_in_a_save_of_the_same_step_a_whole_checkpoint_is_last(tmp_path):
+    """The one before or the new one, never none, and the next save works."""
+
+    def save():
+        counted = Steps(run.checkpoints.path, fatal)
+        _write(run, 10, "new")
+        (tmp_path / "count").write_text(str(counted.count))
+
+    run = RunDirectory.create(tmp_path, "run", {})
+    fatal, found = 0, set()
+    while True:
+        fatal += 1
+        _write(run, 10, "old")
+        code = in_child(save)
+        last = run.checkpoints.verified("last")
+        found.add((last / "data").read_text())
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        _write(run, 10, "next")
+        assert (run.checkpoints.verified("last") / "data").read_text() == "next"
+        assert len(list(run.checkpoints.path.iterdir())) == 2, "one folder and the index"
+    assert found == {"old", "new"}
+    assert fatal == int((tmp_path / "count").read_text()) + 1 > 10
+
+
+def _flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _of_another_run(path):
+    other = RunDirectory.create(path.parents[2], "other", {})
+    _write(other, 10, "other")
+    place = next(other.path.rglob(path.name))
+    path.write_bytes(place.read_bytes())
+
+
+def _edit(path):
+    path.write_text(path.read_text().replace("best", "last").replace("1", "2"))
+
+
+def _as_before_checksums(path):
+    path.write_text(json.dumps({"last": "step-000000000010", "format": 1}))
+
+
+def _link(path):
+    path.rename(path.parents[1] / "elsewhere")
+    path.symlink_to("../elsewhere")
+
+
+FOLDER = "checkpoints/step-000000000010"
+DAMAGE = [
+    ("checkpoints/index.json", _flip, r"index\.json is damaged"),
+    ("checkpoints/index.json", _cut, r"index\.json is damaged"),
+    ("checkpoints/index.json", _edit, "damaged or was edited"),
+    ("checkpoints/index.json", _of_another_run, "belongs to another run"),
+    ("checkpoints/index.json", _as_before_checksums, "of format 1; this version of parl reads format 2"),
+    (f"{FOLDER}/manifest.json", _flip, r"manifest\.json is damaged"),
+    (f"{FOLDER}/manifest.json", Path.unlink, r"manifest\.json is missing"),
+    (f"{FOLDER}/manifest.json", _of_another_run, r"manifest\.json is not the one that index\.json names"),
+    (f"{FOLDER}/data", _flip, "data is damaged"),
+    (f"{FOLDER}/data", _cut, "data has 2 bytes; 3 were written"),
+    (f"{FOLDER}/data", Path.unlink, "data is missing"),
+    (f"{FOLDER}/data", lambda path: (path.unlink(), path.symlink_to("/dev/zero")), "data is no regular file"),
+    (FOLDER, lambda path: (path / "more.pkl").write_text(""), r"more\.pkl is not in .*manifest\.json"),
+    (FOLDER, shutil.rmtree, "names step-000000000010 as the last checkpoint, but there is no such folder"),
+    (FOLDER, _link, "no checkpoint of this run"),
+    ("run.json", _flip, r"run\.json is damaged"),
+    ("run.json", Path.unlink, r"has no run\.json"),
+    ("run.json", lambda path: path.write_text("{}"), "of format 1; this version of parl reads format 2"),
+    ("config.toml", _edit, r"config\.toml is damaged, was edited"),
+    ("env.pkl", lambda path: path.write_text(""), r"env\.pkl was not there when the run began"),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "message"), DAMAGE)
+def test_damaged_and_foreign_files_are_named(tmp_path, name, damage, message):
+    run = RunDirectory.create(tmp_path / "runs", "run", {"seed": 1})
+    _write(run, 10, "one", score=1.0)
+    run.verify()
+    damage(run.path / name)
+    again = RunDirectory.open(run.path)
+    with pytest.raises(RunDirectoryError, match=message):
+        again.verify()
+        again.checkpoints.verified("last")
+
+
+def test_an_index_cannot_point_outside_its_run(tmp_path):
+    run = RunDirectory.create(tmp_path, "run", {})
+    _write(run, 10, "one")
+    index = unsealed(run.checkpoints.path / "index.json")
+    for name in ("../../elsewhere", "/tmp", "", "step-10"):
+        index["last"]["folder"] = name
+        (run.checkpoints.path / "index.json").write_text(sealed(index))
+        with pytest.raises(RunDirectoryError, match="no checkpoint of this run"):
+            run.checkpoints.verified("last")
+
+
+def test_the_end_of_a_replay_is_compared_and_its_middle_left_to_itself(tmp_path):
+    path = tmp_path / "replay.bin"
+    path.write_bytes(bytes(300_000))
+    wanted = describe(tmp_path)["replay.bin"]
+    for place, differs in [(0, True), (150_000, False), (299_999, True)]:
+        data = bytearray(300_000)
+        data[place] = 1
+        path.write_bytes(data)
+        with pytest.raises(RunDirectoryError) if differs else contextlib.nullcontext():
+            check_file(path, wanted)
+
+
+def test_one_process_at_a_time_trains_in_a_directory(tmp_path):
+    run = RunDirectory.create(tmp_path, "run", {})
+    begins, ends = os.pipe(), os.pipe()
+
+    def hold():
+        with run.lock():
+            os.write(begins[1], b"!")
+            os.read(ends[0], 1)
+
+    holder = os.fork()
+    if holder == 0:
+        hold()
+        os._exit(0)
+    os.read(begins[0], 1)
+    with pytest.raises(RunDirectoryError, match=f"in use: process {holder} trains in it"), run.lock():
+        pass
+    os.kill(holder, signal.SIGKILL)
+    os.waitpid(holder, 0)
+    with run.lock():
+        pass
+    with run.lock():
+        assert (run.path / "lock").read_text().strip() == str(os.getpid())
 
 
 def test_metrics_survive_a_killed_writer_and_a_resume(tmp_path):

@@ -46,7 +46,7 @@ def test_two_processes_learn_as_one_and_resume(tmp_path):
     assert run.config["run"]["batch_size"] == 32 and len(list((tmp_path / "runs").iterdir())) == 1
     # Both saved at the same border, with the same weights and rows of their own.
     first, other = run.checkpoints.last(), RunDirectory(path / "rank-1").path
-    other = other / json.loads((other / "index.json").read_text())["last"]
+    other = other / json.loads((other / "index.json").read_text())["last"]["folder"]
     learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in (first, other)]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
     counters = [json.loads((folder / "counters.json").read_text()) for folder in (first, other)]
@@ -64,7 +64,7 @@ def test_two_processes_learn_as_one_and_resume(tmp_path):
 
 
 def saved_at(folder):
-    return folder / json.loads((folder / "index.json").read_text())["last"]
+    return folder / json.loads((folder / "index.json").read_text())["last"]["folder"]
 
 
 @pytest.mark.timeout(600)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from parl.errors import ConfigError, RunDirectoryError, WorkerError
+from parl.errors import ConfigError, ReplayFileError, RunDirectoryError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.train import TrainConfig, default_settings, evaluate, resume, settings_from, train
 
@@ -85,19 +86,41 @@ def test_a_run_without_checkpoint_starts_over(tmp_path):
     expected = weights_of(run.path)
     for file in sorted((run.path / "checkpoints").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
-    resume(run.path)
+    with pytest.warns(UserWarning, match="no checkpoint yet: it starts again at step 0"):
+        resume(run.path)
     assert torch.equal(weights_of(run.path), expected)
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+@pytest.mark.parametrize("name", ["learner.pt", "counters.json", "replay.bin", "../../config.toml"])
+def test_a_damaged_checkpoint_is_named(tmp_path, name):
+    run = train("dqn", **LOCKSTEP, total_frames=300, runs=str(tmp_path))
+    path = RunDirectory.open(run.path).checkpoints.last() / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises((RunDirectoryError, ReplayFileError), match=f"{path.name}.* is damaged"):
+        resume(run.path, total_frames=600)
+    if name != "replay.bin":
+        with pytest.raises(RunDirectoryError, match=f"{path.name} is damaged"):
+            evaluate(run.path, 1)
+
+
+def test_a_lost_checkpoint_is_no_reason_to_start_again(tmp_path):
     run = train("dqn", **LOCKSTEP, total_frames=300, runs=str(tmp_path))
     folder = RunDirectory.open(run.path).checkpoints.last()
-    (folder / "learner.pt").write_bytes(b"nothing")
-    with pytest.raises(RunDirectoryError, match=r"learner\.pt"):
-        resume(run.path, total_frames=600)
-    (folder / "counters.json").write_text("{}")
-    with pytest.raises(RunDirectoryError, match="format None"):
-        resume(run.path, total_frames=600)
+    shutil.rmtree(folder)
+    for work in (resume, evaluate):
+        with pytest.raises(RunDirectoryError, match=f"names {folder.name} as the .* no such folder"):
+            work(run.path)
+
+
+def test_two_processes_do_not_train_in_one_directory(tmp_path):
+    run = train("dqn", **LOCKSTEP, total_frames=300, runs=str(tmp_path))
+    with RunDirectory.open(run.path).lock():
+        with pytest.raises(RunDirectoryError, match=f"in use: process {os.getpid()} trains in it"):
+            resume(run.path, total_frames=600)
+        assert len(evaluate(run.path, 1)) == 1
+    assert resume(run.path, total_frames=600).env_steps >= 600
 
 
 def test_auto_says_why(tmp_path, capsys):

@@ -58,10 +58,9 @@ def load_toml(path: str | Path) -> dict[str, Any]:
         FileNotFoundError: there is no such file.
         ConfigError: the file is not TOML; names the file and the place.
     """
-    text = Path(path).read_text(encoding="utf-8")
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 

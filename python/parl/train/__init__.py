@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ import numpy as np
 
 from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
-from parl.run.directory import Checkpoints
 from parl.train.config import RunConfig, TrainConfig, keywords, words
 from parl.train.protocol import evaluation_options, protocol_of
 from parl.train.registry import (
@@ -44,6 +44,7 @@ from parl.train.sitting import Run, Sitting, follow, make_evaluator
 if TYPE_CHECKING:
     from parl.envs import EnvMaker
     from parl.runtime.evaluate import Evaluator
+    from parl.runtime.setup import Saved
     from parl.runtime.torchrun import Group
     from parl.types import EnvSpec
 
@@ -105,12 +106,13 @@ def train(
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
-        run = RunDirectory.create(settings.runs, label, table_of(name, settings, own), command, environment)
+        files: dict[str, bytes] = {}
         if not isinstance(maker.env, str):
             import cloudpickle
 
-            (run.path / "env.pkl").write_bytes(cloudpickle.dumps(maker))
-        return run.path
+            files["env.pkl"] = cloudpickle.dumps(maker)
+        table = table_of(name, settings, own)
+        return RunDirectory.create(settings.runs, label, table, command, environment, files).path
 
     path = None if follows else new_directory()
     if group is not None:
@@ -121,7 +123,9 @@ def train(
     try:
         if follows:
             return follow(run, family, settings, setup, None)
-        return Sitting(run, family, settings, setup, _evaluation_maker(maker, settings), progress).go(None)
+        with run.lock():
+            evaluation = _evaluation_maker(maker, settings)
+            return Sitting(run, family, settings, setup, evaluation, progress).go(None)
     finally:
         if group is not None:
             group.disconnect()
@@ -254,6 +258,7 @@ class _Opened:
 
 def _open(path: str | Path) -> _Opened:
     run = RunDirectory.open(path)
+    run.verify()
     table = run.config
     name = str(table.get("algorithm"))
     layers = [table_layer(name, table, run.path / "config.toml")]
@@ -269,7 +274,9 @@ def _open(path: str | Path) -> _Opened:
 
 
 def resume(path: str | Path, **options: Any) -> Run:
-    """Goes on with the run at ``path`` from its last checkpoint, or from the start if it has none.
+    """Goes on with the run at ``path`` from its last checkpoint.
+
+    Where there is none yet it starts again, with a warning.
 
     In the lockstep schedule the numbers are those that the uninterrupted run would have given.
 
@@ -280,11 +287,11 @@ def resume(path: str | Path, **options: Any) -> Run:
             ``log_every_s`` and ``quiet``.
 
     Raises:
-        FileNotFoundError, RunDirectoryError: there is no run, or its checkpoint is damaged.
+        FileNotFoundError: there is no run.
+        RunDirectoryError: another process trains in the directory; or a file of the run or of its last
+            checkpoint is missing, damaged, edited or of another run. The message names the file and why.
         WorkerError: an actor or learner failed.
     """
-    from parl.runtime import checkpoint
-
     opened = _open(path)
     changeable = {"total_frames", "stop_at_return", "quiet", "log_every_s"} | {
         field.name
@@ -294,27 +301,32 @@ def resume(path: str | Path, **options: Any) -> Run:
     check_keys(options, changeable, "resume")
     config = replace(opened.config, options, "resume")
     group = _joined(opened.name, config.device)
+    rank = 0 if group is None else group.rank
     setup = opened.parts(config)
-    checkpoints = opened.run.checkpoints
-    if group is not None and group.rank > 0:
-        checkpoints = Checkpoints(opened.run.path / f"rank-{group.rank}")
     try:
-        saved = checkpoint.read(checkpoints.last())
-    except FileNotFoundError:
-        saved = None
-    if group is not None and group.rank > 0:
-        try:
-            return follow(opened.run, family_of(opened.name), config, setup, saved)
-        finally:
-            group.disconnect()
-    start = int(saved.counters["env_steps"]) if saved is not None else 0
-    progress = Progress(config.total_frames, start, config.quiet)
-    evaluation = _evaluation_maker(opened.maker, config)
-    try:
-        return Sitting(opened.run, family_of(opened.name), config, setup, evaluation, progress).go(saved)
+        if rank > 0:
+            return follow(opened.run, family_of(opened.name), config, setup, _saved(opened.run, rank))
+        with opened.run.lock():
+            saved = _saved(opened.run, rank)
+            start = int(saved.counters["env_steps"]) if saved is not None else 0
+            if saved is None:
+                warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
+            progress = Progress(config.total_frames, start, config.quiet)
+            evaluation = _evaluation_maker(opened.maker, config)
+            return Sitting(opened.run, family_of(opened.name), config, setup, evaluation, progress).go(saved)
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _saved(run: RunDirectory, rank: int) -> Saved | None:
+    """The last checkpoint of a process, verified; None if it has none."""
+    from parl.runtime import checkpoint
+
+    try:
+        return checkpoint.read(run.checkpoints_of(rank).verified("last"))
+    except FileNotFoundError:
+        return None
 
 
 def evaluate(
@@ -353,7 +365,7 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
     run = RunDirectory.open(path)
-    folder = run.checkpoints.best() if checkpoint == "best" else run.checkpoints.last()
+    folder = run.checkpoints.verified(checkpoint, only=["counters.json"])
     counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
     return protocol_of(run, int(counters["env_steps"]), episodes)
 
@@ -366,8 +378,7 @@ def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMake
         raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
     opened = _open(path)
     setup = opened.parts(opened.config)
-    checkpoints = opened.run.checkpoints
-    folder = checkpoints.best() if checkpoint == "best" else checkpoints.last()
+    folder = opened.run.checkpoints.verified(checkpoint, only=["counters.json", "learner.pt"])
     if not setup.spec.has_images:
         import torch
 

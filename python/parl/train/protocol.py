@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,7 +44,7 @@ def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) 
     config = run.config
     settings = config["run"]
     words = settings.get("evaluation_env_options", ())
-    facts = json.loads((run.path / "run.json").read_text(encoding="utf-8")).get("environment", {})
+    facts = run.about.get("environment", {})
     options = evaluation_options(settings["env"], facts or keywords(settings.get("env_options", ())), words)
     shown = [f"{key}={value}" for key, value in options.items() if not isinstance(value, dict | list)]
     count = "" if episodes is None else f"{episodes} "

@@ -16,7 +16,6 @@ import numpy as np
 
 from parl.errors import ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
-from parl.run.directory import Checkpoints
 from parl.runtime.seeds import evaluation_seed
 from parl.train.protocol import protocol_of
 
@@ -70,7 +69,7 @@ def make_evaluator(setup: Parts, maker: EnvMaker) -> Evaluator:
 def follow(run: RunDirectory, family: Family, config: RunConfig, setup: Any, saved: Saved | None) -> Run:
     """The share of a process of torchrun that is not the first: learns along, and saves what only it has."""
     began = time.monotonic()
-    checkpoints = Checkpoints(run.path / f"rank-{setup.group.rank}")
+    checkpoints = run.checkpoints_of(setup.group.rank)
 
     def save(write: Callable[[Path], None]) -> None:
         with checkpoints.write(loop.env_steps) as folder:

@@ -1,0 +1,63 @@
+"""Ends a process with SIGKILL in front of its n-th step on the file system, without any tool from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_EVENTS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.truncate"}
+
+
+class Steps:
+    """Counts the steps of this process on files of ``folder``; step ``fatal`` is never made.
+
+    An audit hook, which stays until the process ends, sees files opened, renamed, made and removed. Waits for
+    the disk are counted by replacing ``os.fsync``.
+    """
+
+    def __init__(self, folder: Path, fatal: int | None = None) -> None:
+        self.count = 0
+        self.is_on = True
+        self._folder, self._fatal = str(folder), fatal
+        fsync: Callable[[Any], None] = os.fsync
+
+        def counted(descriptor: Any) -> None:
+            self._step()
+            fsync(descriptor)
+
+        os.fsync = counted
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.is_on or event not in _EVENTS:
+            return
+        path, rest = arguments[0], arguments[1:]
+        in_folder = isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self._folder)
+        # Whole folders are removed by names relative to an open one.
+        relative = event in ("os.rmdir", "os.remove") and rest[-1] not in (-1, None)
+        if in_folder or relative:
+            self._step()
+
+    def _step(self) -> None:
+        if not self.is_on:
+            return
+        self.count += 1
+        if self.count == self._fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Runs ``work`` in a forked process; its exit status, negative where a signal ended it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
