@@ -98,6 +98,7 @@ def train(
     spec, environment = _probed(maker)
     settings, own = resolve(name, spec, layers, config, algorithm)
     settings = dataclasses.replace(settings, env=maker.name)
+    _check_device(settings.device, maker)
     group = _joined(name, settings.device)
     follows = group is not None and group.rank > 0
     progress = Progress(settings.total_frames, quiet=settings.quiet or follows)
@@ -129,6 +130,25 @@ def train(
     finally:
         if group is not None:
             group.disconnect()
+
+
+def _check_device(device: str, maker: EnvMaker) -> None:
+    """Refuses a device of the learners that is not here.
+
+    Raises:
+        ConfigError: names the device.
+    """
+    import torch
+
+    from parl.runtime.on_device import is_on_device
+
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ConfigError(f"device = {device!r} is no device of torch, such as 'cpu' or 'cuda:0'") from error
+    # Environments on a device look for it themselves, and say more.
+    if kind == "cuda" and not is_on_device(maker) and not torch.cuda.is_available():
+        raise ConfigError(f"device = {device!r}: torch {torch.__version__} finds no CUDA device here")
 
 
 def _joined(name: str, device: str) -> Group | None:
@@ -300,6 +320,7 @@ def resume(path: str | Path, **options: Any) -> Run:
     }
     check_keys(options, changeable, "resume")
     config = replace(opened.config, options, "resume")
+    _check_device(config.device, opened.maker)
     group = _joined(opened.name, config.device)
     rank = 0 if group is None else group.rank
     setup = opened.parts(config)

@@ -1,0 +1,398 @@
+"""Every setting of a run changes something, and where it should; or it is refused.
+
+As in ``test_settings.py``, a setting without a row fails its test. Settings that a family of algorithms hands
+to its loop have a row for each family; the others, which one place reads for all, have a check.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import wiring
+
+from parl.errors import ConfigError
+from parl.run import RunDirectory, read_metrics
+from parl.runtime import asynchronous, free, hogwild, lockstep, predictor
+from parl.runtime.remote import Remote
+from parl.runtime.sync import SyncLoop
+from parl.train import families, sitting, train
+from parl.train.families import FAMILIES
+from parl.train.registry import family_of, make_algorithm
+
+ALGORITHM = {
+    "replay": "dqn",
+    "rollout": "ppo",
+    "data": "bc",
+    "hogwild": "a3c",
+    "async": "impala",
+    "predictor": "ga3c",
+    "population": "es",
+}
+
+
+def learning(value, **context):
+    """With ``context``, ``value`` changes what a tiny run in lockstep leaves."""
+
+    def check(family, setting, folder):
+        name = ALGORITHM[family]
+        env = wiring.env_of(name, {})
+        data = wiring.write_play(folder, env) if name == "bc" else ()
+        base, changed = (
+            wiring.learning(name, {}, env, data, **run) for run in (context, {**context, setting: value})
+        )
+        again = wiring.learning(name, {}, env, data, **context)
+        assert base == again
+        assert base != changed, f"{setting} = {value} of {name} changes nothing"
+
+    return check
+
+
+def parts(value, where, there, **context):
+    """With ``context``, ``value`` makes the attribute ``where`` of the run's parts ``there``."""
+
+    def check(family, setting, folder):
+        name = ALGORITHM[family]
+        env = wiring.env_of(name, {})
+        made, spec, maker = wiring.made_of(name, env, {}), wiring.spec_for(env), wiring.ENVS[env]
+        found = []
+        for run in (context, {**context, setting: value}):
+            setup = family_of(name).setup(made, wiring.run_of(name, **run), maker, spec)
+            for part in where.split("."):
+                setup = getattr(setup, part)
+            found.append(setup)
+        assert found[1] == there != found[0]
+
+    return check
+
+
+def refused(value, match, **context):
+    """``value`` is refused."""
+
+    def check(family, setting, folder):
+        with pytest.raises(ConfigError, match=match):
+            wiring.run_of(ALGORITHM[family], **{**context, setting: value})
+
+    return check
+
+
+def check_threads(family, setting, folder):
+    """torch takes as many threads while it learns; by default one for small networks and in lockstep."""
+    name = ALGORITHM[family]
+    made, spec = wiring.made_of(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
+    before = torch.get_num_threads()
+    try:
+        for wanted, expected in (("auto", 1), (3, 3)):
+            maker = wiring.ENVS["CartPole-v1"]
+            config = wiring.run_of(name, threads=wanted)
+            if family == "data":
+                config = dataclasses.replace(config, data=wiring.write_play(folder, "CartPole-v1"))
+            config = family_of(name).settle(made, config, maker, spec, lambda _: None)
+            family_of(name).loop(family_of(name).setup(made, config, maker, spec), config, None).close()
+            assert torch.get_num_threads() == expected
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_loop(family, setting, folder):
+    """In lockstep another loop runs than in the free schedule."""
+    seen = []
+    loops = {
+        "replay": (lockstep.LockstepLoop, free.FreeLoop),
+        "hogwild": (SyncLoop, hogwild.HogwildLoop),
+        "async": (SyncLoop, asynchronous.AsyncLoop),
+        "predictor": (SyncLoop, predictor.PredictorLoop),
+    }[family]
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in loops:
+            patch.setattr(kind, "__init__", lambda self, setup, saved: seen.append(type(self)))
+        for schedule in ("lockstep", "free"):
+            name = ALGORITHM[family]
+            config = wiring.run_of(name, schedule=schedule)
+            made, spec = wiring.made_of(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
+            setup = family_of(name).setup(made, config, wiring.ENVS["CartPole-v1"], spec)
+            family_of(name).loop(setup, config, None)
+    assert tuple(seen) == loops
+
+
+def check_threads_of_schedule(family, setting, folder):
+    """Learning from images takes all cores, in lockstep one."""
+    name = ALGORITHM[family]
+    made = make_algorithm(name, wiring.config_of(name), wiring.PICTURES)
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(families, "usable_cores", lambda: 4)
+        for schedule in ("lockstep", "free"):
+            config = wiring.run_of(name, schedule=schedule)
+            maker = wiring.ENVS["CartPole-v1"]
+            found.append(family_of(name).settle(made, config, maker, wiring.PICTURES, lambda _: None).threads)
+    assert found == [1, 4]
+
+
+def check_data(family, setting, folder):
+    """Other files are learned from."""
+    one = wiring.write_play(folder, "CartPole-v1")
+    content = dict(np.load(one[0]))
+    content["actions"] = 1 - content["actions"]
+    np.savez(folder / "other.npz", **content)
+    assert wiring.learning("bc", {}, "CartPole-v1", one) != wiring.learning(
+        "bc", {}, "CartPole-v1", (str(folder / "other.npz"),)
+    )
+
+
+OWN = {
+    "replay": {
+        "seed": learning(4),
+        "total_frames": learning(150),
+        "num_envs": learning(5),
+        "schedule": check_loop,
+        "device": parts("cuda", "device", "cuda"),
+        "actors": learning(1),
+        "learners": learning(2, learners=1),
+        "threads": parts(3, "threads", 3),
+        "actor_kind": parts("thread", "processes", False),
+        "learner_kind": parts("thread", "learner_threads", True),
+        "replay_ratio": learning(4.0),
+        "batch_size": learning(12),
+        "replay_capacity": learning(50),
+        "learning_starts": learning(60),
+        "park_actors": parts(False, "park_actors", False),
+        "halves": learning(True),
+        "prefetch": learning(2),
+        "priority_delay": learning(2),
+        "engine": parts("ray", "remote", Remote(None, 16), schedule="free"),
+        "ray_address": parts("auto", "remote.address", "auto", schedule="free", engine="ray"),
+        "ray_steps": parts(3, "remote.steps", 3, schedule="free", engine="ray"),
+    },
+    "rollout": {
+        "seed": learning(4),
+        "total_frames": learning(250),
+        "num_envs": learning(5),
+        "schedule": check_threads_of_schedule,
+        "device": parts("cuda", "device", "cuda"),
+        "random_starts": learning(20),
+        "threads": check_threads,
+    },
+    "population": {
+        "seed": learning(4),
+        "total_frames": learning(2_000),
+        "num_envs": learning(5),
+        "schedule": parts("free", "processes", True),
+        "device": refused("cuda", "device = 'cuda': members of a population are evaluated on processors"),
+        "actors": parts(2, "actors", 2, schedule="free"),
+        "blocks": parts(3, "blocks", 3),
+    },
+}
+OWN["data"] = OWN["rollout"] | {
+    "data": check_data,
+    "random_starts": refused(20, "rows of files have no starts"),
+}
+OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "threads"} | {
+    "schedule": check_loop,
+    "actors": learning(1),
+    "actor_kind": parts("thread", "processes", False),
+}
+OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3)}
+OWN["predictor"] = OWN["async"] | {
+    "predictors": parts(2, "predictors", 2),
+    "trainers": parts(2, "trainers", 2),
+    "rollouts_per_update": parts(3, "rollouts", 3),
+    "tune_every_s": parts(0.0, "tune_every_s", 0.0),
+}
+
+
+class Trained:
+    """Tiny runs of PPO as users start them."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def run(self, **options):
+        small = {
+            "env": "CartPole-v1",
+            "num_envs": 2,
+            "total_frames": 200,
+            "schedule": "lockstep",
+            "quiet": True,
+        }
+        small |= {"hidden": (2,), "rollout_steps": 16, "epochs": 1, "evaluation_episodes": 0}
+        self.last = train("ppo", **(small | {"runs": str(self._folder), "tensorboard": False} | options))
+        return self.last
+
+    def records(self, key, **options):
+        return [one[key] for one in read_metrics(self.run(**options).path) if key in one]
+
+    def saves(self, **options):
+        """How often a run saves."""
+        with pytest.MonkeyPatch.context() as patch:
+            taken, save = [], SyncLoop.save
+            patch.setattr(SyncLoop, "save", lambda self, folder: (taken.append(folder), save(self, folder)))
+            self.run(**options)
+        return len(taken)
+
+
+def check_env(runs):
+    paths = {env: runs.run(env=env).path for env in ("CartPole-v1", "Acrobot-v1")}
+    for env, path in paths.items():
+        assert env in path.name and RunDirectory.open(path).config["run"]["env"] == env
+
+
+def check_env_options(runs):
+    lengths = {runs.run(env_options=words).updates for words in ((), ("max_episode_steps=2",))}
+    returns = runs.records("episode_return", env_options=("max_episode_steps=2",))
+    assert lengths and max(returns) == 2.0
+
+
+def check_evaluation_env_options(runs):
+    options = {"evaluation_episodes": 3, "evaluation_env_options": ("max_episode_steps=2",)}
+    assert runs.run(**options).evaluation_return == 2.0
+    assert runs.run(evaluation_episodes=3).evaluation_return > 2.0
+
+
+def check_evaluation_episodes(runs):
+    for episodes in (0, 2, 3):
+        counts = runs.records("evaluation_episodes", evaluation_episodes=episodes)
+        assert counts == [episodes] * bool(episodes)
+
+
+def check_evaluation_every(runs):
+    for every, times in ((0, 1), (100, 2)):
+        assert len(runs.records("evaluation_return", evaluation_episodes=1, evaluation_every=every)) == times
+
+
+def check_stop_at_return(runs):
+    options = {"evaluation_episodes": 1, "evaluation_every": 50}
+    assert runs.run(**options).stopped == "total_frames"
+    assert runs.run(**options, stop_at_return=1.0).stopped == "stop_at_return"
+
+
+def check_checkpoint_every(runs):
+    assert runs.saves() == 1 and runs.saves(checkpoint_every=50) > 2
+
+
+class Frozen:
+    """A clock that stands still, in place of the module ``time``."""
+
+    @staticmethod
+    def monotonic():
+        return 1_000.0
+
+
+def check_checkpoint_every_s(runs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sitting, "time", Frozen)
+        saves = [runs.saves(schedule="free", checkpoint_every_s=seconds) for seconds in (0.0, 9.0)]
+    assert saves[0] > saves[1] == 1
+
+
+def check_log_every_s(runs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sitting, "time", Frozen)
+        rows = [len(runs.records("updates", schedule="free", log_every_s=seconds)) for seconds in (0.0, 9.0)]
+    assert rows[0] > rows[1] == 1
+
+
+def check_runs(runs):
+    assert runs.run().path.parent == runs._folder
+    assert runs.run(runs=str(runs._folder / "elsewhere")).path.parent == runs._folder / "elsewhere"
+
+
+def check_name(runs):
+    assert runs.run().path.name.startswith("ppo-CartPole-v1-0") and runs.run(name="mine").path.name == "mine"
+
+
+def check_tensorboard(runs):
+    for wanted in (True, False):
+        assert (runs.run(tensorboard=wanted).path / "tensorboard").exists() is wanted
+
+
+def check_quiet(runs):
+    for quiet in (True, False):
+        runs._capsys.readouterr()
+        runs.run(quiet=quiet)
+        assert bool(runs._capsys.readouterr().err) is not quiet
+
+
+COMMON = {
+    "env": check_env,
+    "env_options": check_env_options,
+    "evaluation_env_options": check_evaluation_env_options,
+    "evaluation_episodes": check_evaluation_episodes,
+    "evaluation_every": check_evaluation_every,
+    "stop_at_return": check_stop_at_return,
+    "checkpoint_every": check_checkpoint_every,
+    "checkpoint_every_s": check_checkpoint_every_s,
+    "log_every_s": check_log_every_s,
+    "runs": check_runs,
+    "name": check_name,
+    "tensorboard": check_tensorboard,
+    "quiet": check_quiet,
+}
+SETTINGS = [
+    pytest.param(family, field.name, id=f"{family}-{field.name}")
+    for family in FAMILIES
+    for field in dataclasses.fields(FAMILIES[family].config)
+    if field.name not in COMMON
+]
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("family", "setting"), SETTINGS)
+def test_a_setting_of_a_family_changes_what_it_should(family, setting, tmp_path):
+    row = OWN[family].get(setting)
+    assert row is not None, f"setting {setting} of {FAMILIES[family].config.__name__} has no row in the table"
+    row(family, setting, tmp_path)
+
+
+@pytest.mark.parametrize("setting", COMMON)
+def test_a_setting_of_all_runs_changes_what_it_should(setting, tmp_path, capsys):
+    runs = Trained(tmp_path)
+    runs._capsys = capsys
+    COMMON[setting](runs)
+
+
+def test_rows_are_of_settings_that_exist():
+    for family, rows in OWN.items():
+        fields = {field.name for field in dataclasses.fields(FAMILIES[family].config)}
+        assert not rows.keys() - fields and not COMMON.keys() - fields
+
+
+def test_a_device_that_is_not_here_is_refused_by_name(tmp_path):
+    for name in ("ppo", "dqn", "impala"):
+        with pytest.raises(ConfigError, match="device = 'nonsense' is no device of torch"):
+            train(name, device="nonsense", runs=str(tmp_path))
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="device = 'cuda:7': .* finds no CUDA device"):
+            train("ppo", device="cuda:7", runs=str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_populations_refuse_what_they_have_no_use_for():
+    with pytest.raises(ConfigError, match=r"actors = 2: schedule = 'lockstep' evaluates all members in one"):
+        wiring.run_of("ga", actors=2)
+    with pytest.raises(ConfigError, match="device = 'nonsense'"):
+        wiring.run_of("ga", device="nonsense")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("threads", 2),
+        ("actor_kind", "thread"),
+        ("learner_kind", "thread"),
+        ("prefetch", 1),
+        ("priority_delay", 1),
+    ],
+)
+def test_environments_on_a_device_refuse_what_needs_other_threads(setting, value):
+    config = wiring.run_of("dqn", device="cuda", actors=1, **{setting: value})
+    with pytest.raises(ConfigError, match=f"{setting} = {value!r}: with environments on a CUDA device"):
+        families._settle_on_device(config, lambda _: None)
