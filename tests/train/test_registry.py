@@ -83,10 +83,7 @@ def test_help_reads_the_file(tmp_path, capsys):
     assert "(default: Pendulum-v1)" in text and "gain nothing more. (default: 0.3)" in text
 
 
-def test_a_resumed_run_takes_missing_settings_from_its_environment(tmp_path):
-    run = train("ppo", **TINY, runs=str(tmp_path), name="cut")
-    file = run.path / "config.toml"
-    kept = [line for line in file.read_text().splitlines() if not line.startswith(("gamma", "num_envs"))]
-    file.write_text("\n".join(kept))
-    opened = _open(run.path)
-    assert opened.algorithm.gamma == 0.98 and opened.config.num_envs == 8
+def test_a_run_directory_takes_missing_settings_from_its_environment(tmp_path):
+    table = {"algorithm": "ppo", "run": {"env": "CartPole-v1", "num_envs": 2}, "ppo": {"clip": 0.3}}
+    opened = _open(RunDirectory.create(tmp_path, "old", table).path)
+    assert (opened.algorithm.gamma, opened.algorithm.clip, opened.config.num_envs) == (0.98, 0.3, 2)
