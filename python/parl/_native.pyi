@@ -433,6 +433,9 @@ def dense_huber(
     Source: Huber (1964), equation 2; weights: Schaul et al. (2016), section 3.4.
     """
 
+def all_finite(array: NDArray[Any]) -> bool:
+    """Whether no number of ``array``, of any shape, is NaN or infinite; integers and booleans are finite."""
+
 def dense_adam(
     weights: NDArray[np.float32],
     gradients: NDArray[np.float32],

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parl._native import dense_huber
-from parl.ops.adam import limit_norm
+from parl.errors import NonFiniteError
+from parl.ops.adam import limit_norm, limited_adam_step
 from parl.ops.judged import Categories, Gaussians
 from parl.ops.losses import (
     clipped_gradients,
@@ -124,9 +125,20 @@ def test_long_gradients_are_cut_and_short_ones_kept():
     assert gradients.tolist() == [3.0, 4.0]
     limit_norm(gradients, 1.0)
     torch.testing.assert_close(gradients, torch.tensor([0.6, 0.8]), rtol=1e-5, atol=0)
-    gradients[0] = float("nan")
-    limit_norm(gradients, 1.0)
-    assert gradients.isnan().all()
+
+
+# The last one is finite, its square is not.
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
+@pytest.mark.parametrize("of_extension", [False, True])
+def test_gradients_that_are_not_finite_are_refused_and_change_no_weight(bad, of_extension):
+    weights, gradients = torch.ones(4), torch.tensor([0.0, 0.0, bad, 0.0])
+    others = torch.zeros(4), torch.zeros(4)
+    with pytest.raises(NonFiniteError, match=r"the gradient has norm (nan|NaN|inf)$"):
+        if of_extension:
+            limited_adam_step(weights, gradients, *others, 0, torch.zeros(()), 0.1, 1e-8, 1.0)
+        else:
+            limit_norm(gradients, 1.0)
+    assert weights.tolist() == [1.0] * 4
 
 
 def test_advantages_have_mean_zero_and_deviation_one():

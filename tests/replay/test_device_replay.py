@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -142,6 +143,18 @@ def test_discounts_outside_are_counted():
     replay.add(**steps(2, discount=torch.tensor([0.5, 1.5])))
     with pytest.raises(ValueError, match=r"1 discounts were outside 0\.\.=1"):
         replay.check()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rewards_that_are_not_finite_are_counted(dtype):
+    fields = {**FIELDS, "reward": ((), str(dtype).removeprefix("torch."))}
+    replay = HostReplay(20, fields, device="cuda", num_envs=4)
+    for bad in (math.nan, math.inf, -math.inf):
+        replay.add(**steps(4, reward=torch.tensor([0.0, bad, 1e30, bad], dtype=dtype)))
+        with pytest.raises(ValueError, match="2 rewards were not finite"):
+            replay.check()
+    replay.add(**steps(4, reward=torch.ones(4, dtype=dtype)))
+    replay.check()
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,9 @@ def test_settings(options, error, text):
         ({"priorities": [float("nan")]}, ValueError, "priority NaN at position 0 is not a finite number"),
         ({"priorities": [float("-inf")]}, ValueError, "priority -inf at position 0"),
         ({"priorities": [1.0, 2.0]}, ValueError, "priorities has 2 entries, expected 1"),
+        ({"reward": [float("nan")]}, ValueError, "reward NaN at position 0 is not finite"),
+        ({"reward": np.array([np.inf], np.float32)}, ValueError, "reward inf at position 0 is not finite"),
+        ({"reward": [float("-inf")]}, ValueError, "reward -inf at position 0 is not finite"),
     ],
 )
 def test_add(change, error, text):
@@ -94,6 +97,26 @@ def test_add(change, error, text):
     with pytest.raises(error, match=text):
         buffer.add(**{**ROW, **change})
     assert len(buffer) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("kind", "reward"),
+    [
+        (parl.PrioritizedReplay, ((), "float64")),
+        (parl.UniformReplay, ((), "float32")),
+        (parl.UniformReplay, ((2,), "float32")),  # of each of two players
+    ],
+)
+def test_one_reward_that_is_not_finite_is_refused_with_its_row(kind, reward, bad):
+    replay = kind(10, {"x": ((), "int64"), "reward": reward})
+    rewards = np.zeros((4, *reward[0]), reward[1])
+    rewards[2] = bad
+    with pytest.raises(ValueError, match=r"reward (NaN|inf|-inf) at position 2 is not finite"):
+        replay.add(x=np.arange(4), reward=rewards)
+    assert len(replay) == 0
+    replay.add(x=np.arange(4), reward=np.where(np.isfinite(rewards), rewards, 1).astype(reward[1]))
+    assert len(replay) == 4
 
 
 def test_missing_fields_and_too_many_rows():

@@ -2,9 +2,11 @@
 
 import gymnasium
 import numpy as np
+import pytest
 
 from parl.algos.dqn import DQN, Config
 from parl.envs import EnvMaker, spec_of
+from parl.errors import NonFiniteError
 from parl.runtime.evaluate import Evaluator
 
 
@@ -63,3 +65,20 @@ def test_no_episodes():
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     assert Evaluator(maker, DQN(Config(), spec).make_policy(0, 1, 1, 0), spec).play(0, 0).shape == (0,)
+
+
+@pytest.mark.parametrize("field", ["reward", "observation"])
+def test_numbers_that_are_not_finite_are_refused(field):
+    class Broken(gymnasium.Wrapper):
+        def step(self, action):
+            obs, reward, *rest = super().step(action)
+            if field == "reward":
+                return obs, float("nan"), *rest
+            return np.full_like(obs, np.inf), reward, *rest
+
+    maker = EnvMaker(lambda: Broken(gymnasium.make("CartPole-v1")))
+    spec = spec_of(maker(1))
+    evaluator = Evaluator(maker, DQN(Config(hidden=(16,)), spec).make_policy(0, 1, 1, 0), spec)
+    with pytest.raises(NonFiniteError, match=f"environment 0 returned {field} (nan|inf).* in an evaluation"):
+        evaluator.play(2, 0)
+    evaluator.close()

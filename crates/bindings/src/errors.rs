@@ -62,6 +62,7 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         | ReplayError::Field { .. }
         | ReplayError::RowBytes { .. }
         | ReplayError::Discount { .. }
+        | ReplayError::Reward { .. }
         | ReplayError::FinalObservation { .. } => PyValueError::new_err(message),
         ReplayError::NotSampleable { .. } => ours!(py, "NotSampleableError", message),
         ReplayError::OtherReplay { .. }
@@ -77,6 +78,7 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
 
 pub fn dense_error(error: &DenseError) -> PyErr {
     match error {
+        DenseError::Gradient { .. } => Python::attach(|py| ours!(py, "NonFiniteError", error.to_string())),
         DenseError::Action { .. } => PyIndexError::new_err(error.to_string()),
         DenseError::Without(_)
         | DenseError::Length { .. }

@@ -5,6 +5,7 @@ mod atari;
 mod cuda;
 mod dense;
 mod errors;
+mod finite;
 mod program;
 mod replay;
 mod sumtree;
@@ -22,6 +23,8 @@ mod _native {
     use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_prepare, cuda_report};
     #[pymodule_export]
     use crate::dense::{Dense, dense_adam, dense_huber, dense_targets};
+    #[pymodule_export]
+    use crate::finite::all_finite;
     #[pymodule_export]
     use crate::program::CudaProgram;
     #[pymodule_export]

@@ -50,7 +50,8 @@ impl Adam {
     /// Step number `step`, from 1: `weights -= learning_rate * mean_hat / (sqrt(square_hat) + epsilon)`.
     ///
     /// # Errors
-    /// [`DenseError::Length`] when the buffers are not as long as each other.
+    /// [`DenseError::Length`] when the buffers are not as long as each other, [`DenseError::Gradient`] when there is a
+    /// limit and the length of the gradients is not finite; the buffers are then unchanged.
     pub fn step(&self, buffers: &mut Buffers<'_>, step: u64) -> Result<(), DenseError> {
         let expected = buffers.weights.len();
         for (what, got) in [
@@ -61,7 +62,9 @@ impl Adam {
             length(what, 0, got, expected)?;
         }
         let norm = if self.longest < f64::INFINITY { norm(buffers.gradients) } else { 0.0 };
-        // What is not a number spreads.
+        if !norm.is_finite() {
+            return Err(DenseError::Gradient { norm });
+        }
         let scale = if norm <= self.longest { 1.0 } else { self.longest / (norm + 1e-6) };
         let count = i32::try_from(step).unwrap_or(i32::MAX);
         let rest = |beta: f64| 1.0 - beta.powi(count);

@@ -1,7 +1,7 @@
 //! What can be wrong with a network or the arrays of a call.
 
 /// See the variants.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DenseError {
     /// A number of inputs, outputs or layers is 0.
     #[error("a network without {0}")]
@@ -43,6 +43,12 @@ pub enum DenseError {
         first: usize,
         /// How many there are.
         inputs: usize,
+    },
+    /// The gradient holds NaN or infinity, or is too long for its length to be a number.
+    #[error("the gradient has norm {norm}")]
+    Gradient {
+        /// Its Euclidean length.
+        norm: f64,
     },
     /// An action that there is not.
     #[error("action {action} is outside 0..{actions}")]

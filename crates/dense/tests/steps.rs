@@ -76,13 +76,22 @@ fn steps_are_those_of_the_equations() {
 }
 
 #[test]
-fn what_is_not_a_number_spreads_and_lengths_are_checked() {
+fn gradients_that_are_not_finite_change_nothing_and_lengths_are_checked() {
     let adam = Adam { learning_rate: 0.01, epsilon: 1e-8, betas: (0.9, 0.999), longest: 1.0 };
-    let (mut weights, mut gradients, mut mean, mut square) = ([0.0; 2], [0.0, f32::NAN], [0.0; 2], [0.0; 2]);
-    let mut buffers =
-        Buffers { weights: &mut weights, gradients: &mut gradients, mean: &mut mean, square: &mut square };
-    adam.step(&mut buffers, 1).expect("as long as each other");
-    assert!(weights.iter().all(|weight| weight.is_nan()));
+    let (mut weights, mut gradients, mut mean, mut square) = ([0.5; 2], [0.0; 2], [0.0; 2], [0.0; 2]);
+    // The last one is finite, its square is not.
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
+        gradients[1] = bad;
+        let mut buffers = Buffers {
+            weights: &mut weights,
+            gradients: &mut gradients,
+            mean: &mut mean,
+            square: &mut square,
+        };
+        let error = adam.step(&mut buffers, 1).expect_err("the norm is not finite");
+        assert!(matches!(error, DenseError::Gradient { norm } if !norm.is_finite()), "{error}");
+        assert_eq!((weights, mean, square), ([0.5; 2], [0.0; 2], [0.0; 2]));
+    }
     let mut buffers = Buffers {
         weights: &mut weights,
         gradients: &mut gradients,

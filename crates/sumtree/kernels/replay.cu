@@ -144,6 +144,7 @@ struct ReplayAdd {
     uint64_t truncated;
     uint64_t finals;      // there are final observations of all rows, or none
     Reals discounts;      // address 0 for none
+    Reals rewards;        // address 0 for none
     uint64_t tickets;     // u64
     uint32_t count;
 };
@@ -248,6 +249,9 @@ PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUM
         if (i < call.count && call.discounts.address != 0) {
             const double discount = real(call.discounts, i);
             if (!(discount >= 0.0 && discount <= 1.0)) count(tree, BAD_DISCOUNT, 1);
+        }
+        if (i < call.count && call.rewards.address != 0 && !is_finite(real(call.rewards, i))) {
+            count(tree, BAD_REWARD, 1);
         }
         count_lanes(tree, SATURATED, saturated != 0);
         count_lanes(tree, BAD_PRIORITY, bad != 0);

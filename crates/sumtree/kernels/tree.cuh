@@ -45,6 +45,7 @@ enum Word : uint32_t {
     OF_NEWEST = 66,    // draws among them
     OF_ALL = 67,       // uniform draws among all rows
     BEGINNING = 68,    // sequence number of the first row ever; not 0 after a load into another capacity
+    BAD_REWARD = 69,
     AFTER = 72,        // four words: the generator behind the draws of a call, for its goals
     WORDS = 76,
 };

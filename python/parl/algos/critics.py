@@ -30,6 +30,7 @@ from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.execution import Captured, compiled, prepare
+from parl.ops.finite import check_update
 from parl.ops.memory import keep_freed_memory
 from parl.types import Array, Batch, EnvSpec, Observations
 
@@ -361,7 +362,11 @@ class CriticsLearner(ABC):
         return loss, error.detach().abs().mean(dim=0)
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
-        """Writes the mean gradient over ``batch``; returns new priorities (B,)."""
+        """Writes the mean gradient over ``batch``; returns new priorities (B,).
+
+        Raises:
+            NonFiniteError: a loss or an error is NaN or infinite.
+        """
         if self._direct is not None:
             return self._directly(batch, self._direct)
         if self._device.type != "cpu" or self._settings.compile:
@@ -371,7 +376,15 @@ class CriticsLearner(ABC):
         else:
             error, figures = self._captured(cast("TensorBatch", batch), self.kind)
         self._latest = self._latest | figures
-        return error.cpu().numpy()
+        return self._checked(error.cpu().numpy())
+
+    def _checked(self, priorities: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``priorities``, if they and the losses are finite; on a device the losses are not waited for."""
+        losses = {} if self._device.type != "cpu" else self._latest
+        check_update(
+            priorities, critic_loss=losses.get("critic_loss", 0.0), actor_loss=losses.get("actor_loss", 0.0)
+        )
+        return priorities
 
     @property
     def kind(self) -> Hashable:
@@ -428,7 +441,7 @@ class CriticsLearner(ABC):
         self._latest = self._latest | figures
         self._latest |= {"td_error": absolute.mean(), "q_mean": recorded.outputs.mean()}
         self._latest |= {"critic_loss": (np.square(error) @ rows.weights).sum() / (2 * count)}
-        return absolute + np.float32(self._settings.priority_epsilon)
+        return self._checked(absolute + np.float32(self._settings.priority_epsilon))
 
     def _beside(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
         """``work``, begun by the second thread if there is one, else by whoever asks for what it gives."""

@@ -72,6 +72,7 @@ from parl.ops.distributions import (
 )
 from parl.ops.execution import Captured, Executed, compiled, in_half, prepare
 from parl.ops.exploration import epsilon_greedy
+from parl.ops.finite import check_update
 from parl.ops.losses import weighted_huber
 from parl.ops.memory import keep_freed_memory
 from parl.ops.returns import bellman_target, soft_policy
@@ -610,14 +611,24 @@ class DQNLearner:
         return torch.dot(each, batch.weights) / len(each), error, q
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
-        """Writes the mean gradient over ``batch``; returns ``p`` of the module's equations, (B,)."""
+        """Writes the mean gradient over ``batch``; returns ``p`` of the module's equations, (B,).
+
+        Raises:
+            NonFiniteError: the loss or an error is NaN or infinite.
+        """
         if self._device.type == "cpu" and (error := self._directly(batch)) is not None:
-            return np.abs(error) + np.float32(self._config.priority_epsilon)
+            assert self._latest is not None
+            priorities = np.abs(error) + np.float32(self._config.priority_epsilon)
+            check_update(priorities, loss=self._latest[0])
+            return priorities
         if self._device.type != "cpu" or self._config.compile:
             batch = moved(batch, self._device)
         run = self._captured or self._backward
         self._latest = latest = run(cast("TensorBatch", batch))
-        return latest[1].abs().add_(self._config.priority_epsilon).cpu().numpy()
+        priorities = latest[1].abs().add_(self._config.priority_epsilon).cpu().numpy()
+        # Of a device the priorities have to be waited for; one that is not finite tells of the loss too.
+        check_update(priorities, loss=latest[0] if self._device.type == "cpu" else 0.0)
+        return priorities
 
     def compute_there(self, batch: Batch) -> Tensor:
         """See :class:`parl.types.DeviceLearner`."""

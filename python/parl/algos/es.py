@@ -12,6 +12,7 @@ On the wire a member is (seed of e_i, sign).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from parl.algos.population import DeterministicPolicy, PopulationNetConfig, Shape, noise
+from parl.errors import NonFiniteError
 from parl.nets import check_observations
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_bounds
@@ -120,7 +122,11 @@ class ESLearner:
         return away.mul_(-1 / (len(members) * self._config.sigma**2))
 
     def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
-        """One step of Adam."""
+        """One step of Adam.
+
+        Raises:
+            NonFiniteError: the gradient is NaN or infinite; the weights stay as they are.
+        """
         config = self._config
         gradient = self.gradient(members, returns, weights)
         self._generation += 1
@@ -129,6 +135,9 @@ class ESLearner:
             "return_best": float(np.max(returns)),
             "gradient_norm": float(gradient.norm()),
         }
+        norm = self._latest["gradient_norm"]
+        if not math.isfinite(norm):
+            raise NonFiniteError(f"generation {self._generation}: the gradient has norm {norm}")
         gradient.add_(self.weights, alpha=config.weight_decay)
         adam_step(
             self.weights,

@@ -11,12 +11,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from parl.errors import ConfigError
+from parl.errors import ConfigError, NonFiniteError
 from parl.nets import flatten
 from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import adam_step, limit_norm
 from parl.ops.bounds import check_bounds, check_choices, check_hidden
 from parl.ops.execution import Executed, Precision
+from parl.ops.finite import check_state, explained
 from parl.ops.memory import keep_freed_memory
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
@@ -173,7 +174,11 @@ class OptimizedLearner(ABC):
         """The optimizer steps of a rollout; returns their number."""
 
     def learn(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """See :class:`parl.types.RolloutLearner`."""
+        """See :class:`parl.types.RolloutLearner`.
+
+        Raises:
+            NonFiniteError: a loss, the gradient or a weight is NaN or infinite.
+        """
         if self.device.type != "cpu":
             rollout = Rollout(
                 **{
@@ -189,9 +194,22 @@ class OptimizedLearner(ABC):
         # The policy acted with the statistics that the network has now; new ones are for the next rollout.
         # The first rollout serves for statistics alone: inputs change too much when they first arrive.
         first = self._moments is not None and self._moments.count == 0
-        steps = 0 if first else self.optimise(rollout, progress, average)
+        try:
+            steps = 0 if first else self.optimise(rollout, progress, average)
+            self._check_finite()
+        except NonFiniteError as error:
+            raise explained(error, f"update {self._updates:,}", self.metrics()) from None
         self._update_statistics(rollout, average)
         return steps
+
+    def _check_finite(self) -> None:
+        """Checks the losses of the latest update and the weights, where no one waits for them to be known."""
+        if self._there is not None:
+            return  # on a device: whoever reads the metrics checks the weights
+        for name, value in self.figures.items():
+            if name.endswith("loss") and not math.isfinite(value):
+                raise NonFiniteError(f"{name} is {float(value)}")
+        check_state({"weights": self.weights}, "after the step")
 
     def _update_statistics(self, rollout: Rollout, average: Average) -> None:
         if self._moments is None:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from parl.envs.episodes import EpisodeTracker, points
+from parl.envs.finite import FiniteCheck
 from parl.envs.make import EnvMaker, spec_of, usable_cores
 from parl.envs.observations import Observer, Rows, rows_of
 
@@ -15,6 +16,7 @@ __all__ = [
     "AtariVectorEnv",
     "EnvMaker",
     "EpisodeTracker",
+    "FiniteCheck",
     "Observer",
     "Rows",
     "make_vec",

@@ -61,6 +61,10 @@ class Rows(Observer):
         """(N, ...); of dictionaries (N, bytes) uint8, a copy."""
         return rows_of(super().__call__(observations))
 
+    def parts(self, observations: Any) -> Observations:
+        """As :class:`Observer` gives them."""
+        return super().__call__(observations)
+
     def one(self, observation: Any) -> Array:
         """The row (...) of a single observation, a copy."""
         found = super().__call__(observation)

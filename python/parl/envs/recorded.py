@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from parl._native import all_finite
 from parl.envs.make import EnvMaker
-from parl.errors import ConfigError
+from parl.errors import ConfigError, NonFiniteError
 from parl.types import Array, EnvSpec
 
 
@@ -28,6 +29,7 @@ def read_play(files: Sequence[str | Path], maker: EnvMaker, spec: EnvSpec) -> tu
     Raises:
         FileNotFoundError: a file is missing.
         ConfigError: a file is of another kind, for another environment, or empty.
+        NonFiniteError: a file holds an observation or an action that is NaN or infinite.
     """
     parts = [_read(Path(path), maker, spec) for path in files]
     if not parts:
@@ -58,7 +60,13 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
         )
     if spec.num_actions and not 0 <= int(action.min()) <= int(action.max()) < spec.num_actions:
         raise ConfigError(f"{path} holds action {int(action.max())}, outside 0..{spec.num_actions - 1}")
-    return obs.astype(spec.observation_dtype), action.astype(spec.action_dtype)
+    obs, action = obs.astype(spec.observation_dtype), action.astype(spec.action_dtype)
+    for what, rows in (("observation", obs), ("action", action)):
+        if not all_finite(rows):
+            row, *index = np.argwhere(~np.isfinite(rows))[0].tolist()
+            where = f" (index {tuple(index)})" if index else ""
+            raise NonFiniteError(f"{path} holds {what} {rows[row, *index]}{where} in row {row}")
+    return obs, action
 
 
 def _played(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from parl._native import dense_adam
+from parl.errors import NonFiniteError
 
 _BETAS = (0.9, 0.999)
 
@@ -63,12 +64,17 @@ def adam_step(
 def limit_norm(gradients: Tensor, longest: float) -> None:
     """Scales ``gradients`` (P,) float32 down, in place, to the length ``longest`` if they are longer.
 
+    Raises:
+        NonFiniteError: their length is NaN or infinite (on the CPU; a device is not waited for).
+
     Source: Pascanu, Mikolov and Bengio (2013), algorithm 1.
     """
     norm = torch.linalg.vector_norm(gradients)
     if norm.device.type != "cpu":  # nobody waits for the device
         gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))
-    elif not (length := norm.item()) <= longest:  # NaN spreads
+    elif not (length := norm.item()) <= longest:
+        if not math.isfinite(length):
+            raise NonFiniteError(f"the gradient has norm {length}")
         gradients.mul_(longest / (length + 1e-6))
 
 
@@ -99,6 +105,9 @@ def limited_adam_step(
         learning_rate: step size.
         epsilon: offset of the denominator.
         longest: of the gradients; 0 never scales.
+
+    Raises:
+        NonFiniteError: there is a limit and the length of the gradients is NaN or infinite (on the CPU).
     """
     if weights.device.type == "cpu" and len(weights) <= _MANY:
         limit = longest or math.inf

@@ -10,7 +10,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parl._native import all_finite
 from parl.errors import NonFiniteError
+
+
+def check_update(priorities: np.ndarray[Any, Any], **losses: Any) -> None:
+    """Refuses an update whose losses or errors are not finite.
+
+    Args:
+        priorities: (B,), absolute errors plus a constant.
+        **losses: numbers, or tensors () on the CPU.
+
+    Raises:
+        NonFiniteError: names the first loss, or row of the batch, that is not finite.
+    """
+    for name, loss in losses.items():
+        if not math.isfinite(loss):
+            raise NonFiniteError(f"{name} is {float(loss)}")
+    if not all_finite(priorities):
+        row = int(np.flatnonzero(~np.isfinite(priorities))[0])
+        raise NonFiniteError(f"the priority of row {row} of the batch is {priorities[row]}")
+
+
+def explained(error: NonFiniteError, when: str, figures: Mapping[str, float]) -> NonFiniteError:
+    """``error`` with the update that it came up in, and the update's figures.
+
+    Args:
+        error: of :func:`check_update`, of an optimizer's step or of :func:`check_state`.
+        when: which update.
+        figures: as ``metrics`` of a learner gives them.
+    """
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+    return NonFiniteError(f"{when}: {error}" + (f" ({shown})" if shown else ""))
 
 
 def check_state(state: Any, what: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.envs import EnvMaker, EpisodeTracker, Observer, points
+from parl.envs import EnvMaker, EpisodeTracker, FiniteCheck, Observer, points
 from parl.runtime.estimates import Estimates
 from parl.runtime.seeds import training_seed
 from parl.types import Algorithm, EnvSpec, Policy, Sink
@@ -49,7 +49,10 @@ class Actor:
         self._episodes = EpisodeTracker(self.num_envs, spec.autoreset)
         self.reward_sum = 0.0
         """Of all rewards received since the actor was made, before any clipping."""
+        self._check = FiniteCheck(spec, first_env)
+        self._env_steps = 0
         self._obs = self._observe(env.reset(seed=seed)[0])
+        self._check.observations(self._obs, "at its first reset")
         self._action: Any = None
         self._moved: Any = None
         self._estimates = estimates
@@ -69,6 +72,7 @@ class Actor:
 
     def act(self, env_steps: int) -> None:
         """The first part of a step: chooses the actions."""
+        self._env_steps = env_steps
         self._action = np.asarray(self.policy.act(self._obs, env_steps), self._action_dtype)
         if self._estimates is not None:
             self._estimates.judged()
@@ -83,13 +87,21 @@ class Actor:
         return self._moved is not None
 
     def record(self) -> tuple[int, list[tuple[float, int]]]:
-        """The last part: writes the rows; see :meth:`step`."""
+        """The last part: writes the rows; see :meth:`step`.
+
+        Raises:
+            NonFiniteError: a reward or an observation is NaN or infinite; no row is written.
+        """
         moved, self._moved = self._moved, None
         assert moved is not None
         obs, reward, terminated, truncated, info = moved
         obs = self._observe(obs)
         extra = {"final_obs": self._observe.final(obs, info)} if self._same_step else {}
         reward = np.asarray(reward, np.float32)
+        self._check.rewards(reward, self._env_steps)
+        self._check.observations(obs, self._env_steps)
+        if extra:
+            self._check.observations(extra["final_obs"], self._env_steps, "final observation")
         tickets = self._replay.add(
             obs=self._obs,
             action=self._action,

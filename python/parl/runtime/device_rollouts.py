@@ -22,6 +22,7 @@ from torch import Tensor
 from parl.envs import EnvMaker, points
 from parl.errors import ConfigError
 from parl.ops import execution
+from parl.ops.finite import check_state
 from parl.runtime.on_device import Played, TalliedLoop, Tally
 from parl.runtime.setup import Saved, actor_seeds
 from parl.runtime.sync import RolloutSetup, SyncLoop
@@ -298,4 +299,5 @@ class DeviceRolloutLoop(TalliedLoop[RolloutLearner], SyncLoop):
     def report(self) -> dict[str, float]:
         """Figures of the time since the last call; waits, and raises what went wrong on the device."""
         self._actors[0].check()
+        check_state({"weights": self._learner.weights}, "the learner")
         return {**self.rates()[1], "policy_lag": 0.0, **self._learner.metrics()}

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from parl.envs import EnvMaker, Observer
+from parl.envs import EnvMaker, FiniteCheck, Observer
 from parl.types import EnvSpec, Policy, Remembering
 
 # Environments stepped at a time; more episodes are played in rounds.
@@ -74,6 +74,7 @@ class Evaluator:
         self._maker = maker
         self.policy = policy
         self.observe = Observer(spec)
+        self._check = FiniteCheck(spec)
         self._envs: dict[int, Any] = {}
 
     def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -95,8 +96,10 @@ class Evaluator:
         returns = np.zeros(count)
         playing = np.ones(count, bool)
         while playing.any():
-            action = self.policy.act_greedily(self.observe(obs))
-            obs, reward, terminated, truncated, _ = env.step(action)
+            seen = self.observe(obs)
+            self._check.observations(seen, "in an evaluation")
+            obs, reward, terminated, truncated, _ = env.step(self.policy.act_greedily(seen))
+            self._check.rewards(np.asarray(reward), "in an evaluation")
             returns += np.where(playing, reward, 0.0)
             playing &= ~(terminated | truncated)
         return returns

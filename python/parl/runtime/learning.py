@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, cast
 
+from parl.errors import NonFiniteError
+from parl.ops.finite import explained
 from parl.replay import PrioritizedReplay
 from parl.runtime.peers import Alone, Peers
 from parl.types import Algorithm, Batch, Learner
@@ -17,6 +19,30 @@ from parl.types import Algorithm, Batch, Learner
 T = TypeVar("T")
 # Changes of the importance weights' exponent for which a drawing thread is not stopped.
 _BETA_STEP = 0.005
+
+
+def computed(learner: Learner, batch: Batch, env_steps: int) -> Any:
+    """New priorities (B,) of ``batch``, whose gradients ``learner`` then has.
+
+    Raises:
+        NonFiniteError: a loss or an error is NaN or infinite; says after how many transitions.
+    """
+    try:
+        return learner.compute(batch)
+    except NonFiniteError as error:
+        raise explained(error, f"update at step {env_steps}", learner.metrics()) from None
+
+
+def stepped(learner: Learner, env_steps: int) -> None:
+    """The optimizer's step.
+
+    Raises:
+        NonFiniteError: the gradient is NaN or infinite; says after how many transitions.
+    """
+    try:
+        learner.step()
+    except NonFiniteError as error:
+        raise explained(error, f"update at step {env_steps}", learner.metrics()) from None
 
 
 class Draws:
@@ -159,7 +185,11 @@ class Part:
             self._stream = replay.prefetch(size, depth=prefetch, lockstep=False, reuse=True, as_torch=True)
 
     def update(self, env_steps: int) -> bool:
-        """One update after ``env_steps`` collected transitions; False if a peer could not take part."""
+        """One update after ``env_steps`` collected transitions; False if a peer could not take part.
+
+        Raises:
+            NonFiniteError: a loss, an error or the gradient is NaN or infinite.
+        """
         learner = self._learner
         beta = self._algorithm.replay_beta(env_steps)
 
@@ -167,11 +197,11 @@ class Part:
             return self._draws.draw(beta)
 
         batch = self._next(beta) if self._stream is not None else self._ahead.take(one)
-        priorities = learner.compute(batch)
+        priorities = computed(learner, batch, env_steps)
         if not self._peers.average(learner.gradients, True, lambda: self._ahead.fill(one)):
             self._late.flush()
             return False
-        learner.step()
+        stepped(learner, env_steps)
         self._late.give([(batch.tickets, priorities)])
         return True
 

@@ -17,7 +17,7 @@ import torch
 from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
-from parl.runtime.learning import Ahead, Draws, Late
+from parl.runtime.learning import Ahead, Draws, Late, computed, stepped
 from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup
 from parl.types import Batch, Learner
@@ -93,12 +93,12 @@ class LockstepLoop(LoopBase[Learner]):
         drawn: list[tuple[Any, Any]] = []
         self._total.zero_()
         for batch in parts:
-            drawn.append((batch.tickets, learner.compute(batch)))
+            drawn.append((batch.tickets, computed(learner, batch, self._env_steps)))
             if learners > 1:
                 self._total.add_(learner.gradients)
         if learners > 1:
             torch.div(self._total, learners, out=learner.gradients)
-        learner.step()
+        stepped(learner, self._env_steps)
         self._late.give(drawn)
         self._updates += 1
 

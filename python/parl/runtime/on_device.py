@@ -21,6 +21,7 @@ from torch import Tensor
 from parl.envs import EnvMaker, points
 from parl.errors import ConfigError, RunDirectoryError
 from parl.ops import execution
+from parl.ops.finite import check_state
 from parl.replay import PrioritizedReplay
 from parl.runtime import checkpoint
 from parl.runtime.loop import L, LoopBase, kept, state_or_reason
@@ -305,6 +306,7 @@ class DeviceLoop(TalliedLoop[DeviceLearner]):
     def report(self) -> dict[str, Any]:
         """Figures of the time since the last call; waits, and raises what went wrong on the device."""
         self._check()
+        check_state({"weights": self.learner.weights}, "the learner")
         return {
             **self.rates()[1],
             "replay_ratio": self._setup.pacer.measured(self._env_steps, self._updates),

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker
+from parl.envs import EnvMaker, FiniteCheck
 from parl.errors import WorkerError
 from parl.runtime.loop import LoopBase
 from parl.runtime.seeds import training_seed
@@ -99,7 +99,7 @@ class Evaluation:
         self._env = setup.maker.beside(setup.actors)(self._count)
         self._policy = setup.algorithm.make_policy(index, setup.actors, self._count, 0)
         self._decoder = setup.algorithm.make_decoder()
-        spec = setup.spec
+        self._spec = spec = setup.spec
         self._observation_dtype, self._action_dtype = (
             np.dtype(name) for name in (spec.observation_dtype, spec.action_dtype)
         )
@@ -123,7 +123,12 @@ class Evaluation:
 
         Returns:
             returns (n,) float64 and lengths (n,) int64.
+
+        Raises:
+            NonFiniteError: a reward or an observation of a member is NaN or infinite; environments are
+                numbered by the members of the generation, steps within the episode.
         """
+        check = FiniteCheck(self._spec, first)
         networks = self._policy.assemble(self._decoder.decode(base, members, weights))
         if self._total is None:
             obs, _ = self._env.reset(seed=env_seed + first)
@@ -137,6 +142,7 @@ class Evaluation:
         left, steps = len(rows), 0
         while left:
             seen = np.asarray(obs, self._observation_dtype)
+            check.observations(seen, steps)
             if len(rows) == self._count:
                 action = networks.act(seen)
             else:
@@ -145,6 +151,7 @@ class Evaluation:
                 action = np.clip(action, *self._bounds)
             obs, reward, terminated, truncated, _ = self._env.step(action)
             steps += 1
+            check.rewards(np.asarray(reward), steps)
             np.add(returns, reward, out=returns, where=playing)
             over = np.logical_or(terminated, truncated)
             over &= playing

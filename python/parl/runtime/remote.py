@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from parl.errors import ConfigError, WorkerError
+from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.runtime import board as b
 from parl.runtime.actor import first_and_end
 from parl.runtime.board import Board, Row
@@ -335,6 +335,9 @@ class Far:
     def _replace(self, error: Exception) -> None:
         import ray
 
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, NonFiniteError):  # another actor would not make the environment's numbers right
+            raise NonFiniteError(f"actor {self._index}: {cause}")
         self._asked.clear()
         self.failures += 1
         self._in_a_row += 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parl.envs import EpisodeTracker, Rows, points
+from parl.envs import EpisodeTracker, FiniteCheck, Rows, points, rows_of
 from parl.types import Array, EnvSpec, Remembering, Rollout, RolloutPolicy
 
 
@@ -120,10 +120,17 @@ class RolloutActor:
         seed: of the first reset.
         random_steps: vector steps of random actions before the first rollout, in which the environments start
             anew one by one, so that their episodes do not go side by side.
+        first_env: number of the first environment within the run.
     """
 
     def __init__(
-        self, env: Any, spec: EnvSpec, policy: RolloutPolicy, seed: int, random_steps: int = 0
+        self,
+        env: Any,
+        spec: EnvSpec,
+        policy: RolloutPolicy,
+        seed: int,
+        random_steps: int = 0,
+        first_env: int = 0,
     ) -> None:
         self.policy = policy
         self.num_envs = int(env.num_envs)
@@ -139,8 +146,15 @@ class RolloutActor:
         self.reward_sum = 0.0
         """Of all rewards received since the actor was made, before any clipping."""
         self._random_steps, self._seed = random_steps, seed
-        self._obs = self._rows(env.reset(seed=seed)[0])
+        self._check = FiniteCheck(spec, first_env)
+        self._obs = self._checked(env.reset(seed=seed)[0], "at its first reset")
         self._look_up()
+
+    def _checked(self, observations: Any, step: int | str) -> Array:
+        """What an environment returned as rows (N, ...); raises NonFiniteError, see :class:`FiniteCheck`."""
+        parts = self._rows.parts(observations)
+        self._check.observations(parts, step)
+        return rows_of(parts)
 
     def _look_up(self) -> None:
         """What is asked of the environment's class once, not at every step."""
@@ -157,8 +171,11 @@ class RolloutActor:
 
         Returns:
             the transitions collected, and return and length of each episode that ended.
+
+        Raises:
+            NonFiniteError: a reward or an observation is NaN or infinite.
         """
-        collected = self._scatter() if self._random_steps else 0
+        collected = self._scatter(env_steps) if self._random_steps else 0
         buffer.final_obs.clear()
         buffer.final_at.clear()
         buffer.obs[0] = self._obs
@@ -171,7 +188,7 @@ class RolloutActor:
             buffer.action[t] = action
             buffer.log_prob[t] = log_prob
             np.logical_not(self._resetting, out=buffer.valid[t])
-            info = self._step(buffer, t)
+            info = self._step(buffer, t, env_steps + collected)
             reward, terminated, ended = buffer.reward[t], buffer.terminated[t], buffer.ended[t]
             score = points(reward, info)
             if score is not reward:
@@ -181,7 +198,7 @@ class RolloutActor:
             if over:
                 finished += over
                 if self._same_step:
-                    self._keep_final(buffer, t, info)
+                    self._keep_final(buffer, t, info, env_steps + collected)
             self._starting = ended if self._same_step else ~buffer.valid[t]
             if not self._same_step:
                 self._resetting = ended
@@ -192,7 +209,7 @@ class RolloutActor:
         self.reward_sum += float(buffer.reward.sum())
         return collected, finished
 
-    def _scatter(self) -> int:
+    def _scatter(self, env_steps: int) -> int:
         """Takes the random steps; returns the transitions, which nobody learns from.
 
         Environment i starts anew after a number of steps of its own, drawn from 0..random_steps; where the
@@ -208,6 +225,7 @@ class RolloutActor:
         collected = 0
         for step in range(steps):
             obs, reward, terminated, truncated, info = self._env.step(self._env.action_space.sample())
+            self._check.rewards(np.asarray(reward), env_steps + collected)
             collected += self._episodes.step(points(reward, info), terminated, truncated)[0]
             self._resetting = np.logical_or(terminated, truncated) & (not self._same_step)
             mask = due == step + 1
@@ -215,7 +233,7 @@ class RolloutActor:
                 obs, _ = self._env.reset(options={"reset_mask": mask})
                 self._resetting &= ~mask
                 self._episodes.restart(mask)
-            self._obs = np.array(self._rows(obs))
+            self._obs = np.array(self._checked(obs, env_steps + collected))
         return collected
 
     def _remember(self, buffer: RolloutBuffer, t: int) -> None:
@@ -226,7 +244,7 @@ class RolloutActor:
         if t == 0:
             buffer.memory[:] = self.policy.memory.numpy()
 
-    def _step(self, buffer: RolloutBuffer, t: int) -> Mapping[str, Any]:
+    def _step(self, buffer: RolloutBuffer, t: int, env_steps: int) -> Mapping[str, Any]:
         """Row t of ``buffer`` and the observations after it, from one step of the environment."""
         action = buffer.action[t]
         if self._bounds is not None:
@@ -235,16 +253,21 @@ class RolloutActor:
             _, reward, terminated, truncated, info = self._env.step(action, out=buffer.obs[t + 1])
         else:
             obs, reward, terminated, truncated, info = self._env.step(action)
-            buffer.obs[t + 1] = self._rows(obs) if self._parted else obs
+            buffer.obs[t + 1] = self._checked(obs, env_steps) if self._parted else obs
+        if not self._parted:
+            self._check.observations(buffer.obs[t + 1], env_steps)
         buffer.reward[t] = reward
+        self._check.rewards(buffer.reward[t], env_steps)
         buffer.terminated[t] = terminated
         np.logical_or(terminated, truncated, out=buffer.ended[t])
         return info
 
-    def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any]) -> None:
+    def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any], env_steps: int) -> None:
         """Successors of truncated rows, which the next observations do not show."""
         for index in np.nonzero(buffer.ended[t] & ~buffer.terminated[t])[0]:
-            buffer.final_obs.append(self._rows.one(info["final_obs"][index]))
+            final = info["final_obs"][index]
+            self._check.final(int(index), self._rows.parts(final), env_steps)
+            buffer.final_obs.append(self._rows.one(final))
             buffer.final_at.append((t, int(index)))
 
     def save(self) -> bytes:

@@ -93,8 +93,11 @@ class RolloutSetup:
         envs = self.envs_of(index)
         if policy is None:
             policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
+        first = index * self.num_envs // self.actors
+        if self.group is not None:
+            first += self.group.rank * self.num_envs
         return RolloutActor(
-            self.maker.beside(self.actors)(envs), self.spec, policy, env_seed, self.random_steps
+            self.maker.beside(self.actors)(envs), self.spec, policy, env_seed, self.random_steps, first
         )
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:

@@ -1,7 +1,8 @@
 """Worker processes and threads: started, watched, ended; none outlives the run.
 
-A worker that fails sends its traceback and ends; the driver raises it as :class:`WorkerError`. A worker that
-is killed is noticed by its exit. Workers die with the driver: the kernel kills them when it goes.
+A worker that fails sends its traceback and ends; the driver raises it as :class:`WorkerError`, or as
+:class:`NonFiniteError` if that is what it failed by. A worker that is killed is noticed by its exit. Workers
+die with the driver: the kernel kills them when it goes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from parl.errors import WorkerError
+from parl.errors import NonFiniteError, WorkerError
 
 _PR_SET_PDEATHSIG = 1
 _PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.free"]
@@ -90,9 +91,11 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
         torch.set_num_threads(1)
     try:
         target(connection, *args)
-    except BaseException:
+    except BaseException as error:
+        # The message says what the environment or the loss gave: no traceback is needed.
+        said = error if isinstance(error, NonFiniteError) else traceback.format_exc()
         with contextlib.suppress(OSError):
-            connection.send(("error", traceback.format_exc()))
+            connection.send(("error", said))
         if parent is not None:
             raise SystemExit(1) from None  # the driver shows the traceback, once
     finally:
@@ -118,6 +121,7 @@ class Worker:
 
         Raises:
             WorkerError: the worker failed or died.
+            NonFiniteError: it met a number that is not finite.
         """
         try:
             self.connection.send(message)
@@ -157,8 +161,10 @@ class Worker:
         except (EOFError, ConnectionResetError):
             self._fail(None)
 
-    def _fail(self, trace: str | None) -> None:
+    def _fail(self, trace: str | NonFiniteError | None) -> None:
         self.finished = True
+        if isinstance(trace, NonFiniteError):
+            raise NonFiniteError(f"{self.name}: {trace}")
         if trace is not None:
             raise WorkerError(f"{self.name} failed:\n{trace.rstrip()}")
         self.runner.join(1.0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.errors import ParlError, WorkerError
+from parl.errors import NonFiniteError, ParlError, WorkerError
 from parl.run import MetricsLog, Progress, RunDirectory
 from parl.runtime.seeds import evaluation_seed
 from parl.train.protocol import protocol_of
@@ -129,6 +129,10 @@ class Sitting:
                     log.write({"env_steps": loop.env_steps, "resumed": True})
                 try:
                     stopped = self._ended(loop, saved) or self._train(loop, log, evaluator)
+                except NonFiniteError:
+                    # What is in memory may be on its way to NaN: the last checkpoint stays.
+                    self._progress.say(f"nothing is saved; {self._last_checkpoint()}")
+                    raise
                 except WorkerError:
                     self._rescue(loop)
                     raise
@@ -256,6 +260,9 @@ class Sitting:
 
     def _play(self, loop: Loop, log: MetricsLog, evaluator: Evaluator) -> float:
         """The mean return of one evaluation, which is logged and becomes the score of the weights."""
+        from parl.ops.finite import check_state
+
+        check_state({"weights": loop.learner.weights}, f"the policy after {loop.env_steps:,} steps")
         evaluator.policy.weights.copy_(loop.learner.weights)
         episodes = self._config.evaluation_episodes
         seed = evaluation_seed(self._config.seed, self._episodes_played, episodes)
@@ -283,6 +290,13 @@ class Sitting:
         self._progress.say(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
         self._evaluation_return, self._evaluated_at = score, loop.env_steps
         return score
+
+    def _last_checkpoint(self) -> str:
+        """What parl resume starts from, as part of a message."""
+        try:
+            return f"parl resume goes on from {self._run.checkpoints.last()}"
+        except FileNotFoundError:
+            return "there is no earlier checkpoint"
 
     def _rescue(self, loop: Loop) -> None:
         """Saves what outlives a failed worker, if anything does; the failure itself matters more."""

@@ -3,7 +3,7 @@
 
 use super::columns::Column;
 use super::compress::{Blobs, Compression};
-use super::settings::Autoreset;
+use super::settings::{Autoreset, Field};
 use super::slots::{LARGEST, Reservation};
 use super::tails::{End, Step};
 use super::{Leaves, Replay, ReplayError, counter};
@@ -231,6 +231,7 @@ impl Replay {
         for (field, bytes) in self.settings.fields.iter().zip(rows.columns) {
             self.check_bytes(&field.name, field.row_bytes, rows.count, bytes)?;
         }
+        self.check_rewards(rows)?;
         self.check_discounts(rows)?;
         if let Some(finals) = rows.finals {
             length("final observation mask", finals.present.len(), rows.count)?;
@@ -243,19 +244,22 @@ impl Replay {
         Ok(())
     }
 
+    fn check_rewards(&self, rows: &Rows<'_>) -> Result<(), ReplayError> {
+        let Some(field) = self.roles.reward else { return Ok(()) };
+        match reals(&self.settings.fields[field], rows.columns[field]).find(|(_, reward)| !reward.is_finite())
+        {
+            Some((position, reward)) => Err(ReplayError::Reward { reward, position }),
+            None => Ok(()),
+        }
+    }
+
     fn check_discounts(&self, rows: &Rows<'_>) -> Result<(), ReplayError> {
         let Some(field) = self.roles.discount else { return Ok(()) };
-        let width = self.settings.fields[field].row_bytes;
-        for (position, bytes) in rows.columns[field].chunks_exact(width).enumerate() {
-            let discount = match *bytes {
-                [a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
-                _ => f64::from_ne_bytes(bytes.try_into().unwrap_or_default()),
-            };
-            if !(0.0..=1.0).contains(&discount) {
-                return Err(ReplayError::Discount { discount, position });
-            }
+        let mut discounts = reals(&self.settings.fields[field], rows.columns[field]);
+        match discounts.find(|(_, discount)| !(0.0..=1.0).contains(discount)) {
+            Some((position, discount)) => Err(ReplayError::Discount { discount, position }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn check_bytes(
@@ -383,4 +387,22 @@ struct Piece<'a> {
     parked: Option<&'a [u32]>,
     ends: Option<&'a [End]>,
     envs: Option<&'a [u32]>,
+}
+
+/// The numbers of a field of float32 or float64, each with the position of its row; none of a field of another type.
+fn reals<'a>(field: &Field, bytes: &'a [u8]) -> impl Iterator<Item = (usize, f64)> + use<'a> {
+    let width = match field.dtype.as_str() {
+        "<f4" => 4,
+        "<f8" => 8,
+        _ => 0,
+    };
+    let per_row = if width == 0 { 1 } else { (field.row_bytes / width).max(1) };
+    let bytes = if width == 0 { &[] } else { bytes };
+    bytes.chunks_exact(width.max(1)).enumerate().map(move |(i, number)| {
+        let number = match *number {
+            [a, b, c, d] => f64::from(f32::from_ne_bytes([a, b, c, d])),
+            _ => f64::from_ne_bytes(number.try_into().unwrap_or_default()),
+        };
+        (i / per_row, number)
+    })
 }

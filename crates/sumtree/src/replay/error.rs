@@ -68,6 +68,14 @@ pub enum ReplayError {
         /// Where in the batch it stood.
         position: usize,
     },
+    /// A reward of a row that is NaN or infinite.
+    #[error("reward {reward} at position {position} is not finite")]
+    Reward {
+        /// The value as it was given.
+        reward: f64,
+        /// Where in the batch it stood.
+        position: usize,
+    },
     /// Nothing can be sampled yet.
     #[error(
         "nothing to sample: {rows} rows are stored and {sampleable} of them can be sampled, all with weight 0 or still waiting for the end of their {n_step}-step window"

@@ -43,7 +43,8 @@ class DeviceReplay(PrioritizedReplay):
       graph.
     - What is wrong with values on the device (a priority that is not finite, an environment that is none, a
       truncated row without its final observation, draws while nothing can be drawn) is left out, counted, and
-      raised by :meth:`check`. Draws of nothing have weight 0 and tickets that are none.
+      raised by :meth:`check`. Draws of nothing have weight 0 and tickets that are none. A reward that is not
+      finite is counted and raised too, and its row stays.
     - ``update_priorities`` returns how many were dropped as a tensor.
     - Properties and ``len`` wait for the device.
     - One stream at a time, as with any tensor of torch.
@@ -289,6 +290,7 @@ class DeviceReplay(PrioritizedReplay):
             if self._is_step(name, given)
         }
         discounts = given["discount"].contiguous() if self._is_step("discount", given) else None
+        rewards = given["reward"].contiguous() if self._is_step("reward", given) else None
         order = None
         if envs is not None and not self._is_independent:
             order = torch.argsort(envs, stable=True)
@@ -300,6 +302,7 @@ class DeviceReplay(PrioritizedReplay):
             truncated=_address(flags.get("truncated")),
             finals=int(bool(last)),
             discounts=structs.Reals() if discounts is None else self._reals(discounts, rows)[1],
+            rewards=structs.Reals() if rewards is None else self._reals(rewards, rows)[1],
             tickets=tickets.data_ptr(),
             count=rows,
         )
@@ -618,14 +621,17 @@ class DeviceReplay(PrioritizedReplay):
         """Waits for the device, and raises what went wrong on it since the last look.
 
         Raises:
-            ValueError: priorities that are not finite, discounts outside 0..=1, truncated rows without
-                their final observation.
+            ValueError: rewards or priorities that are not finite, discounts outside 0..=1, truncated rows
+                without their final observation.
             IndexError: tickets or environments that cannot be.
             NotSampleableError: draws while nothing could be drawn.
         """
         memory = self._memory
         bad, discounts, finals = memory.take_counts(Word.BAD_PRIORITY, Word.BAD_DISCOUNT, Word.NO_FINAL)
+        (rewards,) = memory.take_counts(Word.BAD_REWARD)
         tickets, envs, empty = memory.take_counts(Word.BAD_INDEX, Word.BAD_ENV, Word.EMPTY)
+        if rewards:
+            raise ValueError(f"{rewards} rewards were not finite")
         if bad:
             raise ValueError(f"{bad} priorities were not finite; they were left out")
         if discounts:

@@ -37,6 +37,7 @@ class Word(IntEnum):
     NO_FINAL = 62
     BAD_DISCOUNT = 63
     BEGINNING = 68
+    BAD_REWARD = 69
 
 
 WORDS = 76
@@ -181,6 +182,7 @@ class ReplayAdd(ctypes.Structure):
         ("priorities", Reals),
         *((name, c_uint64) for name in ("terminated", "truncated", "finals")),
         ("discounts", Reals),
+        ("rewards", Reals),
         ("tickets", c_uint64),
         ("count", c_uint32),
     )

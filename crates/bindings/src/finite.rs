@@ -1,0 +1,48 @@
+//! Whether all numbers of an array are finite: what collection asks of rewards and observations at every step.
+
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::arrays::exactly;
+
+/// Numbers that are looked at between two decisions to stop.
+const PART: usize = 4096;
+/// Arrays longer than this are read without the interpreter's lock.
+const LONG: usize = 1 << 16;
+
+/// Whether no number of `array` is NaN or infinite; integers and booleans are finite.
+#[pyfunction]
+pub fn all_finite(py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    if let Some(numbers) = exactly::<f32>(array) {
+        return Ok(if numbers.len() > LONG { py.detach(|| all(numbers)) } else { all(numbers) });
+    }
+    if let Some(numbers) = exactly::<f64>(array) {
+        return Ok(if numbers.len() > LONG { py.detach(|| all(numbers)) } else { all(numbers) });
+    }
+    if !matches!(array.dtype().kind(), b'f' | b'c') {
+        return Ok(true);
+    }
+    // Other widths, byte orders and layouts.
+    py.import("numpy")?.call_method1("isfinite", (array,))?.call_method0("all")?.is_truthy()
+}
+
+trait Real: Copy + Sync {
+    fn finite(self) -> bool;
+}
+
+impl Real for f32 {
+    fn finite(self) -> bool {
+        self.is_finite()
+    }
+}
+
+impl Real for f64 {
+    fn finite(self) -> bool {
+        self.is_finite()
+    }
+}
+
+fn all<T: Real>(numbers: &[T]) -> bool {
+    // `&` instead of `&&`: the compiler takes several numbers at once.
+    numbers.chunks(PART).all(|part| part.iter().fold(true, |all, number| all & number.finite()))
+}
