@@ -1,6 +1,9 @@
 """`parl bench`: tables and figures of small cases, what the figures are made of, what is refused."""
 
+import itertools
 import re
+import time
+import types
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ import torch
 from parl.bench import atari, loops, tradeoff
 from parl.cli import main
 from parl.errors import ParlError
+from parl.nets.actor_critic import ActorCritic
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +23,21 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|\n ").split("|")]
 
 
-def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys):
+def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys, monkeypatch):
+    rates, inferred = [], []
+    forward, frames = ActorCritic.policy_of, atari._frames
+
+    def policy_of(self, observations):
+        inferred.append(len(observations))
+        return forward(self, observations)
+
+    def measured(env, act, seconds):
+        before = len(inferred)
+        rates.append((frames(env, act, seconds), set(inferred[before:])))
+        return rates[-1][0]
+
+    monkeypatch.setattr(ActorCritic, "policy_of", policy_of)
+    monkeypatch.setattr(atari, "_frames", measured)
     out = tmp_path / "plots" / "rates.png"
     words = ["--num-envs", "2", "3", "--seconds", "0.05", "--threads", "1", "--algorithms", "a2c"]
     assert main(["bench", "atari", *words, "--out", str(out)]) == 0
@@ -30,9 +48,13 @@ def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys):
     ]  # fmt: skip
     rows = [dict(zip(columns, cells(line), strict=True)) for line in lines[3:5]]
     assert [row["environments"] for row in rows] == ["2", "3"]
-    for row in rows:
-        random, inference = (float(row[name].replace(",", "")) for name in columns[1:3])
-        assert random > inference > 0 and float(row["training a2c"].replace(",", "")) > 0
+    # Which of the two is faster depends on the machine. Only inference calls the network.
+    assert [batches for _, batches in rates] == [set(), {2}, set(), {3}]
+    for row, number in zip(rows, (2, 3), strict=True):
+        printed = [float(row[name].replace(",", "")) for name in columns[1:3]]
+        expected = [rate * number for rate, _ in rates[2 * (number - 2) : 2 * (number - 1)]]
+        assert printed == pytest.approx(expected, abs=0.5, rel=0.06) and min(printed) > 0
+        assert float(row["training a2c"].replace(",", "")) > 0
     assert out.read_bytes()[:4] == b"\x89PNG"
 
 
@@ -44,7 +66,10 @@ def test_training_counts_the_console_s_frames():
     assert row["frames"] / row["updates"] == pytest.approx(2 * 128 * 4, rel=0.05)
 
 
-def test_strategies_trade_updates_for_experience(tmp_path, capsys):
+def test_strategies_trade_updates_for_experience(tmp_path, capsys, monkeypatch):
+    # A clock that a slow machine does not move: 0.03 s a look, which is one piece of work.
+    ticks = itertools.count()
+    monkeypatch.setattr(tradeoff, "time", types.SimpleNamespace(monotonic=lambda: 0.03 * next(ticks)))
     words = ["--seconds", "1.5", "--num-envs", "8", "--goal", "12", "--strategies", "20/20/1", "1/20/4"]
     assert main(["bench", "tradeoff", *words, "--out", str(tmp_path / "t.png")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -56,7 +81,6 @@ def test_strategies_trade_updates_for_experience(tmp_path, capsys):
     # An update every 20 x 8 steps, and one every 8 once the first 20 are there.
     assert steps[0] / updates[0] == pytest.approx(160, rel=0.1)
     assert 7 < steps[1] / updates[1] < 20
-    assert steps[0] > steps[1]
     assert float(few["seconds to score"]) <= 1.5 and int(few["steps to score"].replace(",", "")) > 0
     assert (tmp_path / "t.png").stat().st_size > 5_000
 
@@ -87,10 +111,9 @@ def test_the_gpu_s_share_is_the_mean_of_what_the_tool_says(tmp_path, monkeypatch
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(loops, "_SAMPLE_S", 0.01)
-    import time
-
     with loops.GpuBusy() as busy:
-        time.sleep(1.0)
+        while not busy._found:
+            time.sleep(0.01)
     assert busy.mean == pytest.approx(0.4)
     monkeypatch.setenv("PATH", "")
     with loops.GpuBusy() as busy:

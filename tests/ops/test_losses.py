@@ -119,6 +119,28 @@ def test_weighted_huber(delta):
     assert close(found, with_gradients(expected, (prediction,)))
 
 
+def loss_of(name, x):
+    """One of the losses with a gradient of their own, as a function of (4, 3) float32."""
+    action, column = torch.tensor([0, 2, 1, 1]), x[:, 0]
+    one = torch.ones(4)
+    if name == "weighted_huber":
+        return weighted_huber(column, one, one, 1.0)
+    if name == "clipped_loss":
+        return clipped_loss(column, column, column, one, one, one, one, 0.2, 0.3, 0.5, 0.1).total
+    if name == "policy_gradient_loss":
+        return policy_gradient_loss(column, column, column, one, one, 0.5, 0.1).total
+    return sum(part.sum() for part in categorical(x, action))
+
+
+@pytest.mark.parametrize("name", ["weighted_huber", "clipped_loss", "policy_gradient_loss", "categorical"])
+def test_second_derivatives_are_refused(name):
+    """Gradients computed with the loss have no derivative. Zeros in its place would be silently wrong."""
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    (gradient,) = torch.autograd.grad(loss_of(name, x).square(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.square().sum().backward()
+
+
 def test_long_gradients_are_cut_and_short_ones_kept():
     gradients = torch.tensor([3.0, 4.0])
     limit_norm(gradients, 6.0)
