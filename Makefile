@@ -87,6 +87,17 @@ soak:  ## 10^10 operations of threads and of processes that get killed, every ro
 	$(CARGO) run --release -p sumtree --example soak -- threads --operations 1e10 --state target/soak/threads.txt
 	$(CARGO) run --release -p sumtree --example soak -- processes --operations 1e10 --state target/soak/processes.txt
 
+# cosmic-ray brings many packages, so it has an environment of its own.
+MUTANTS := target/mutants/tools
+SAMPLE ?= 100
+MINUTES ?= 60
+mutants: build  ## change the code at random, count what the tests notice: PARTS="ops games" SAMPLE=100 SEED=0 MINUTES=60
+	test -x $(MUTANTS)/bin/python || $(PYTHON) -m venv $(MUTANTS)
+	$(MUTANTS)/bin/python -m pip install --quiet "cosmic-ray>=8.4" "coverage>=7.10"
+	test -x $(MUTANTS)/bin/cargo-mutants || $(CARGO) install --quiet --locked --root $(MUTANTS) cargo-mutants --version "^27"
+	ALE_ROMS_DIR=$(ROMS) PATH="$(PATH):$(CURDIR)/$(MUTANTS)/bin" $(MUTANTS)/bin/python tests/mutants/run.py $(PARTS) \
+	  --python $(BIN)/python --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
 lint: build  ## formats, lints, types, import directions, stubs, generated files
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings

@@ -1,0 +1,65 @@
+"""What became of mutants: kept in a file, counted, and set beside the list of accepted survivors."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import tomllib
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``killed``, ``timeout`` (killed by not ending) or ``survived``; what killed it, or what did not."""
+
+    outcome: str
+    note: str
+    seconds: float
+
+
+def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """The Wilson interval of a share, 95 % unless `z` says otherwise.
+
+    Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
+    """
+    if trials == 0:
+        return 0.0, 1.0
+    share = successes / trials
+    center = share + z * z / (2 * trials)
+    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    return max(0.0, (center - spread) / scale), min(1.0, (center + spread) / scale)
+
+
+class State:
+    """Outcomes by key of the mutant, a line of JSON each, so that an interrupted run goes on."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text().splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+        self.outcomes = {entry.pop("key"): Outcome(**entry) for entry in entries}
+
+    def add(self, key: str, outcome: Outcome) -> None:
+        """Keeps an outcome."""
+        self.outcomes[key] = outcome
+        with self._path.open("a") as out:
+            out.write(json.dumps({"key": key, **asdict(outcome)}) + "\n")
+
+
+class Accepted:
+    """`accepted.toml`: survivors that are no gap in the tests, and files left out, with reasons."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        table = tomllib.loads(path.read_text())
+        self.excluded = {entry["file"]: entry["reason"] for entry in table.get("exclude", ())}
+        survivors = table.get("survivor", ())
+        self.survivors = {(e["file"], e["before"], e["after"]): e["reason"] for e in survivors}
+        if not all(reason.strip() for reason in [*self.excluded.values(), *self.survivors.values()]):
+            raise ValueError(f"{path}: every entry needs a reason")
+
+    def reason(self, file: str, before: str, after: str) -> str | None:
+        """Why this change may survive, or None."""
+        return self.survivors.get((file, before, after))

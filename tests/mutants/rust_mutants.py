@@ -1,0 +1,187 @@
+"""Mutants of Rust modules: cargo-mutants lists them; cargo's and Python's tests run in a copy of the tree.
+
+cargo-mutants itself runs cargo's tests alone. Most of the replay and of the games is tested from Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from python_mutants import MEMORY_BYTES, Mutant, Server
+from records import Outcome
+
+ROOT = pathlib.Path(__file__).parents[2]
+WORK = ROOT / "target" / "mutants"
+TREE = WORK / "tree"
+# Of each part: the package, the files, cargo's tests, and the tests of Python behind the extension.
+PARTS: dict[str, dict[str, Any]] = {
+    "sumtree": {
+        "package": "sumtree",
+        "files": "crates/sumtree/src/**/*.rs",
+        "cargo": ["--package", "sumtree", "--lib", "--test", "props", "--test", "paths", "--test", "draws"],
+        "python": ["tests/border", "tests/replay"],
+    },
+    "games": {
+        "package": "cule",
+        "files": "crates/cule/src/games/**/*.rs",
+        "cargo": ["--package", "cule", "--lib", "games::", "--test", "rows"],
+        "python": ["tests/atari/test_exactness.py", "tests/atari_api/test_against_ale.py"],
+    },
+}
+# Seconds that one build and one set of tests may take.
+BUILD_S = 1200.0
+TESTS_S = 600.0
+# Compiles fast: what is mutated is compiled once for each mutant.
+PROFILE = {
+    "inherits": '"dev"',
+    "debug": "false",
+    "incremental": "true",
+    "opt-level": "1",
+    'package."*".opt-level': "2",
+    "build-override.opt-level": "0",
+}
+
+
+@functools.cache
+def _listed(part: str) -> list[dict[str, Any]]:
+    """Every mutant that cargo-mutants makes of a part."""
+    wanted = PARTS[part]
+    command = ["cargo", "mutants", "--list", "--json", "--package", wanted["package"]]
+    command += ["--file", wanted["files"]]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return json.loads(listed)
+
+
+def _kept(part: str, exclude: frozenset[str]) -> list[dict[str, Any]]:
+    return [mutant for mutant in _listed(part) if mutant["file"] not in exclude]
+
+
+def population(part: str, exclude: frozenset[str]) -> str:
+    """How many mutants a part has."""
+    return f"{len(_kept(part, exclude))} mutants"
+
+
+def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
+    """Mutants in a random order that depends on the seed alone."""
+
+    def order(mutant: dict[str, Any]) -> str:
+        # Without line numbers, so that changes elsewhere leave the sample as it is.
+        name, column = mutant["name"].split(": ", 1)[-1], mutant["span"]["start"]["column"]
+        text = f"{seed}|{mutant['file']}|{name}|{column}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    for one in sorted(_kept(part, exclude), key=order):
+        lines = (ROOT / one["file"]).read_text().splitlines(keepends=True)
+        start, end = one["span"]["start"], one["span"]["end"]
+        first, last = start["line"] - 1, end["line"] - 1
+        head, tail = lines[first][: start["column"] - 1], lines[last][end["column"] - 1 :]
+        changed = head + one["replacement"] + tail
+        source = "".join([*lines[:first], changed, *lines[last + 1 :]])
+        before = " ".join(line.strip() for line in lines[first : last + 1])
+        key = f"{one['file']}|{one['name'].split(': ', 1)[-1]}|{before}|{start['column']}"
+        yield Mutant(
+            key, part, one["file"], start["line"], one["genre"], before, " ".join(changed.split()), source
+        )
+
+
+def _quick(folders: list[str]) -> list[str]:
+    """The tests in these folders that take up to a second, the quickest first; all, if not measured."""
+    path = WORK / "tests.json"
+    durations = json.loads(path.read_text())["durations"] if path.exists() else {}
+    inside = [test for test in durations if test.startswith(tuple(folders)) and durations[test] <= 1.0]
+    return sorted(inside, key=lambda test: durations[test]) or folders
+
+
+class Runner:
+    """Runs the tests of mutants in a copy of the tree, which is built once."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._environment = os.environ | {"CARGO_TARGET_DIR": str(WORK / "cargo")}
+        self._copy()
+        self._server = Server(arguments.python, TREE / "python", TREE)
+
+    @staticmethod
+    def _copy() -> None:
+        """Brings the copy up to date. Other files keep their time, so that cargo builds little."""
+        listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
+        for name in filter(None, listed.split("\0")):
+            source, target = ROOT / name, TREE / name
+            if not source.exists():
+                continue
+            if not target.exists() or target.read_bytes() != source.read_bytes():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
+
+    def _cargo(self, command: str, words: list[str], limit_s: float) -> tuple[str, str]:
+        """``passed``, ``failed`` or ``timeout`` of one call of cargo, and the end of what it said."""
+        settings = [f"--config=profile.mutants.{key}={value}" for key, value in PROFILE.items()]
+        arguments = ["cargo", command, "--quiet", "--profile", "mutants", *settings, *words]
+        log = WORK / "cargo.log"
+        with log.open("w") as out:
+            running = subprocess.Popen(
+                arguments, cwd=TREE, env=self._environment, stdout=out, stderr=out, start_new_session=True
+            )
+            try:
+                status = running.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, 9)
+                running.wait()
+                return "timeout", ""
+        return ("passed" if status == 0 else "failed"), log.read_text(errors="replace")[-2000:]
+
+    def run(self, mutant: Mutant) -> Outcome:
+        """Runs the tests of one mutant."""
+        began = time.monotonic()
+        path = TREE / mutant.file
+        path.write_text(mutant.source)
+        try:
+            outcome, note = self._run(mutant)
+        finally:
+            path.write_text((ROOT / mutant.file).read_text())
+        return Outcome(outcome, note, time.monotonic() - began)
+
+    def _run(self, mutant: Mutant) -> tuple[str, str]:
+        part = PARTS[mutant.part]
+        # The replay is tested from Python above all.
+        kinds = ["python", "cargo"] if "/replay/" in mutant.file else ["cargo", "python"]
+        for kind in kinds:
+            outcome, note = getattr(self, f"_with_{kind}")(part)
+            if outcome != "survived":
+                return outcome, note
+        return "survived", "the tests of cargo and of Python passed"
+
+    def _with_cargo(self, part: dict[str, Any]) -> tuple[str, str]:
+        built, said = self._cargo("test", ["--no-run", *part["cargo"]], BUILD_S)
+        if built != "passed":
+            return "unviable", said[-300:]
+        ended, said = self._cargo("test", part["cargo"], TESTS_S)
+        if ended == "passed":
+            return "survived", ""
+        failed = [line for line in said.splitlines() if line.startswith(("    ", "test ")) and "::" in line]
+        return ("timeout" if ended == "timeout" else "killed"), "cargo test: " + " ".join(failed[:3])[:200]
+
+    def _with_python(self, part: dict[str, Any]) -> tuple[str, str]:
+        words = ["--package", "bindings", "--features", "pyo3/extension-module"]
+        built, said = self._cargo("build", words, BUILD_S)
+        if built != "passed":
+            return "unviable", said[-300:]
+        library = TREE / "python" / "parl" / "_native.abi3.so"
+        library.unlink(missing_ok=True)
+        shutil.copyfile(WORK / "cargo" / "mutants" / "lib_native.so", library)
+        job = {"tests": _quick(part["python"]), "timeout_s": TESTS_S, "memory_bytes": MEMORY_BYTES}
+        answer = self._server.run(job)
+        return answer["outcome"], answer["by"]
+
+    def close(self) -> None:
+        """Ends the process that runs tests."""
+        self._server.close()

@@ -1,0 +1,105 @@
+"""Runs tests of mutants: loads what every test needs once, then forks a process for each mutant.
+
+Reads a job as a line of JSON from standard input (``tests``, ``timeout_s``, ``memory_bytes``), and answers
+with a line: ``outcome`` and ``by``, the test that failed first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+import numpy  # noqa: F401
+import psutil
+import pytest
+import torch  # noqa: F401
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def child(tests: list[str], folder: str, memory_bytes: int) -> int:
+    """Runs the tests in this process, up to the first that fails."""
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    log = os.open(f"{folder}/log", os.O_WRONLY | os.O_CREAT)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ["TMPDIR"] = tempfile.tempdir = f"{folder}/tmp"
+    os.mkdir(f"{folder}/tmp")
+    # As `python -m pytest` does, after the folder of the mutated package.
+    sys.path.insert(0, os.environ["PYTHONPATH"].split(os.pathsep)[0])
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line", *tests])
+
+
+def end_children() -> None:
+    """Kills every process that this one started, and those that become its children by that."""
+    while children := psutil.Process().children(recursive=True):
+        for process in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
+
+
+def run(tests: list[str], timeout_s: float, memory_bytes: int) -> dict[str, str]:
+    """Forks, waits, and ends whatever the tests left running."""
+    with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
+        pid = os.fork()
+        if pid == 0:
+            code = 70
+            try:
+                code = int(child(tests, folder, memory_bytes))
+            finally:
+                os._exit(code)
+        deadline = time.monotonic() + timeout_s
+        status, parent = None, os.getppid()
+        # The process that sent the job may be killed: its answer is then of no use.
+        while status is None and time.monotonic() < deadline and os.getppid() == parent:
+            done, found = os.waitpid(pid, os.WNOHANG)
+            if done:
+                status = os.waitstatus_to_exitcode(found)
+            else:
+                time.sleep(0.02)
+        end_children()
+        log = ""
+        if os.path.exists(f"{folder}/log"):
+            with open(f"{folder}/log", errors="replace") as lines:
+                log = lines.read()
+        for name in os.listdir(folder):
+            shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
+    if status is None:
+        return {"outcome": "timeout", "by": f"no end after {timeout_s:.0f} s"}
+    if status == 0:
+        return {"outcome": "survived", "by": ""}
+    failed = re.search(r"^(?:FAILED|ERROR) (.*)$", log, re.M)
+    by = failed[1][:200] if failed else f"exit status {status}: {log[-200:]}"
+    return {"outcome": "killed", "by": by}
+
+
+def main() -> None:
+    """Serves jobs until standard input ends."""
+    assert "parl" not in sys.modules, "the package must be loaded by each mutant anew"
+    # Processes whose parents are gone become children of this one, which ends them.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        answers.write(json.dumps(run(**json.loads(line))) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

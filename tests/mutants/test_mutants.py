@@ -1,0 +1,39 @@
+"""The parts of the mutation tests that need no mutant to run: the interval, the state, the lists."""
+
+import json
+from pathlib import Path
+
+import pytest
+import records
+
+
+def test_wilson_interval():
+    # Figures of Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20.
+    assert records.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert records.wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+    assert records.wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert records.wilson(0, 0) == (0.0, 1.0)
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path):
+    path = tmp_path / "mutants" / "ops.jsonl"
+    state = records.State(path)
+    state.add("a", records.Outcome("survived", "no test", 0.5))
+    state.add("a", records.Outcome("killed", "test_a", 1.0))
+    assert records.State(path).outcomes == {"a": records.Outcome("killed", "test_a", 1.0)}
+    assert (
+        len(path.read_text().splitlines()) == 2 and json.loads(path.read_text().splitlines()[0])["key"] == "a"
+    )
+
+
+def test_every_accepted_survivor_is_in_the_code_and_has_a_reason(tmp_path):
+    here, root = Path(__file__).parent, Path(__file__).parents[2]
+    accepted = records.Accepted(here / "accepted.toml")
+    for file in accepted.excluded:
+        assert (root / file).is_file(), file
+    for file, before, _ in accepted.survivors:
+        lines = [line.strip() for line in (root / file).read_text().splitlines()]
+        assert before in lines, f"{file} has no line {before!r}"
+    (tmp_path / "accepted.toml").write_text('[[exclude]]\nfile = "a.py"\nreason = " "\n')
+    with pytest.raises(ValueError, match="every entry needs a reason"):
+        records.Accepted(tmp_path / "accepted.toml")
