@@ -1,0 +1,58 @@
+"""Defaults and presets are those of `defaults.json`: a number changes on purpose or not at all.
+
+``python tests/train/test_defaults.py`` writes the file anew; its diff shows what changed.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from parl.train.registry import ALGORITHMS, family_of, module_of, presets_of
+from parl.types import EnvSpec
+
+TABLE = Path(__file__).with_name("defaults.json")
+PICTURES = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
+# One environment of each kind that defaults tell apart.
+SPECS = {
+    "vectors": EnvSpec((4,), "float32", (), "int64", 2, "next_step"),
+    "continuous": EnvSpec((3,), "float32", (1,), "float32", None, "next_step", (-2.0,), (2.0,)),
+    "pictures": PICTURES,
+    "memory": dataclasses.replace(PICTURES, observation_shape=(256,)),
+}
+
+
+def plain(value):
+    """What JSON can hold, exactly."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return value if isinstance(value, bool | int | str | None) else repr(value)
+
+
+def settings(name):
+    """Every default of one algorithm: of its settings and its run, by environment, and its presets."""
+    module = module_of(name)
+    found = {
+        "algorithm": plain(vars(module.Config())),
+        "run": plain(vars(family_of(name).config())),
+        "presets": {
+            preset: {"run": plain(dict(one.run)), "algorithm": plain(dict(one.algorithm)), "tuned": one.tuned}
+            for preset, one in presets_of(name).items()
+        },
+    }
+    for kind, spec in SPECS.items():
+        own = plain(vars(module.default_config(spec)))
+        found[f"algorithm, {kind}"] = {k: v for k, v in own.items() if v != found["algorithm"][k]}
+        found[f"run, {kind}"] = plain(module.default_run(spec)) if hasattr(module, "default_run") else {}
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_defaults_are_those_on_record(name):
+    assert settings(name) == json.loads(TABLE.read_text())[name]
+
+
+if __name__ == "__main__":
+    table = {name: settings(name) for name in sorted(ALGORITHMS)}
+    TABLE.write_text(json.dumps(table, indent=1) + "\n")
