@@ -1,0 +1,46 @@
+"""Every loop tells its learner how much of the run is over, which step sizes fall with."""
+
+import numpy as np
+import pytest
+
+from parl.algos import a2c, a3c, ga3c, impala
+from parl.envs import EnvMaker, spec_of
+from parl.runtime.asynchronous import AsyncLoop
+from parl.runtime.hogwild import HogwildLoop
+from parl.runtime.predictor import PredictorLoop
+from parl.runtime.sync import RolloutSetup, SyncLoop
+
+TOTAL = 600
+LOOPS = [(SyncLoop, a2c), (HogwildLoop, a3c), (AsyncLoop, impala), (PredictorLoop, ga3c)]
+
+
+@pytest.mark.parametrize(("loop", "module"), LOOPS)
+def test_progress_goes_from_0_to_1(loop, module):
+    told, rates = [], []
+
+    class Learner(a2c.A2CLearner):
+        def learn(self, rollout, progress, average):
+            told.append(progress)
+            return super().learn(rollout, progress, average)
+
+        def learning_rate(self, progress):
+            rates.append(super().learning_rate(progress))
+            return rates[-1]
+
+    class Algorithm(a2c.A2C):
+        learner = Learner
+
+    maker = EnvMaker("CartPole-v1")
+    spec = spec_of(maker(1))
+    config = module.Config(rollout_steps=5, hidden=(2,), learning_rate=1e-3)
+    setup = RolloutSetup(Algorithm(config, spec), maker, spec, 0, 2, TOTAL, 1, "cpu", 2, False, max_lag=10**6)
+    running = loop(setup)
+    try:
+        while running.env_steps < TOTAL:
+            running.advance(TOTAL, 60.0)
+    finally:
+        running.close()
+    assert min(told) < 0.1 and 0.8 < max(told) <= 1.1
+    # An actor of two may be some rollouts behind the other.
+    assert np.corrcoef(told, np.arange(len(told)))[0, 1] > 0.8
+    assert max(rates) > 0.9e-3 and min(rates) < 0.2e-3
