@@ -8,6 +8,7 @@ import torch
 
 from parl.replay import PrioritizedReplay
 from parl.runtime.learning import Part
+from parl.runtime.peers import Alone
 
 
 class Travelling:
@@ -84,3 +85,44 @@ def test_the_next_batch_is_drawn_while_gradients_travel(prefetch, delay):
 
 def _places(log, word):
     return [place for place, found in enumerate(log) if found == word]
+
+
+class Weighed:
+    """A learner that keeps the importance weights of its batches and leaves priorities as they are."""
+
+    alone = False
+
+    def __init__(self, replay):
+        self._replay, self.gradients, self.seen = replay, torch.zeros(1), []
+
+    def compute(self, batch):
+        self.seen.append((batch.obs[:, 0].numpy().copy(), batch.weights.numpy().copy()))
+        return np.where(self.seen[-1][0] < 8, 1.0, 16.0).astype(np.float32)
+
+    def step(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "peers"), [(0, Alone()), (2, Alone()), (0, Travelling([])), (2, Travelling([]))]
+)
+def test_importance_weights_follow_the_schedule_of_beta(prefetch, peers):
+    """Rows of priority 16 beside rows of priority 1 weigh 16 ** -beta."""
+    fields = {"obs": ((1,), "float32"), "reward": ((), "float32"), "terminated": ((), "bool")}
+    replay = PrioritizedReplay(16, fields, num_envs=1, alpha=1.0, seed=0)
+    for i in range(16):
+        replay.add(obs=[[i]], reward=[0.0], terminated=[False])
+    learner = Weighed(replay)
+    beta = {0: 0.4, 500: 0.7, 1_000: 1.0}
+    algorithm = SimpleNamespace(replay_beta=beta.__getitem__)
+    part = Part(algorithm, learner, replay, peers, 64, prefetch=prefetch)
+    try:
+        for env_steps, exponent in beta.items():
+            for _ in range(6):  # what was drawn ahead had the exponent before
+                part.update(env_steps)
+            row, weights = learner.seen[-1]
+            assert weights[row < 8] == pytest.approx(1.0) and (row < 8).any()
+            assert weights[row >= 8] == pytest.approx(16.0**-exponent) and (row >= 8).any()
+    finally:
+        part.close()
+        replay.close()
