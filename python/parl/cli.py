@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from parl.errors import ParlError, RunDirectoryError
+from parl.errors import ParlError, RunDirectoryError, UntrustedRunError
 
 _USAGE = """\
 usage: parl COMMAND [OPTIONS]
@@ -175,19 +175,39 @@ def _curve(run: Path) -> Path:
     return run / "plots" / "learning-curve.png"
 
 
+def _trusting(work: Callable[[bool], Any], trust: bool) -> Any:
+    """Does ``work`` with a run that is trusted or not; asks at a terminal where it has to be.
+
+    Raises:
+        UntrustedRunError: it has to be, and is not.
+    """
+    try:
+        return work(trust)
+    except UntrustedRunError as error:
+        if not sys.stdin.isatty():
+            raise
+        print(f"parl: {error}", file=sys.stderr)
+        if input("Load it now? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise
+        return work(True)
+
+
 @dataclasses.dataclass(frozen=True)
 class _ResumeOptions:
     """Go on with a run from its last checkpoint."""
 
     run: Path
     """The run directory."""
+    trust: bool = False
+    """Load pickles of the run without asking: the code in them is run. Open only runs you trust."""
 
 
 def _resume(arguments: Sequence[str]) -> int:
     import tyro
 
     options = _parse(tyro.conf.PositionalRequiredArgs[_ResumeOptions], "parl resume", arguments)
-    return _summary(importlib.import_module("parl.train").resume(options.run))
+    train = importlib.import_module("parl.train")
+    return _summary(_trusting(lambda trust: train.resume(options.run, trust=trust), options.trust))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,6 +224,8 @@ class _EvalOptions:
     """Which checkpoint: best or last."""
     video: Path | None = None
     """Also play one episode of an Atari game into this .mp4, .gif or .png file."""
+    trust: bool = False
+    """Load pickles of the run without asking: the code in them is run. Open only runs you trust."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,6 +242,8 @@ class _SuiteOptions:
     """Seed of the first environment; far from those of training."""
     checkpoint: str = "best"
     """Which checkpoint: best or last."""
+    trust: bool = False
+    """Load pickles of the runs without asking: the code in them is run. Open only runs you trust."""
 
 
 def _suite(arguments: Sequence[str]) -> int:
@@ -235,7 +259,7 @@ def _suite(arguments: Sequence[str]) -> int:
     for run in options.runs:
         name = RunDirectory.open(run).config["run"]["env"]
         game = find_id(name) or name
-        returns = train.evaluate(run, options.episodes, options.seed, options.checkpoint)
+        returns = train.evaluate(run, options.episodes, options.seed, options.checkpoint, trust=options.trust)
         scores.setdefault(game, []).append(float(returns.mean()))
         protocol = train.protocol(run, options.checkpoint, options.episodes)
         print(f"{run}: mean {returns.mean():.2f} of {len(returns)} episodes, {protocol}")
@@ -262,11 +286,11 @@ def _eval(arguments: Sequence[str]) -> int:
 
     options = _parse(tyro.conf.PositionalRequiredArgs[_EvalOptions], "parl eval", arguments)
     train = importlib.import_module("parl.train")
-    returns = np.asarray(
-        train.evaluate(
-            options.run, episodes=options.episodes, seed=options.seed, checkpoint=options.checkpoint
-        )
-    )
+
+    def evaluate(trust: bool) -> Any:
+        return train.evaluate(options.run, options.episodes, options.seed, options.checkpoint, trust=trust)
+
+    returns = np.asarray(_trusting(evaluate, options.trust))
     protocol = train.protocol(options.run, options.checkpoint, options.episodes)
     scores = Scores.of(returns)
     print(f"{len(returns)} greedy episodes, {options.checkpoint} checkpoint, seed {options.seed}: {scores}")
@@ -282,7 +306,9 @@ def _eval(arguments: Sequence[str]) -> int:
         file.write(json.dumps(record) + "\n")
     if options.video is not None:
         record = importlib.import_module("parl.train").record
-        score = record(options.run, options.video, seed=options.seed, checkpoint=options.checkpoint)
+        score = record(
+            options.run, options.video, seed=options.seed, checkpoint=options.checkpoint, trust=True
+        )
         print(f"{options.video}: one episode, return {score:g}")
     return 0
 
@@ -370,9 +396,16 @@ def _record(arguments: Sequence[str]) -> int:
     parser.add_argument("--checkpoint", default="best", help="best or last (default best)")
     parser.add_argument("--seed", type=int, default=1_000_000, help="seed of the environment")
     parser.add_argument("--scale", type=int, help="height of a pixel (default 2 for Atari games, else 1)")
+    parser.add_argument(
+        "--trust", action="store_true", help="load pickles of the run without asking: the code in them is run"
+    )
     options = parser.parse_args(list(arguments))
     record = importlib.import_module("parl.train").record
-    score = record(options.run, options.out, options.seed, options.checkpoint, options.scale)
+
+    def play(trust: bool) -> float:
+        return record(options.run, options.out, options.seed, options.checkpoint, options.scale, trust=trust)
+
+    score = _trusting(play, options.trust)
     print(f"{options.out}: one episode, return {score:g}")
     return 0
 

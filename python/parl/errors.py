@@ -23,6 +23,10 @@ class RunDirectoryError(ParlError, ValueError):
     """A run directory or checkpoint is incomplete, damaged or of another version."""
 
 
+class UntrustedRunError(RunDirectoryError):
+    """A run holds pickles, which run code when they are loaded, and nobody said that the run is trusted."""
+
+
 class WorkerError(ParlError, RuntimeError):
     """An actor or a learner failed or died; the message holds its own traceback or the signal."""
 

@@ -80,7 +80,7 @@ def test_two_processes_step_together(tmp_path):
     folders = [run.checkpoints.last(), saved_at(whole / "rank-1")]
     learners = [torch.load(folder / "learner.pt", weights_only=True) for folder in folders]
     assert torch.equal(learners[0]["weights"], learners[1]["weights"])
-    assert (folders[0] / "actor-0.pkl").read_bytes() != (folders[1] / "actor-0.pkl").read_bytes()
+    assert (folders[0] / "actor-0.npz").read_bytes() != (folders[1] / "actor-0.npz").read_bytes()
     counters = [json.loads((folder / "counters.json").read_text()) for folder in folders]
     assert counters[0]["updates"] == counters[1]["updates"]
     # Both count the steps of the whole run, up to 96 a round, which minibatches of 48 make 2 x 2 updates.

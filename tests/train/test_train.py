@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from parl.errors import ConfigError, ReplayFileError, RunDirectoryError, WorkerError
+from parl import cli, pickles
+from parl.errors import ConfigError, ReplayFileError, RunDirectoryError, UntrustedRunError, WorkerError
 from parl.run import RunDirectory, read_metrics
+from parl.runtime.checkpoint import actor_state, read
 from parl.train import TrainConfig, default_settings, evaluate, resume, settings_from, train
 
 SMALL = {
@@ -112,6 +115,68 @@ def test_a_lost_checkpoint_is_no_reason_to_start_again(tmp_path):
     for work in (resume, evaluate):
         with pytest.raises(RunDirectoryError, match=f"names {folder.name} as the .* no such folder"):
             work(run.path)
+
+
+class Cards(gymnasium.Wrapper):
+    """Its state holds objects that a fresh environment does not have: no plain data."""
+
+    def step(self, action):
+        self.drawn = [*getattr(self, "drawn", []), Cards]
+        return super().step(action)
+
+
+def _never(*_):
+    raise AssertionError("a pickle was loaded")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("dqn", LOCKSTEP | {"prefetch": 2, "priority_delay": 2, "initial_priority": "td"}),
+        (
+            "ppo",
+            {
+                "env": "CartPole-v1",
+                "num_envs": 2,
+                "rollout_steps": 16,
+                "evaluation_episodes": 1,
+                "quiet": True,
+            },
+        ),
+    ],
+)
+def test_runs_of_registered_environments_hold_no_pickle(tmp_path, monkeypatch, algorithm, options):
+    run = train(algorithm, **options, total_frames=300, runs=str(tmp_path), name="half")
+    assert not list(run.path.rglob("*.pkl"))
+    assert list(run.path.rglob("actor-0.npz"))
+    monkeypatch.setattr(pickle, "loads", _never)
+    monkeypatch.setattr(pickles, "_written", set())
+    assert resume(run.path, total_frames=600).env_steps >= 600
+
+
+def test_pickles_are_loaded_from_trusted_runs_only(tmp_path, monkeypatch, capsys):
+    env = lambda: Cards(gymnasium.make("CartPole-v1"))  # noqa: E731
+    options = LOCKSTEP | {"env": env, "actors": 1, "runs": str(tmp_path)}
+    run = train("dqn", **options, total_frames=300, name="run")
+    whole = train("dqn", **options, total_frames=600, name="whole")
+    last = RunDirectory.open(run.path).checkpoints.last()
+    assert (run.path / "env.pkl").exists() and (last / "actor-0.pkl").exists()
+    assert len(evaluate(run.path, 1)) == 1, "this process wrote it"
+    monkeypatch.setattr(pickles, "_written", set())
+    for work in (resume, evaluate):
+        with pytest.raises(UntrustedRunError, match=r"env\.pkl is a pickle.*runs you trust, with --trust"):
+            work(run.path)
+    with pytest.raises(UntrustedRunError, match=r"actor-0\.pkl is a pickle"):
+        actor_state(read(last), 0)
+    assert cli.main(["eval", str(run.path), "--episodes", "1"]) == 1
+    assert cli.main(["eval", str(run.path), "--episodes", "1", "--trust"]) == 0
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    for answer, code in [("", 1), ("y", 0)]:
+        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
+        assert cli.main(["eval", str(run.path), "--episodes", "1"]) == code
+    assert "only runs you trust" in capsys.readouterr().err
+    resume(run.path, total_frames=600, trust=True)
+    assert torch.equal(weights_of(run.path), weights_of(whole.path))
 
 
 def test_two_processes_do_not_train_in_one_directory(tmp_path):

@@ -523,10 +523,24 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
     def _set_turn(self, turn: list[int]) -> None:
         self._core.set_turn(turn)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def plain_state(self) -> tuple[Any, tuple[str, ...]]:
+        """Consoles and generators as data, for :class:`parl.envs.snapshot.Snapshot`."""
+        self._check_idle()
+        state = {"states": self._take_states(list(range(self.num_envs))), "turn": self._turn()}
+        return state, ("_np_random", "_np_random_seed", "single_action_space", "action_space")
+
+    def set_plain_state(self, state: Any) -> None:
+        """Takes back what :meth:`plain_state` gave."""
+        self._put_states(state["states"], list(range(self.num_envs)))
+        self._set_turn(state["turn"])
+
+    def _check_idle(self) -> None:
         self._check_open()
         if self._sent is not None:
             raise AtariError("environment 0 is still at work: call recv first")
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._check_idle()
         return {
             "arguments": self._arguments,
             "states": self._take_states(list(range(self.num_envs))),

@@ -6,7 +6,7 @@
       run.json             identifier, checksums of the settings, command line, versions, machine, start time,
                            settings of an Atari environment
       config.toml          every setting, resolved
-      env.pkl              the environment, where it is a function; see :mod:`parl.run.trust`
+      env.pkl              the environment, where it is a function; see :mod:`parl.pickles`
       lock                 held by the process that trains, whose number is in it
       metrics.jsonl        one JSON object a line
       tensorboard/         event files, where tensorboard is installed

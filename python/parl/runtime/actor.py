@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parl.envs import EnvMaker, EpisodeTracker, FiniteCheck, Observer, points
+from parl.envs.snapshot import Snapshot
+from parl.runtime import states
 from parl.runtime.estimates import Estimates
 from parl.runtime.seeds import training_seed
 from parl.types import Algorithm, EnvSpec, Policy, Sink
@@ -26,6 +28,7 @@ class Actor:
         first_env: number of the first environment within the run.
         seed: of the first reset.
         estimates: gives the rows their first priorities; None: the replay does.
+        pickles: where the environment's state is not plain data, :meth:`save` pickles it.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Actor:
         first_env: int,
         seed: int,
         estimates: Estimates | None = None,
+        pickles: bool = False,
     ) -> None:
         self.policy = policy
         self.num_envs = int(env.num_envs)
@@ -53,6 +57,7 @@ class Actor:
         self._env_steps = 0
         self._obs = self._observe(env.reset(seed=seed)[0])
         self._check.observations(self._obs, "at its first reset")
+        self._snapshot, self._pickles = Snapshot(env), pickles
         self._action: Any = None
         self._moved: Any = None
         self._estimates = estimates
@@ -122,28 +127,25 @@ class Actor:
         """The actor as bytes: environments, generators, unfinished episodes.
 
         Raises:
-            TypeError, pickle.PicklingError: the environment cannot be pickled.
+            TypeError, pickle.PicklingError: the state of the environment is not plain data.
         """
-        import cloudpickle
-
-        return cloudpickle.dumps(
-            {
-                "env": self._env,
-                "obs": self._obs,
-                "episodes": self._episodes.state_dict(),
-                "policy": self.policy.state_dict(),
-                "under_way": (self._action, self._moved),
-                "estimates": None if self._estimates is None else self._estimates.state_dict(),
-            }
-        )
+        rest = {
+            "obs": self._obs,
+            "episodes": self._episodes.state_dict(),
+            "policy": self.policy.state_dict(),
+            "under_way": (self._action, self._moved),
+            "estimates": None if self._estimates is None else self._estimates.state_dict(),
+        }
+        return states.save(self._env, self._snapshot, rest, self._pickles)
 
     def load(self, state: bytes) -> None:
-        """Takes back what :meth:`save` gave; the environment the actor had is closed."""
-        import cloudpickle
+        """Takes back what :meth:`save` gave.
 
-        saved = cloudpickle.loads(state)
-        self._env.close()
-        self._env = saved["env"]
+        Raises:
+            RunDirectoryError: it is damaged or of another environment.
+        """
+        self._env, saved = states.load(state, self._env, self._snapshot)
+        self._snapshot = Snapshot(self._env)
         self._obs = saved["obs"]
         self._episodes.load_state_dict(saved["episodes"])
         self.policy.load_state_dict(saved["policy"])
@@ -197,7 +199,9 @@ def make_actor(
     def part(start: int, stop: int) -> Actor:
         own_seed = training_seed(int(env_seed)) + start - first
         estimates = Estimates.of(algorithm, policy, replay, stop - start, spec)
-        return Actor(maker.beside(actors)(stop - start), spec, policy, replay, start, own_seed, estimates)
+        env = maker.beside(actors)(stop - start)
+        pickles = not isinstance(maker.env, str)
+        return Actor(env, spec, policy, replay, start, own_seed, estimates, pickles)
 
     if not halves:
         return part(first, end)

@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from parl import pickles
 from parl.errors import RunDirectoryError
+from parl.runtime import states
 from parl.runtime.setup import Saved
 from parl.types import Learned
 
-FORMAT = 1
+FORMAT = 2
+
+
+def _actor_file(index: int, pickled: bool) -> str:
+    return f"actor-{index}.{'pkl' if pickled else 'npz'}"
 
 
 def write(
@@ -21,7 +27,7 @@ def write(
     actors: Sequence[bytes | None],
     counters: Mapping[str, Any],
 ) -> None:
-    """Writes the parts; ``replay`` may be None, and an actor where an environment cannot be pickled.
+    """Writes the parts; ``replay`` may be None, and an actor whose state cannot be saved.
 
     Raises:
         NonFiniteError: the learner holds a number that is NaN or infinite; nothing is written.
@@ -35,15 +41,22 @@ def write(
     torch.save(state, folder / "learner.pt")
     if replay is not None:
         replay.save(folder / "replay.bin")
-    for index, state in enumerate(actors):
-        if state is not None:
-            (folder / f"actor-{index}.pkl").write_bytes(state)
+    for index, actor in enumerate(actors):
+        if actor is None:
+            continue
+        if states.is_pickle(actor):
+            pickles.remember(actor)
+        (folder / _actor_file(index, states.is_pickle(actor))).write_bytes(actor)
     record = {"format": FORMAT, **counters, "actors_saved": [state is not None for state in actors]}
     (folder / "counters.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def read(folder: Path) -> Saved:
+def read(folder: Path, trusted: bool = False) -> Saved:
     """Opens a checkpoint.
+
+    Args:
+        folder: of the checkpoint.
+        trusted: pickles in it may be loaded.
 
     Raises:
         RunDirectoryError: a part is missing, damaged or of another version.
@@ -54,7 +67,7 @@ def read(folder: Path) -> Saved:
         raise RunDirectoryError(f"{folder} is no complete checkpoint: {error}") from error
     if counters.get("format") != FORMAT:
         raise RunDirectoryError(f"{folder} has checkpoint format {counters.get('format')}, not {FORMAT}")
-    return Saved(folder, counters)
+    return Saved(folder, counters, trusted)
 
 
 def load_learner(saved: Saved, learner: Learned) -> None:
@@ -72,8 +85,19 @@ def load_learner(saved: Saved, learner: Learned) -> None:
 
 
 def actor_state(saved: Saved | None, index: int) -> bytes | None:
-    """The saved state of actor ``index``, None if there is none."""
+    """The saved state of actor ``index``, None if there is none.
+
+    Raises:
+        UntrustedRunError: it is a pickle and the run is not trusted.
+    """
     if saved is None:
         return None
-    path = saved.folder / f"actor-{index}.pkl"
-    return path.read_bytes() if path.exists() else None
+    for pickled in (False, True):
+        path = saved.folder / _actor_file(index, pickled)
+        if path.exists():
+            state = path.read_bytes()
+            # By what it is, not by its name.
+            if states.is_pickle(state):
+                pickles.check(state, path, saved.trusted)
+            return state
+    return None

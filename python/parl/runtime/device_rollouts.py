@@ -13,16 +13,17 @@ averaged.
 from __future__ import annotations
 
 import math
-import pickle
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from parl.envs import EnvMaker, points
+from parl.envs.snapshot import Snapshot
 from parl.errors import ConfigError
 from parl.ops import execution
 from parl.ops.finite import check_state
+from parl.runtime import states
 from parl.runtime.on_device import Played, TalliedLoop, Tally
 from parl.runtime.setup import Saved, actor_seeds
 from parl.runtime.sync import RolloutSetup, SyncLoop
@@ -140,6 +141,7 @@ class DeviceRolloutActor:
         self.policy, self.num_envs = policy, envs.num_envs
         self._envs, self._spec, self._steps = envs, spec, steps
         obs = envs.reset(seed=seed)[0]
+        self._snapshot = Snapshot(envs)
         self.rollout = DeviceRollout(spec, steps, envs.num_envs, obs.device)
         self.rollout.obs[-1].copy_(obs)
         self.tally = Tally(envs.num_envs, False, obs.device)
@@ -201,20 +203,17 @@ class DeviceRolloutActor:
 
     def save(self) -> bytes:
         """The environments, the policy's generator and unfinished episodes."""
-        return pickle.dumps(
-            {
-                "envs": self._envs,
-                "obs": self.rollout.obs[-1].cpu(),
-                "policy": self.policy.state_dict(),
-                "episodes": self.tally.state(),
-            }
-        )
+        rest = {
+            "obs": self.rollout.obs[-1].cpu(),
+            "policy": self.policy.state_dict(),
+            "episodes": self.tally.state(),
+        }
+        return states.save(self._envs, self._snapshot, rest, pickles=False)
 
     def load(self, state: bytes) -> None:
-        """Takes back what :meth:`save` gave; the environments it had are closed."""
-        saved = pickle.loads(state)
-        self._envs.close()
-        self._envs, self._random_steps = saved["envs"], 0
+        """Takes back what :meth:`save` gave."""
+        _, saved = states.load(state, self._envs, self._snapshot)
+        self._random_steps = 0
         self.rollout.obs[-1].copy_(saved["obs"])
         self.policy.load_state_dict(saved["policy"])
         self.tally.restore(saved["episodes"])

@@ -120,9 +120,9 @@ class Estimates:
 
     def state_dict(self) -> dict[str, Any]:
         """What :meth:`load_state_dict` takes back."""
-        return {"steps": list(self._steps), "resets": self._resets.copy()}
+        return {"steps": [vars(step).copy() for step in self._steps], "resets": self._resets.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes back what :meth:`state_dict` gave."""
-        self._steps = deque(state["steps"])
+        self._steps = deque(_Step(**step) for step in state["steps"])
         self._resets = np.array(state["resets"])

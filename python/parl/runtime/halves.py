@@ -11,8 +11,10 @@ Numbers do not depend on how the threads meet: each half's rows, actions and ran
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
+from parl.runtime import states
 from parl.runtime.actor import Actor
 from parl.types import Policy
 
@@ -55,17 +57,15 @@ class HalvesActor:
 
     def save(self) -> bytes:
         """As :meth:`Actor.save`; a step that is under way is finished first, its rows wait in the state."""
-        import pickle
-
         if self._moving is not None:
             self._moving.result()
-        return pickle.dumps([half.save() for half in self._halves])
+        parts = [half.save() for half in self._halves]
+        return pickle.dumps(parts) if any(map(states.is_pickle, parts)) else states.to_bytes(parts)
 
     def load(self, state: bytes) -> None:
         """Takes back what :meth:`save` gave."""
-        import pickle
-
-        for half, part in zip(self._halves, pickle.loads(state), strict=True):
+        parts = pickle.loads(state) if states.is_pickle(state) else states.from_bytes(state)
+        for half, part in zip(self._halves, parts, strict=True):
             half.load(part)
         self._moving = None
 

@@ -8,7 +8,6 @@ checkpoint and resumed gives those of the uninterrupted run.
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,20 @@ import torch
 
 from parl.errors import RunDirectoryError
 from parl.replay import PrioritizedReplay
-from parl.runtime import checkpoint
+from parl.replay.batch import Batch as NamedArrays
+from parl.runtime import checkpoint, states
 from parl.runtime.learning import Ahead, Draws, Late, computed, stepped
 from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup
 from parl.types import Batch, Learner
 
 # Batches drawn ahead and priorities not yet set.
-_UNDER_WAY = "under-way.pkl"
+_UNDER_WAY = "under-way.npz"
+
+
+def _batch(saved: dict[str, Any]) -> Any:
+    """A batch of what was saved of it; nested where it was."""
+    return NamedArrays({key: _batch(part) if isinstance(part, dict) else part for key, part in saved.items()})
 
 
 class LockstepLoop(LoopBase[Learner]):
@@ -56,8 +61,8 @@ class LockstepLoop(LoopBase[Learner]):
         ]
         self._late = Late(self._replay, setup.priority_delay)
         if saved is not None and (saved.folder / _UNDER_WAY).exists():
-            ready, waiting = pickle.loads((saved.folder / _UNDER_WAY).read_bytes())
-            self._ahead.ready.extend(ready)
+            ready, waiting = states.from_bytes((saved.folder / _UNDER_WAY).read_bytes())
+            self._ahead.ready.extend([_batch(part) for part in parts] for parts in ready)
             self._late.waiting.extend(waiting)
         self._total = torch.empty_like(self.learner.gradients)
         self.learner.use_threads(setup.threads)
@@ -120,13 +125,13 @@ class LockstepLoop(LoopBase[Learner]):
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts into ``folder``."""
-        states = [
+        actors = [
             kept(f"actor {i}", state_or_reason(actor), exact=True) for i, actor in enumerate(self._actors)
         ]
-        self.write(folder, states, self._replay)
+        self.write(folder, actors, self._replay)
         if self._ahead.ready or self._late.waiting:
             under_way = (list(self._ahead.ready), list(self._late.waiting))
-            (folder / _UNDER_WAY).write_bytes(pickle.dumps(under_way))
+            (folder / _UNDER_WAY).write_bytes(states.to_bytes(under_way))
 
     def close(self) -> None:
         """Ends it; safe to call twice."""

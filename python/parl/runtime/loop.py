@@ -19,7 +19,7 @@ class Saveable(Protocol):
     """An actor, as far as checkpoints are concerned."""
 
     def save(self) -> bytes:
-        """Its state; raises what its environment raises when it cannot be pickled."""
+        """Its state; raises what its environment raises when that cannot be saved."""
         ...
 
 
@@ -27,7 +27,7 @@ def state_or_reason(actor: Saveable) -> bytes | str:
     """The state of ``actor``, or why there is none."""
     try:
         return actor.save()
-    except Exception as error:  # what an environment raises when it cannot be pickled is its own
+    except Exception as error:  # what an environment raises when it cannot be saved is its own
         return f"{type(error).__name__}: {error}"
 
 
@@ -43,7 +43,7 @@ def kept(name: str, state: bytes | str | None, exact: bool = False) -> bytes | N
         return state
     lost = " and will not repeat the same numbers" if exact else ""
     warnings.warn(
-        f"{name}'s environment cannot be pickled ({state}): a resumed run starts new episodes{lost}",
+        f"{name}'s environment cannot be saved ({state}): a resumed run starts new episodes{lost}",
         stacklevel=3,
     )
     return None

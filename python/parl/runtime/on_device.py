@@ -9,7 +9,6 @@ With ``cuda_graph`` of the algorithm an update is one graph: draw, gradients, st
 
 from __future__ import annotations
 
-import pickle
 import time
 from abc import abstractmethod
 from pathlib import Path
@@ -19,11 +18,12 @@ import torch
 from torch import Tensor
 
 from parl.envs import EnvMaker, points
+from parl.envs.snapshot import Snapshot
 from parl.errors import ConfigError, RunDirectoryError
 from parl.ops import execution
 from parl.ops.finite import check_state
 from parl.replay import PrioritizedReplay
-from parl.runtime import checkpoint
+from parl.runtime import checkpoint, states
 from parl.runtime.loop import L, LoopBase, kept, state_or_reason
 from parl.runtime.setup import Saved, Setup, actor_seeds
 from parl.types import DeviceAlgorithm, DeviceLearner, DevicePolicy
@@ -136,6 +136,7 @@ class DeviceActor:
         self.policy, self.num_envs = policy, envs.num_envs
         self._envs, self._replay, self._same_step = envs, replay, same_step
         self._obs = envs.reset(seed=seed)[0]
+        self._snapshot = Snapshot(envs)
         self.tally = Tally(envs.num_envs, not same_step, self._obs.device)
 
     def step(self, env_steps: int) -> int:
@@ -160,20 +161,16 @@ class DeviceActor:
 
     def save(self) -> bytes:
         """The environments, the policy's generator and unfinished episodes."""
-        return pickle.dumps(
-            {
-                "envs": self._envs,
-                "obs": self._obs.cpu(),
-                "policy": self.policy.state_dict(),
-                "episodes": self.tally.state(),
-            }
-        )
+        rest = {
+            "obs": self._obs.cpu(),
+            "policy": self.policy.state_dict(),
+            "episodes": self.tally.state(),
+        }
+        return states.save(self._envs, self._snapshot, rest, pickles=False)
 
     def load(self, state: bytes) -> None:
-        """Takes back what :meth:`save` gave; the environments it had are closed."""
-        saved = pickle.loads(state)
-        self._envs.close()
-        self._envs = saved["envs"]
+        """Takes back what :meth:`save` gave."""
+        _, saved = states.load(state, self._envs, self._snapshot)
         self._obs = saved["obs"].to(self._obs.device)
         self.policy.load_state_dict(saved["policy"])
         self.tally.restore(saved["episodes"])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from parl.envs.recorded import read_play
+from parl.runtime import states
 from parl.runtime.rollout import RolloutBuffer
 from parl.runtime.sync import RolloutSetup
 from parl.types import Array, RolloutPolicy
@@ -50,15 +51,11 @@ class RecordedActor:
 
     def save(self) -> bytes:
         """The order as bytes; the rows stay in their files."""
-        import cloudpickle
-
-        return cloudpickle.dumps((self._rng.bit_generator.state, self._order))
+        return states.to_bytes((self._rng.bit_generator.state, self._order))
 
     def load(self, state: bytes) -> None:
         """Takes back what :meth:`save` gave."""
-        import cloudpickle
-
-        self._rng.bit_generator.state, self._order = cloudpickle.loads(state)
+        self._rng.bit_generator.state, self._order = states.from_bytes(state)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from parl.envs import EpisodeTracker, FiniteCheck, Rows, points, rows_of
+from parl.envs.snapshot import Snapshot
+from parl.runtime import states
 from parl.types import Array, EnvSpec, Remembering, Rollout, RolloutPolicy
 
 
@@ -121,6 +123,7 @@ class RolloutActor:
         random_steps: vector steps of random actions before the first rollout, in which the environments start
             anew one by one, so that their episodes do not go side by side.
         first_env: number of the first environment within the run.
+        pickles: where the environment's state is not plain data, :meth:`save` pickles it.
     """
 
     def __init__(
@@ -131,6 +134,7 @@ class RolloutActor:
         seed: int,
         random_steps: int = 0,
         first_env: int = 0,
+        pickles: bool = False,
     ) -> None:
         self.policy = policy
         self.num_envs = int(env.num_envs)
@@ -148,6 +152,7 @@ class RolloutActor:
         self._random_steps, self._seed = random_steps, seed
         self._check = FiniteCheck(spec, first_env)
         self._obs = self._checked(env.reset(seed=seed)[0], "at its first reset")
+        self._snapshot, self._pickles = Snapshot(env), pickles
         self._look_up()
 
     def _checked(self, observations: Any, step: int | str) -> Array:
@@ -274,29 +279,26 @@ class RolloutActor:
         """The actor as bytes: environments, generators, unfinished episodes.
 
         Raises:
-            TypeError, pickle.PicklingError: the environment cannot be pickled.
+            TypeError, pickle.PicklingError: the state of the environment is not plain data.
         """
-        import cloudpickle
-
-        return cloudpickle.dumps(
-            {
-                "env": self._env,
-                "obs": self._obs,
-                "resetting": self._resetting,
-                "starting": self._starting,
-                "episodes": self._episodes.state_dict(),
-                "policy": self.policy.state_dict(),
-            }
-        )
+        rest = {
+            "obs": self._obs,
+            "resetting": self._resetting,
+            "starting": self._starting,
+            "episodes": self._episodes.state_dict(),
+            "policy": self.policy.state_dict(),
+        }
+        return states.save(self._env, self._snapshot, rest, self._pickles)
 
     def load(self, state: bytes) -> None:
-        """Takes back what :meth:`save` gave; the environment the actor had is closed."""
-        import cloudpickle
+        """Takes back what :meth:`save` gave.
 
-        saved = cloudpickle.loads(state)
+        Raises:
+            RunDirectoryError: it is damaged or of another environment.
+        """
+        self._env, saved = states.load(state, self._env, self._snapshot)
+        self._snapshot = Snapshot(self._env)
         self._random_steps = 0
-        self._env.close()
-        self._env = saved["env"]
         self._look_up()
         self._obs = saved["obs"]
         self._resetting = saved["resetting"]

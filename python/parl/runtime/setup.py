@@ -161,10 +161,12 @@ class Saved:
     Attributes:
         folder: where it lies.
         counters: ``env_steps``, ``updates`` and so on.
+        trusted: pickles in it may be loaded.
     """
 
     folder: Path
     counters: Mapping[str, Any]
+    trusted: bool = False
 
 
 class Loop(Protocol):

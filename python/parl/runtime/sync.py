@@ -96,9 +96,8 @@ class RolloutSetup:
         first = index * self.num_envs // self.actors
         if self.group is not None:
             first += self.group.rank * self.num_envs
-        return RolloutActor(
-            self.maker.beside(self.actors)(envs), self.spec, policy, env_seed, self.random_steps, first
-        )
+        env, pickles = self.maker.beside(self.actors)(envs), not isinstance(self.maker.env, str)
+        return RolloutActor(env, self.spec, policy, env_seed, self.random_steps, first, pickles)
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
         """A rollout of actor ``index``, in memory shared by processes of ``context`` if one is given."""

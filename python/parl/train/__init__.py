@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parl import pickles
 from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.train.config import RunConfig, TrainConfig, keywords, words
@@ -112,6 +113,7 @@ def train(
             import cloudpickle
 
             files["env.pkl"] = cloudpickle.dumps(maker)
+            pickles.remember(files["env.pkl"])
         table = table_of(name, settings, own)
         return RunDirectory.create(settings.runs, label, table, command, environment, files).path
 
@@ -276,16 +278,19 @@ class _Opened:
         return family_of(self.name).setup(made, config, self.maker, self.spec)
 
 
-def _open(path: str | Path) -> _Opened:
+def _open(path: str | Path, trusted: bool) -> _Opened:
     run = RunDirectory.open(path)
     run.verify()
     table = run.config
     name = str(table.get("algorithm"))
     layers = [table_layer(name, table, run.path / "config.toml")]
-    if (run.path / "env.pkl").exists():
+    pickled = run.path / "env.pkl"
+    if pickled.exists():
         import cloudpickle
 
-        maker = cloudpickle.loads((run.path / "env.pkl").read_bytes())
+        data = pickled.read_bytes()
+        pickles.check(data, pickled, trusted)
+        maker = cloudpickle.loads(data)
     else:
         maker = _maker_of(name, None, layers)
     spec, _ = _probed(maker)
@@ -293,7 +298,7 @@ def _open(path: str | Path) -> _Opened:
     return _Opened(run, name, config, algorithm, maker, spec)
 
 
-def resume(path: str | Path, **options: Any) -> Run:
+def resume(path: str | Path, *, trust: bool = False, **options: Any) -> Run:
     """Goes on with the run at ``path`` from its last checkpoint.
 
     Where there is none yet it starts again, with a warning.
@@ -302,6 +307,7 @@ def resume(path: str | Path, **options: Any) -> Run:
 
     Args:
         path: the run directory.
+        trust: load pickles of the run, which run the code in them. Runs of registered environments have none.
         **options: settings that may change in mid-run: ``total_frames``, ``stop_at_return``,
             ``evaluation_every``, ``evaluation_episodes``, ``checkpoint_every``, ``checkpoint_every_s``,
             ``log_every_s`` and ``quiet``.
@@ -310,9 +316,10 @@ def resume(path: str | Path, **options: Any) -> Run:
         FileNotFoundError: there is no run.
         RunDirectoryError: another process trains in the directory; or a file of the run or of its last
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
+        UntrustedRunError: the run holds pickles of another process, and ``trust`` is false.
         WorkerError: an actor or learner failed.
     """
-    opened = _open(path)
+    opened = _open(path, trust)
     changeable = {"total_frames", "stop_at_return", "quiet", "log_every_s"} | {
         field.name
         for field in dataclasses.fields(opened.config)
@@ -326,9 +333,9 @@ def resume(path: str | Path, **options: Any) -> Run:
     setup = opened.parts(config)
     try:
         if rank > 0:
-            return follow(opened.run, family_of(opened.name), config, setup, _saved(opened.run, rank))
+            return follow(opened.run, family_of(opened.name), config, setup, _saved(opened.run, rank, trust))
         with opened.run.lock():
-            saved = _saved(opened.run, rank)
+            saved = _saved(opened.run, rank, trust)
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
@@ -340,18 +347,23 @@ def resume(path: str | Path, **options: Any) -> Run:
             group.disconnect()
 
 
-def _saved(run: RunDirectory, rank: int) -> Saved | None:
+def _saved(run: RunDirectory, rank: int, trusted: bool) -> Saved | None:
     """The last checkpoint of a process, verified; None if it has none."""
     from parl.runtime import checkpoint
 
     try:
-        return checkpoint.read(run.checkpoints_of(rank).verified("last"))
+        return checkpoint.read(run.checkpoints_of(rank).verified("last"), trusted)
     except FileNotFoundError:
         return None
 
 
 def evaluate(
-    path: str | Path, episodes: int = 100, seed: int = 1_000_000, checkpoint: str = "best"
+    path: str | Path,
+    episodes: int = 100,
+    seed: int = 1_000_000,
+    checkpoint: str = "best",
+    *,
+    trust: bool = False,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Plays greedy episodes with a run's policy.
 
@@ -360,6 +372,7 @@ def evaluate(
         episodes: how many, each in a freshly seeded environment.
         seed: of the first; episode i starts from ``seed + i``.
         checkpoint: ``"best"`` or ``"last"``.
+        trust: load pickles of the run, see :func:`resume`.
 
     Returns:
         (episodes,) float64, the undiscounted returns.
@@ -367,7 +380,7 @@ def evaluate(
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
     """
-    evaluator, _ = _evaluator_of(path, checkpoint)
+    evaluator, _ = _evaluator_of(path, checkpoint, trust)
     try:
         return evaluator.play(episodes, seed)
     finally:
@@ -391,13 +404,13 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
     return protocol_of(run, int(counters["env_steps"]), episodes)
 
 
-def _evaluator_of(path: str | Path, checkpoint: str) -> tuple[Evaluator, EnvMaker]:
+def _evaluator_of(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
     """Plays with the policy of a checkpoint; and the maker of its environments."""
     from parl.runtime import checkpoint as files
 
     if checkpoint not in ("best", "last"):
         raise ConfigError(f"checkpoint = {checkpoint!r} is not one of best, last")
-    opened = _open(path)
+    opened = _open(path, trusted)
     setup = opened.parts(opened.config)
     folder = opened.run.checkpoints.verified(checkpoint, only=["counters.json", "learner.pt"])
     if not setup.spec.has_images:
@@ -418,6 +431,8 @@ def record(
     seed: int = 1_000_000,
     checkpoint: str = "best",
     scale: int | None = None,
+    *,
+    trust: bool = False,
 ) -> float:
     """Plays one greedy episode with a run's policy and writes a video of it.
 
@@ -427,6 +442,7 @@ def record(
         seed: of the environment.
         checkpoint: ``"best"`` or ``"last"``.
         scale: height of a picture's pixel in the file; by default 2 for Atari games, else 1.
+        trust: load pickles of the run, see :func:`resume`.
 
     Returns:
         the episode's return.
@@ -439,7 +455,7 @@ def record(
     from parl.envs import AtariVectorEnv, EnvMaker
     from parl.runtime.evaluate import begin
 
-    evaluator, maker = _evaluator_of(path, checkpoint)
+    evaluator, maker = _evaluator_of(path, checkpoint, trust)
     if isinstance(maker.env, str):
         maker = EnvMaker(maker.env, maker.options | {"render_mode": "rgb_array"})
     env: Any = maker(1)

@@ -1,0 +1,384 @@
+"""The state of a Gymnasium environment as plain data: no class and no code is in it.
+
+An environment is a tree of Python objects (wrappers, spaces, games) whose attributes are numbers, text,
+arrays, containers and random generators. A snapshot holds these values by the place where they were found. It
+is put back into an environment that the same function made: objects, functions and classes stay those of that
+environment, and only their values change. So a file with a snapshot can change numbers, but not run code.
+
+Objects of extension modules keep their state where Python does not see it. Environments with such objects are
+refused, unless a class says itself what its state is: see :class:`Plain`.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+import sys
+import types
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+_IMMEDIATE = (bool, int, float, complex, str, bytes, type(None))
+# What an environment is made of and never changes.
+_FIXED = (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.GenericAlias,
+    np.dtype,
+    np.ufunc,
+    property,
+    range,
+    slice,
+)
+_MISSING: Any = object()
+
+
+@runtime_checkable
+class Plain(Protocol):
+    """A class that says itself what its state is."""
+
+    def plain_state(self) -> tuple[Any, tuple[str, ...]]:
+        """Plain data, and the names of attributes that are kept besides."""
+        ...
+
+    def set_plain_state(self, state: Any) -> None:
+        """Takes back the data that :meth:`plain_state` gave; the attributes are set already."""
+        ...
+
+
+class SnapshotError(TypeError):
+    """An environment's state is not plain data, or does not fit the environment; the message says where."""
+
+
+def _kind(value: Any) -> str:
+    cls = type(value)
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _is_fixed(value: Any) -> bool:
+    if isinstance(value, _FIXED):
+        return True
+    if isinstance(value, types.FunctionType):
+        return value.__closure__ is None
+    return _kind(value) in ("gymnasium.envs.registration.EnvSpec", "gymnasium.envs.registration.WrapperSpec")
+
+
+def _slots(cls: type) -> list[str]:
+    found: list[str] = []
+    for base in cls.__mro__:
+        names = base.__dict__.get("__slots__", ())
+        found += [names] if isinstance(names, str) else names
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """All attributes of an object, in an order that does not depend on when they were set.
+
+    Raises:
+        SnapshotError: the object may have a state that is in none of them.
+    """
+    cls = type(value)
+    slots = _slots(cls)
+    # Beside its slots a plain object has room for its dictionary and weak references at most.
+    if cls.__basicsize__ > object.__basicsize__ + 8 * (len(slots) + 2) or (
+        not hasattr(value, "__dict__") and not slots and "__slots__" not in cls.__dict__
+    ):
+        raise SnapshotError(f"a {_kind(value)} is not plain data")
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    found |= getattr(value, "__dict__", {})
+    return dict(sorted(found.items()))
+
+
+class Snapshot:
+    """Takes the state of an environment and puts it back into another one that the same function made.
+
+    Args:
+        env: any object, after its first reset.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._known: frozenset[tuple[str, str]] | None = None
+        self._reason: SnapshotError | None = None
+        try:
+            self._known = frozenset(_Reader(env).places)
+        except SnapshotError as error:
+            self._reason = error
+
+    def take(self) -> list[Any]:
+        """The state: lists, tuples, numbers, text, arrays.
+
+        Raises:
+            SnapshotError: it is not plain data, or an object is in it that a fresh environment does not have.
+        """
+        if self._known is None:
+            assert self._reason is not None
+            raise self._reason
+        reader = _Reader(self._env)
+        for place, kind in reader.places:
+            if (place, kind) not in self._known:
+                raise SnapshotError(f"{place} is a {kind} that the first reset does not make")
+        return reader.nodes
+
+    def put(self, nodes: list[Any]) -> None:
+        """Takes back what :meth:`take` gave.
+
+        Raises:
+            SnapshotError: it does not fit; the environment is not to be used any more.
+        """
+        _Writer(nodes).restore(0, self._env, "env")
+
+
+class _Reader:
+    """Walks through an object; ``nodes`` are what it found, in the order of the walk."""
+
+    def __init__(self, root: Any) -> None:
+        self.nodes: list[Any] = []
+        self.places: list[tuple[str, str]] = []
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._owners: list[np.ndarray[Any, Any]] = []
+        self._ref(root, "env")
+
+    def _ref(self, value: Any, place: str) -> Any:
+        """``value`` itself, or the number of its node in a tuple."""
+        if type(value) in _IMMEDIATE or isinstance(value, np.generic):
+            return value
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self.nodes)
+            self._alive.append(value)
+            self.nodes.append(None)
+            self.nodes[number] = self._node(value, place)
+        return (number,)
+
+    def _node(self, value: Any, place: str) -> list[Any]:
+        cls = type(value)
+        if cls in (list, tuple, deque):
+            items = [self._ref(item, f"{place}[{i}]") for i, item in enumerate(value)]
+            return ["deque", items, value.maxlen] if cls is deque else [cls.__name__, items]
+        if cls in (set, frozenset):
+            return [cls.__name__, [self._ref(item, f"{place}{{}}") for item in sorted(value, key=repr)]]
+        if cls in (dict, OrderedDict):
+            pairs = [
+                [self._ref(key, f"{place} key"), self._ref(item, f"{place}[{key!r}]")]
+                for key, item in value.items()
+            ]
+            return ["dict" if cls is dict else "odict", pairs]
+        if cls is np.ndarray:
+            return self._array(value, place)
+        if "torch" in sys.modules and cls is sys.modules["torch"].Tensor:
+            return ["tensor", value]
+        if cls is np.random.Generator:
+            return ["generator", *self._bit_generator(value.bit_generator)]
+        if cls is np.random.RandomState:
+            return ["legacy", value.get_state(legacy=False)]
+        if cls is random.Random:
+            return ["random", value.getstate()]
+        self.places.append((place, _kind(value)))
+        if isinstance(value, enum.Enum):
+            return ["enum", _kind(value), value.name]
+        if _is_fixed(value):
+            return ["fixed", _kind(value)]
+        if isinstance(value, types.FunctionType):
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            return ["closure", [self._ref(item, f"{place}.cell[{i}]") for i, item in enumerate(cells)]]
+        if isinstance(value, Plain):
+            state, names = value.plain_state()
+            kept = [[name, self._ref(getattr(value, name), f"{place}.{name}")] for name in names]
+            return ["plain", _kind(value), kept, state]
+        try:
+            attributes = _attributes(value)
+        except SnapshotError as error:
+            raise SnapshotError(f"{place}: {error}") from None
+        return [
+            "object",
+            _kind(value),
+            [[name, self._ref(item, f"{place}.{name}")] for name, item in attributes.items()],
+        ]
+
+    def _bit_generator(self, bits: Any) -> tuple[str, Any]:
+        name = type(bits).__name__
+        if name not in _GENERATORS:
+            raise SnapshotError(f"a random generator {_kind(bits)} is not plain data")
+        return name, bits.state
+
+    def _array(self, value: np.ndarray[Any, Any], place: str) -> list[Any]:
+        if value.dtype.hasobject:
+            if value.dtype != np.dtype(object):
+                raise SnapshotError(f"{place}: an array of {value.dtype} is not plain data")
+            items = [self._ref(item, f"{place}[{i}]") for i, item in enumerate(value.ravel())]
+            return ["objects", list(value.shape), items]
+        base = value.base
+        if type(base) is np.ndarray:
+            if not base.flags.c_contiguous or value.dtype.names or base.dtype.hasobject:
+                raise SnapshotError(f"{place}: this view of an array is not plain data")
+            offset = value.ctypes.data - base.ctypes.data
+            view = [value.dtype.str, list(value.shape), offset, list(value.strides)]
+            return ["view", self._ref(base, f"{place}.base"), *view]
+        return ["array", value]
+
+
+class _Writer:
+    """Makes values of nodes, with the objects of a living environment in the places where they were found."""
+
+    def __init__(self, nodes: list[Any]) -> None:
+        self._nodes = nodes
+        self._made: dict[int, Any] = {}
+        self._used: set[int] = set()
+
+    def _value(self, ref: Any, live: Any, place: str) -> Any:
+        return self.restore(ref[0], live, place) if type(ref) is tuple else ref
+
+    def restore(self, number: int, live: Any, place: str) -> Any:
+        if number in self._made:
+            return self._made[number]
+        try:
+            kind, *parts = self._nodes[number]
+        except (IndexError, TypeError, ValueError) as error:
+            raise SnapshotError(f"{place} is not in the snapshot") from error
+        make = getattr(self, f"_make_{kind}", None)
+        if make is None:
+            raise SnapshotError(f"{place} is of the unknown kind {kind!r}")
+        made = make(number, live, place, *parts)
+        self._made[number] = made
+        return made
+
+    def _items(self, items: list[Any], live: Any, place: str) -> list[Any]:
+        beside: list[Any] = list(live) if isinstance(live, list | tuple | deque) else []
+        beside += [_MISSING] * (len(items) - len(beside))
+        return [
+            self._value(item, old, f"{place}[{i}]")
+            for i, (item, old) in enumerate(zip(items, beside, strict=False))
+        ]
+
+    def _make_list(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        made = self._made[number] = []
+        made += self._items(items, live, place)
+        return made
+
+    def _make_tuple(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        return tuple(self._items(items, live, place))
+
+    def _make_deque(self, number: int, live: Any, place: str, items: list[Any], maxlen: int | None) -> Any:
+        made = self._made[number] = deque(maxlen=maxlen)
+        made.extend(self._items(items, live, place))
+        return made
+
+    def _make_set(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        return set(self._items(items, (), place))
+
+    def _make_frozenset(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        return frozenset(self._items(items, (), place))
+
+    def _make_dict(
+        self, number: int, live: Any, place: str, pairs: list[Any], cls: type[dict[Any, Any]] = dict
+    ) -> Any:
+        made = self._made[number] = cls()
+        old: Mapping[Any, Any] = live if isinstance(live, Mapping) else {}
+        # A key that is an object is found by its place among the keys.
+        keys = [*old, *[_MISSING] * len(pairs)]
+        for (key_ref, item), beside in zip(pairs, keys, strict=False):
+            key = self._value(key_ref, beside, f"{place} key")
+            made[key] = self._value(item, old.get(key, _MISSING), f"{place}[{key!r}]")
+        return made
+
+    def _make_odict(self, number: int, live: Any, place: str, pairs: list[Any]) -> Any:
+        return self._make_dict(number, live, place, pairs, OrderedDict)
+
+    def _make_array(self, number: int, live: Any, place: str, value: Any) -> Any:
+        return value
+
+    _make_tensor = _make_array
+
+    def _make_objects(self, number: int, live: Any, place: str, shape: list[int], items: list[Any]) -> Any:
+        made = np.empty(len(items), object)
+        beside = live.ravel().tolist() if isinstance(live, np.ndarray) else []
+        for i, item in enumerate(self._items(items, beside, place)):
+            made[i] = item
+        return made.reshape(shape)
+
+    def _make_view(
+        self,
+        number: int,
+        live: Any,
+        place: str,
+        base: Any,
+        dtype: str,
+        shape: list[int],
+        offset: int,
+        strides: Any,
+    ) -> Any:
+        return np.ndarray(shape, dtype, self._value(base, _MISSING, place), offset, strides)
+
+    def _make_generator(self, number: int, live: Any, place: str, name: str, state: Any) -> Any:
+        if name not in _GENERATORS:
+            raise SnapshotError(f"{place} is of the unknown kind {name!r}")
+        bits = getattr(np.random, name)()
+        bits.state = state
+        return np.random.Generator(bits)
+
+    def _make_legacy(self, number: int, live: Any, place: str, state: Any) -> Any:
+        made = np.random.RandomState()
+        made.set_state(state)
+        return made
+
+    def _make_random(self, number: int, live: Any, place: str, state: Any) -> Any:
+        made = random.Random()
+        made.setstate(state)
+        return made
+
+    def _same(self, live: Any, place: str, kind: str) -> Any:
+        if live is _MISSING or _kind(live) != kind:
+            found = "nothing" if live is _MISSING else f"a {_kind(live)}"
+            raise SnapshotError(f"{place} was a {kind}, and is {found}")
+        return live
+
+    def _make_enum(self, number: int, live: Any, place: str, kind: str, name: str) -> Any:
+        members: Any = type(self._same(live, place, kind))
+        return members[name]
+
+    def _make_fixed(self, number: int, live: Any, place: str, kind: str) -> Any:
+        return self._same(live, place, kind)
+
+    def _make_closure(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
+        cells = getattr(live, "__closure__", None) or ()
+        if len(cells) != len(items):
+            raise SnapshotError(f"{place} is another function")
+        self._made[number] = live
+        for i, (cell, item) in enumerate(zip(cells, items, strict=True)):
+            cell.cell_contents = self._value(item, cell.cell_contents, f"{place}.cell[{i}]")
+        return live
+
+    def _object(self, number: int, live: Any, place: str, kind: str) -> None:
+        self._same(live, place, kind)
+        if id(live) in self._used:
+            raise SnapshotError(f"{place} is an object that is elsewhere too")
+        self._used.add(id(live))
+        self._made[number] = live
+
+    def _make_plain(self, number: int, live: Any, place: str, kind: str, kept: list[Any], state: Any) -> Any:
+        self._object(number, live, place, kind)
+        for name, ref in kept:
+            setattr(live, name, self._value(ref, getattr(live, name, _MISSING), f"{place}.{name}"))
+        live.set_plain_state(state)
+        return live
+
+    def _make_object(self, number: int, live: Any, place: str, kind: str, kept: list[Any]) -> Any:
+        self._object(number, live, place, kind)
+        old = _attributes(live)
+        new = {name: self._value(ref, old.get(name, _MISSING), f"{place}.{name}") for name, ref in kept}
+        slots = set(_slots(type(live)))
+        for name in slots & new.keys():
+            object.__setattr__(live, name, new[name])
+        if hasattr(live, "__dict__"):
+            attributes = vars(live)
+            attributes.clear()
+            attributes.update({name: value for name, value in new.items() if name not in slots})
+        return live

@@ -1,0 +1,171 @@
+"""Environments as plain data: what was taken goes on in another one as if nothing had happened."""
+
+import dataclasses
+import enum
+import pickle
+import random
+from collections import OrderedDict, deque
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from parl.envs import EnvMaker
+from parl.envs.snapshot import Snapshot, SnapshotError
+from parl.errors import RunDirectoryError
+from parl.runtime.states import from_bytes, is_pickle, to_bytes
+
+
+class Mood(enum.Enum):
+    CALM = 1
+    WILD = 2
+
+
+class Walk(gymnasium.Env):
+    """Has one of everything that a state may be made of."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self):
+        self.track = deque(maxlen=4)
+        self.named = OrderedDict(a=[1, (2, {3})], b={"x": None, 4: "text"})
+        self.mood = Mood.CALM
+        self.old = random.Random(5)
+        self.legacy = np.random.RandomState(6)
+        self.board = np.zeros((4, 3))
+        self.row = self.board[1]
+        self.same = self.named["a"]
+        self.tensor = torch.zeros(2)
+        self.mixed = np.array([1, "two", None], object)
+        count = 0
+
+        def counted():
+            nonlocal count
+            count += 1
+            return count
+
+        self.counted = counted
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.board[:] = self.np_random.normal(size=(4, 3))
+        return self.row.copy(), {}
+
+    def step(self, action):
+        self.mood = Mood.WILD if self.old.random() < 0.5 else Mood.CALM
+        self.track.append(int(action))
+        self.same[0] += sum(self.track)
+        self.board += self.np_random.normal(size=(4, 3)) + self.legacy.normal()
+        self.tensor += 1
+        self.mixed[0] += 1
+        self.row[:] += self.named["a"][0] + self.mood.value + self.counted() + self.mixed[0]
+        return self.row.copy(), float(self.tensor.sum()), False, self.np_random.random() < 0.1, {}
+
+
+ENVS = [
+    EnvMaker("CartPole-v1"),
+    EnvMaker("Acrobot-v1"),
+    EnvMaker("Pendulum-v1"),
+    EnvMaker("MountainCarContinuous-v0"),
+    EnvMaker("FrozenLake-v1"),
+    EnvMaker("Taxi-v4"),
+    EnvMaker("Blackjack-v1"),
+    EnvMaker("parl/Breakout-v0", {"obs_type": "ram", "repeat_action_probability": 0.25}),
+    EnvMaker("parl/Pong-v0", {"preset": "nature"}),
+    EnvMaker(Walk),
+    EnvMaker(lambda: gymnasium.make("parl/Breakout-v0")),
+]
+
+
+def steps(env, actions):
+    found = []
+    for action in actions:
+        obs, *rest, _ = env.step(action)
+        parts = obs if isinstance(obs, tuple) else (obs,)
+        found += [np.array(part) for part in (*parts, *rest)]
+    return found
+
+
+@pytest.mark.parametrize("maker", ENVS, ids=lambda maker: maker.name)
+def test_an_environment_goes_on_in_another_one(maker):
+    env, other = maker(4), maker(4)
+    env.reset(seed=1)
+    other.reset(seed=2)
+    env.action_space.seed(3)
+    actions = [env.action_space.sample() for _ in range(150)]
+    snapshots = Snapshot(env), Snapshot(other)
+    steps(other, actions[:7])
+    steps(env, actions[:50])
+    state = to_bytes(snapshots[0].take())
+    expected = steps(env, actions[50:])
+    snapshots[1].put(from_bytes(state))
+    for one, wanted in zip(steps(other, actions[50:]), expected, strict=True):
+        np.testing.assert_array_equal(one, wanted)
+    np.testing.assert_array_equal(other.action_space.sample(), env.action_space.sample())
+
+
+@dataclasses.dataclass
+class Card:
+    value: int
+
+
+class Deck(gymnasium.Env):
+    """Draws objects that a fresh environment does not have."""
+
+    observation_space = gymnasium.spaces.Discrete(9)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.cards = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cards.clear()
+        return 0, {}
+
+    def step(self, action):
+        self.cards.append(Card(len(self.cards)))
+        return 0, 0.0, False, False, {}
+
+
+def test_what_is_no_plain_data_is_named():
+    env = Deck()
+    env.reset()
+    snapshot = Snapshot(env)
+    env.step(0)
+    with pytest.raises(SnapshotError, match=r"env\.cards\[0\] is a .*Card that the first reset"):
+        snapshot.take()
+    env.native = iter([])
+    with pytest.raises(SnapshotError, match=r"env\.native: a builtins.list_iterator is not plain data"):
+        Snapshot(env).take()
+    with pytest.raises(TypeError, match="a Card is not plain data"):
+        to_bytes([Card(1)])
+
+
+class Evil:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('code of the file ran')",)
+
+
+def test_a_state_runs_no_code_and_makes_no_object():
+    assert is_pickle(pickle.dumps(Evil())) and not is_pickle(to_bytes({}))
+    hidden = to_bytes([np.zeros(3)])
+    objects = np.empty(1, object)
+    objects[0] = Evil()
+    with pytest.raises(RunDirectoryError, match="state of an actor is damaged"):
+        from_bytes(hidden.replace(np.zeros(3).tobytes(), objects.dumps()[:24]))
+    cart = EnvMaker("CartPole-v1")(2)
+    cart.reset(seed=1)
+    nodes = Snapshot(cart).take()
+    kind = nodes[0][1]
+    for node, message in [
+        (["object", "os.system", []], "was a os.system, and is a parl"),
+        (["object", kind, [["spec", (1,)]]], "was a builtins.function, and is"),
+        (["generator", "__init__", {}], "unknown kind"),
+        (["writer", 1], "unknown kind 'writer'"),
+        ([], "not in the snapshot"),
+    ]:
+        with pytest.raises(SnapshotError, match=message):
+            Snapshot(cart).put([node, ["fixed", "builtins.function"]])
