@@ -243,6 +243,13 @@ def test_the_weighted_step_is_the_step_by_hand():
     assert model.logger.name_to_value["train/loss"] == pytest.approx((each * samples.weights).mean().item())
 
 
+@pytest.mark.parametrize("name", ["beta", "final_beta"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_beta_outside_its_bounds(name, value):
+    with pytest.raises(ValueError, match=f"{name} {value} is outside 0..inf"):
+        PrioritizedReplayBuffer(8, spaces.Box(0, 1, (2,)), spaces.Discrete(2), **{name: value})
+
+
 def test_beta_goes_to_its_end():
     model = PrioritizedDQN(
         "MlpPolicy", counters(1), seed=0, replay_buffer_kwargs={"beta": 0.5, "final_beta": 0.9}, **SMALL

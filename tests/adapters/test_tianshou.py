@@ -215,15 +215,17 @@ def test_bad_input():
     for cls in (PrioritizedReplayBuffer, PrioritizedVectorReplayBuffer):
         with pytest.raises(ValueError, match="alpha 0"):
             make(cls, alpha=0.0)
-        with pytest.raises(ValueError, match="beta -1"):
-            make(cls, beta=-1.0)
+        for beta in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=f"beta {beta} is outside 0..inf"):
+                make(cls, beta=beta)
     buffer = make(PrioritizedReplayBuffer)
     fill(buffer, 3)
     with pytest.raises(ValueError, match="not finite"):
         buffer.update_weight(np.array([0]), np.array([np.nan]))
     with pytest.raises(IndexError, match="24"):
         buffer.update_weight(np.array([24]), np.array([1.0]))
-    with pytest.raises(ValueError, match="beta"):
-        buffer.set_beta(-0.1)
+    for beta in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"beta {beta} is outside 0..inf"):
+            buffer.set_beta(beta)
     with pytest.raises(ValueError, match="buffer_num"):
         PrioritizedVectorReplayBuffer(10, 0, alpha=0.6, beta=0.4)

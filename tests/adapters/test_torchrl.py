@@ -6,6 +6,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import LazyMemmapStorage, LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
 from torchrl.data import TensorDictPrioritizedReplayBuffer as Theirs
+from torchrl.data.replay_buffers.scheduler import LinearScheduler
 from torchrl.envs import Compose, DoubleToFloat
 
 from parl.adapters import torchrl as ours
@@ -189,6 +190,67 @@ def test_generators_decide_the_draws():
         buffer.extend(rows(0, 20))
         drawn.append([buffer.sample()["index"].tolist() for _ in range(3)])
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_generator_set_back_repeats_its_draws(short):
+    generator = torch.Generator().manual_seed(3)
+    buffer = make(TensorDictPrioritizedReplayBuffer, generator=generator)
+    buffer._short = short
+    buffer.extend(rows(0, 20))
+    buffer.sample()
+    state = generator.get_state()
+    drawn = [buffer.sample()["index"].tolist() for _ in range(3)]
+    generator.set_state(state)
+    assert [buffer.sample()["index"].tolist() for _ in range(3)] == drawn
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_exponents_may_be_tensors(name):
+    given = torch.tensor(0.5)
+    buffers = [make(TensorDictPrioritizedReplayBuffer, **{name: value}) for value in (0.5, given)]
+    drawn = []
+    for buffer in buffers:
+        buffer.sampler._slots.tree.seed(0)
+        buffer.extend(rows(0, 20))
+        buffer.update_priority(torch.arange(20), torch.arange(1.0, 21.0))
+        drawn.append(buffer.sample())
+    same(*drawn)
+    assert getattr(buffers[1].sampler, name) is given
+    # As TorchRL's schedulers set them.
+    scheduler = LinearScheduler(buffers[1], name, final_value=1.0, num_steps=2)
+    scheduler.step()
+    assert float(getattr(buffers[1].sampler, name)) == pytest.approx(0.75)
+    buffers[1].sample()
+    buffers[0].load_state_dict(buffers[1].state_dict())
+    assert float(getattr(buffers[0].sampler, name)) == pytest.approx(0.75)
+
+
+def test_a_sampler_smaller_than_its_storage_is_named():
+    sampler = PrioritizedSampler(10, alpha=0.7, beta=0.5)
+    buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(16), sampler=sampler, batch_size=4)
+    buffer.extend(rows(0, 10))
+    buffer.sample()
+    text = "row 11 is outside this sampler, whose max_capacity is 10; its storage has max_size 16"
+    with pytest.raises(IndexError, match=text):
+        buffer.extend(rows(10, 2))
+    with pytest.raises(IndexError, match="row 12 is outside this sampler, whose max_capacity is 10"):
+        sampler.update_priority(torch.tensor([12]), torch.tensor([1.0]))
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), torch.tensor(float("nan"))])
+def test_exponents_outside_their_bounds(name, value):
+    text = f"{name} {float(value)} is outside 0..inf"
+    with pytest.raises(ValueError, match=text):
+        PrioritizedSampler(8, **{"alpha": 1.0, "beta": 0.5, name: value})
+    sampler = PrioritizedSampler(8, alpha=1.0, beta=0.5)
+    with pytest.raises(ValueError, match=text):
+        setattr(sampler, name, value)
+    assert getattr(sampler, name) == {"alpha": 1.0, "beta": 0.5}[name]
+    with pytest.raises(ValueError, match=text):
+        sampler.load_state_dict({**sampler.state_dict(), f"_{name}": float(value)})
 
 
 def test_saving_and_loading(tmp_path):

@@ -24,6 +24,22 @@ _SCALE = 2.0**22
 _NEVER = np.iinfo(np.int64).max
 
 
+def exponent(name: str, value: Any) -> float:
+    """``value`` as a finite number that is not negative, as exponents of priorities are.
+
+    Args:
+        name: of the setting, for the error.
+        value: a number, or a tensor of one.
+
+    Raises:
+        ValueError: it is negative or not finite.
+    """
+    number = float(value)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name} {number} is outside 0..inf")
+    return number
+
+
 class Slots:
     """Weights ``(|priority| + epsilon) ** alpha`` of ``capacity`` slots, and draws in proportion to them.
 
@@ -52,14 +68,11 @@ class Slots:
         guard: bool = True,
         floor: float = 1.0,
     ) -> None:
-        if not alpha >= 0.0 or not np.isfinite(alpha):
-            raise ValueError(f"alpha {alpha} is outside 0..inf")
-        if not epsilon >= 0.0 or not np.isfinite(epsilon):
-            raise ValueError(f"epsilon {epsilon} is outside 0..inf")
+        alpha, epsilon = exponent("alpha", alpha), exponent("epsilon", epsilon)
         if seed is None:
             # The generator that the libraries served here, and their users, seed.
             seed = int(np.random.randint(2**31))
-        self.capacity, self.alpha, self.epsilon = int(capacity), float(alpha), float(epsilon)
+        self.capacity, self.alpha, self.epsilon = int(capacity), alpha, epsilon
         self.tree = SumTree(self.capacity, scale=_SCALE, seed=seed)
         self.stale = 0
         self._guard = guard

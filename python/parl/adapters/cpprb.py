@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from parl.adapters._slots import Slots
+from parl.adapters._slots import Slots, exponent
 from parl.errors import NotSampleableError
 
 if TYPE_CHECKING:
@@ -404,7 +404,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
         Raises:
             NotSampleableError: there is no row.
+            ValueError: beta is negative or not finite.
         """
+        beta = exponent("beta", beta)
         if self._stored == 0:
             raise NotSampleableError("the buffer is empty")
         slots, weights = self._slots.draw(batch_size)

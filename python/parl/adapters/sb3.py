@@ -34,6 +34,7 @@ from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
 from stable_baselines3.common.utils import polyak_update
 from torch.nn import functional as F
 
+from parl.adapters._slots import exponent
 from parl.replay import PrioritizedReplay, UniformReplay
 
 if TYPE_CHECKING:
@@ -383,8 +384,8 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         seed: int | None = None,
     ) -> None:
         self.alpha, self.epsilon = alpha, epsilon
-        self.initial_beta = self.beta = beta
-        self.final_beta = final_beta
+        self.initial_beta = self.beta = exponent("beta", beta)
+        self.final_beta = exponent("final_beta", final_beta)
         self._waits = _PATIENCE
         super().__init__(
             buffer_size,

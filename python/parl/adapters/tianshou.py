@@ -22,7 +22,7 @@ from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager
 from tianshou.data import PrioritizedReplayBuffer as _TianshouPrioritized
 from tianshou.data import PrioritizedVectorReplayBuffer as _TianshouVector
 
-from parl.adapters._slots import Slots
+from parl.adapters._slots import Slots, exponent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,8 +57,7 @@ class _Prioritized(ReplayBuffer):
     def _prioritize(self, alpha: float, beta: float, weight_norm: bool) -> None:
         if not alpha > 0.0:
             raise ValueError(f"alpha {alpha} is not positive; for uniform draws take a ReplayBuffer")
-        if not beta >= 0.0:
-            raise ValueError(f"beta {beta} is negative")
+        beta = exponent("beta", beta)
         self._alpha, self._beta, self._weight_norm = alpha, beta, weight_norm
         self._slots = Slots(self.maxsize, alpha=alpha, epsilon=_EPSILON)
         self._latest: tuple[NDArray[np.int64], Batch] | None = None
@@ -109,10 +108,12 @@ class _Prioritized(ReplayBuffer):
         return (self._slots.weights(index) / self._slots.smallest) ** -self._beta
 
     def set_beta(self, beta: float) -> None:
-        """Sets the exponent of the importance weights."""
-        if not beta >= 0.0:
-            raise ValueError(f"beta {beta} is negative")
-        self._beta = beta
+        """Sets the exponent of the importance weights.
+
+        Raises:
+            ValueError: it is negative or not finite.
+        """
+        self._beta = exponent("beta", beta)
 
     def reset(self, keep_statistics: bool = False) -> None:
         """Forgets all rows and their priorities."""

@@ -29,7 +29,7 @@ from torchrl.data import TensorDictPrioritizedReplayBuffer as _TorchRLBuffer
 from torchrl.data import TensorDictRoundRobinWriter, TensorStorage
 from torchrl.data.replay_buffers.utils import unravel_index
 
-from parl.adapters._slots import Slots
+from parl.adapters._slots import Slots, exponent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +45,8 @@ class PrioritizedSampler(_TorchRLSampler):
 
     Args:
         max_capacity: rows of the storage.
-        alpha: exponent of the priority; 0 draws uniformly.
-        beta: exponent of the importance weights.
+        alpha: exponent of the priority, a number or a tensor of one; 0 draws uniformly.
+        beta: exponent of the importance weights, a number or a tensor of one.
         eps: added to the absolute priority.
         dtype: of the importance weights: ``torch.float32`` or ``torch.float64``.
         reduction: how a buffer makes one priority of several: ``"max"``, ``"min"``, ``"median"``, ``"mean"``.
@@ -73,13 +73,13 @@ class PrioritizedSampler(_TorchRLSampler):
             raise ValueError(f"device {device} is not served; the priorities lie on the CPU")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype {dtype} is neither torch.float32 nor torch.float64")
+        exponent("alpha", alpha), exponent("beta", beta), exponent("eps", eps)
         super().__init__(
             max_capacity, alpha, beta, eps, dtype, reduction, max_priority_within_buffer, torch.device("cpu")
         )
 
     def _init(self) -> None:
         self._slots = Slots(self._max_capacity, alpha=self._alpha, epsilon=self._eps, guard=False, floor=0.0)
-        self._seeded_by: torch.Generator | None = None
 
     @property
     def device(self) -> torch.device:
@@ -87,19 +87,21 @@ class PrioritizedSampler(_TorchRLSampler):
         return torch.device("cpu")
 
     @property
-    def alpha(self) -> float:
-        """Exponent of the priority. Setting it turns all weights over to the new exponent, in O(capacity)."""
+    def alpha(self) -> Any:
+        """Exponent of the priority, as it was given: a number, or a tensor as TorchRL's schedulers set it.
+
+        Setting it turns all weights over to the new exponent, in O(capacity).
+        """
         return self._alpha
 
     @alpha.setter
-    def alpha(self, value: float) -> None:
-        if not value >= 0.0:
-            raise ValueError(f"alpha {value} is negative")
-        old, self._alpha = self._alpha, float(value)
-        if value == old:
+    def alpha(self, value: Any) -> None:
+        old, new = self._slots.alpha, exponent("alpha", value)
+        self._alpha = value
+        if new == old:
             return
         slots, weights = self._written()
-        self._slots.alpha = self._alpha
+        self._slots.alpha = new
         if len(slots) == 0:
             return
         if old == 0.0:
@@ -109,6 +111,16 @@ class PrioritizedSampler(_TorchRLSampler):
         self._slots.update(slots, np.maximum(weights ** (1.0 / old) - self._eps, 0.0))
         self._slots.raise_max(largest)
 
+    @property
+    def beta(self) -> Any:
+        """Exponent of the importance weights, as it was given: a number, or a tensor of one."""
+        return self._beta
+
+    @beta.setter
+    def beta(self, value: Any) -> None:
+        exponent("beta", value)
+        self._beta = value
+
     def _written(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         weights = self._slots.weights(np.arange(self._max_capacity))
         slots = np.flatnonzero(weights)
@@ -117,10 +129,11 @@ class PrioritizedSampler(_TorchRLSampler):
     @property
     def default_priority(self) -> float:
         """The priority of rows that come without one."""
-        if self._max_priority_within_buffer and self._alpha > 0.0:
+        alpha = self._slots.alpha
+        if self._max_priority_within_buffer and alpha > 0.0:
             _, weights = self._written()
             if len(weights):
-                return max(float(weights.max()) ** (1.0 / self._alpha) - self._eps, 0.0)
+                return max(float(weights.max()) ** (1.0 / alpha) - self._eps, 0.0)
         return self._slots.max_priority
 
     def sample(self, storage: Any, batch_size: int) -> tuple[Any, dict[str, Any]]:
@@ -136,12 +149,12 @@ class PrioritizedSampler(_TorchRLSampler):
         """
         if len(storage) == 0:
             raise RuntimeError("Cannot sample from an empty storage.")
-        if self._rng is not None and self._rng is not self._seeded_by:
-            self._seeded_by = self._rng
+        if self._rng is not None:
+            # At each draw, so that a generator whose state is set again repeats the draws.
             self._slots.tree.seed(int(torch.randint(2**62, (), generator=self._rng)))
         slots, weights = self._slots.draw(batch_size)
         index = torch.from_numpy(slots)
-        importance = (weights / self._slots.smallest) ** -self._beta
+        importance = (weights / self._slots.smallest) ** -exponent("beta", self._beta)
         # By numpy: an operation of torch between two of numpy costs several of these.
         importance = torch.from_numpy(importance if self.dtype == torch.float64 else np.float32(importance))
         if storage.ndim > 1:
@@ -155,12 +168,19 @@ class PrioritizedSampler(_TorchRLSampler):
         """Nothing to do: the storage marks what it writes."""
 
     def mark_update(self, index: Any, *, storage: Any = None) -> None:
-        """Gives rows that were just written the priority of rows that come without one."""
-        slots = self._flat(index, storage)
-        self._mark(slots[slots >= 0])
+        """Gives rows that were just written the priority of rows that come without one.
 
-    def _mark(self, slots: NDArray[np.int64]) -> None:
-        self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
+        Raises:
+            IndexError: a row is outside the sampler, which is then smaller than its storage.
+        """
+        slots = self._flat(index, storage)
+        self._mark(slots[slots >= 0], storage)
+
+    def _mark(self, slots: NDArray[np.int64], storage: Any) -> None:
+        try:
+            self._slots.write(slots, self.default_priority if self._max_priority_within_buffer else None)
+        except IndexError as error:
+            raise self._outside(slots, storage) from error
 
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
         """Gives rows new priorities; of equal indices the last one wins.
@@ -189,7 +209,18 @@ class PrioritizedSampler(_TorchRLSampler):
             there = slots >= 0
             values = values[there] if values.ndim else values
             slots = slots[there]
-        self._slots.update(slots, values)
+        try:
+            self._slots.update(slots, values)
+        except IndexError as error:
+            raise self._outside(slots, storage) from error
+
+    def _outside(self, slots: NDArray[np.int64], storage: Any) -> IndexError:
+        """The error of rows that this sampler has no priorities for."""
+        text = f"row {slots.max()} is outside this sampler, whose max_capacity is {self._max_capacity}"
+        size = getattr(storage, "max_size", None)
+        if size is not None and size > self._max_capacity:
+            text += f"; its storage has max_size {size}, and max_capacity must not be smaller"
+        return IndexError(text)
 
     def _flat(self, index: Any, storage: Any) -> NDArray[np.int64]:
         """Slots, (B,) int64, of an index of any form."""
@@ -218,8 +249,8 @@ class PrioritizedSampler(_TorchRLSampler):
         """Everything that draws depend on."""
         slots, weights = self._written()
         return {
-            "_alpha": self._alpha,
-            "_beta": self._beta,
+            "_alpha": self._slots.alpha,
+            "_beta": float(self._beta),
             "_eps": self._eps,
             "max_priority": self._slots.max_priority_given,
             "slots": torch.from_numpy(slots),
@@ -231,12 +262,13 @@ class PrioritizedSampler(_TorchRLSampler):
         """Takes back what :meth:`state_dict` gave.
 
         Raises:
-            ValueError: it is of a larger buffer.
+            ValueError: it is of a larger buffer, or alpha, beta or eps is out of its bounds.
         """
         slots, weights = np.asarray(state_dict["slots"]), np.asarray(state_dict["weights"])
         if len(slots) and slots[-1] >= self._max_capacity:
             raise ValueError(f"row {slots[-1]} of the state is outside 0..{self._max_capacity}")
-        self._alpha, self._beta, self._eps = (float(state_dict[k]) for k in ("_alpha", "_beta", "_eps"))
+        alpha, beta, eps = (exponent(name, state_dict["_" + name]) for name in ("alpha", "beta", "eps"))
+        self._alpha, self._beta, self._eps = alpha, beta, eps
         self._slots.alpha, self._slots.epsilon = self._alpha, self._eps
         self._slots.restore(slots, weights, state_dict["max_priority"])
         self._slots.tree.rng_state = [int(word) for word in state_dict["rng"]]
@@ -336,7 +368,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
                 writer._bump_generation(index, tensordicts)
                 entities = storage._attached_entities
                 if len(entities) == 1 and entities[0] is self:
-                    self._sampler._mark(slots)
+                    self._sampler._mark(slots, storage)
                 else:
                     writer._mark_update_entities(index)
         if not fits:
