@@ -196,6 +196,10 @@ def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
         (lambda r: r.add(**steps(2), env_id=[1]), ValueError, "env_id has 1 rows, expected 2"),
         (lambda r: r.sample(2, mode="smallest"), ValueError, "mode 'smallest' is none of"),
         (lambda r: r.sample(2, beta=torch.tensor(0.4)), ValueError, "beta is torch.float32"),
+        *(
+            (lambda r, beta=beta: r.sample(2, beta=beta), ValueError, f"beta {beta} is outside 0..inf")
+            for beta in (-1.0, float("nan"), float("inf"))
+        ),
         (lambda r: r.sample(2, out={"obs": torch.zeros(2)}), ValueError, r"out\['obs'\] is \(2,\) float32"),
         (lambda r: r.evict(23), ValueError, "23 distinct rows were asked for, 22 is the most"),
         (lambda r: r.flush(), ValueError, "this replay is in no file"),
@@ -206,6 +210,14 @@ def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
 def test_bad_calls_are_errors_at_once(call: Any, error: type[Exception], text: str):
     with pytest.raises(error, match=text):
         call(HostReplay(20, FIELDS, device="cuda", num_envs=4))
+
+
+def test_a_single_row_may_come_without_its_leading_axis():
+    replay = HostReplay(20, FIELDS, device="cuda", num_envs=1, autoreset="same_step")
+    row = {"obs": torch.ones(3), "reward": 0.5, "terminated": False, "truncated": True}
+    assert replay.add(**row, final_obs=torch.full((3,), 9.0), priorities=2.0).shape == (1,)
+    batch = replay.sample(1)
+    assert (batch.obs.tolist(), batch.next_obs.tolist()) == ([[1.0] * 3], [[9.0] * 3])
 
 
 def test_memory_that_is_not_there_is_a_reason_with_numbers(monkeypatch: pytest.MonkeyPatch):

@@ -74,7 +74,16 @@ def test_settings(options, error, text):
     [
         ({"obs": [[0.0]]}, ValueError, r"obs has shape \(1, 1\), expected \(1,\)"),
         ({"reward": [0.0, 1.0]}, ValueError, r"reward has shape \(2,\), expected \(1,\)"),
-        ({"obs": 0.0}, ValueError, r"obs has shape \(\), expected \('n',\)"),
+        (
+            {"obs": 0.0},
+            ValueError,
+            r"obs has shape \(\), expected \(1,\): the leading axis, one entry per row, is missing",
+        ),
+        (
+            {"obs": [0.0, 1.0], "action": 0},
+            ValueError,
+            r"action has shape \(\), expected \(2,\): the leading axis, one entry per row, is missing",
+        ),
         ({"action": np.zeros(1)}, ValueError, "action has dtype float64, which does not go into int64"),
         ({"action": [2**70]}, ValueError, "action"),
         ({"terminated": [2]}, ValueError, "terminated"),
@@ -119,6 +128,18 @@ def test_one_reward_that_is_not_finite_is_refused_with_its_row(kind, reward, bad
     assert len(replay) == 4
 
 
+def test_a_vector_without_its_leading_axis_is_named():
+    buffer = parl.PrioritizedReplay(10, {"obs": ((3,), "f4"), "x": ((), "f4")})
+    for x in ([1.0, 2.0, 3.0], [[1.0]]):
+        with pytest.raises(
+            ValueError, match=r"obs has shape \(3,\), expected .*the leading axis.*is missing"
+        ):
+            buffer.add(obs=np.zeros(3), x=x)
+    with pytest.raises(ValueError, match=r"obs has shape \(2,\), expected \(n, 3\)"):
+        buffer.add(obs=np.zeros(2), x=1.0)
+    assert len(buffer) == 0
+
+
 def test_missing_fields_and_too_many_rows():
     buffer = parl.PrioritizedReplay(10, fields(), num_envs=2)
     with pytest.raises(ValueError, match="fields do not match: missing action, truncated"):
@@ -156,6 +177,11 @@ def test_sampling_and_updating():
         buffer.sample(1, mode="best")
     with pytest.raises(ValueError, match=r"rank 3 is outside 0\.\.3"):
         buffer.sample(1, mode="split", rank=3, learners=3)
+    out = buffer.empty_batch(1)
+    for beta, shown in ((-1, "-1"), (float("nan"), "NaN"), (float("inf"), "inf")):
+        for options in ({}, {"out": out}, {"mode": "uniform"}):
+            with pytest.raises(ValueError, match=rf"beta {shown} is outside 0\.\.inf"):
+                buffer.sample(1, beta=beta, **options)
     with pytest.raises(ValueError, match="batch_size -1 is outside"):
         buffer.sample(-1)
     with pytest.raises(IndexError, match=r"ticket 0x1000000ff at position 1 names slot 255, outside 0\.\.12"):
@@ -167,6 +193,24 @@ def test_sampling_and_updating():
     with pytest.raises(TypeError, match="tickets has dtype float64"):
         buffer.update_priorities([0.5], [1.0])
     assert len(buffer.sample(0).x) == 0
+
+
+def test_tickets_of_rows_that_were_never_written_are_refused():
+    buffer, other = (parl.PrioritizedReplay(10, X) for _ in range(2))
+    for i in range(30):
+        other.add(x=[i])
+    ticket = buffer.add(x=[1])
+    theirs = other.sample(3).tickets
+    with pytest.raises(IndexError, match=r"at position 1 was not given out by this replay: it names write"):
+        buffer.update_priorities(np.array([ticket[0], *theirs]), [2.0, 1.0, 1.0, 1.0])
+    assert (buffer.total_priority, buffer.stale_updates) == (pytest.approx(2**0.6, rel=1e-4), 3)
+    # Slots are no tickets.
+    with pytest.raises(IndexError, match="ticket 0x0 at position 0 was not given out by this replay"):
+        buffer.update_priorities(buffer.sample(1).indices.astype(np.uint64), [1.0])
+    # Tickets of rows that are gone are late, not wrong.
+    for i in range(30):
+        buffer.add(x=[i])
+    assert buffer.update_priorities(ticket, [1.0]) == 1
 
 
 def test_all_errors_are_parl_errors_or_built_in_ones():

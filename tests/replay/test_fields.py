@@ -258,3 +258,53 @@ def test_discounts_are_checked(bad):
     assert len(buffer) == 0
     with pytest.raises(ValueError, match='"terminated" is missing, and discount needs it'):
         parl.UniformReplay(10, {"discount": ((), "f4")})
+
+
+ONE = {"obs": np.arange(3.0, dtype=np.float32), "action": 2, "reward": 0.5, "terminated": False}
+ONE_FIELDS = {"obs": ((3,), "f4"), "action": ((), "i8"), "reward": ((), "f4"), "terminated": ((), "?")}
+
+
+@pytest.mark.parametrize(
+    ("row", "specs", "settings"),
+    [
+        (ONE, ONE_FIELDS, {}),
+        ({**ONE, "obs": [0.0, 1.0, 2.0]}, ONE_FIELDS, {}),
+        ({**ONE, "obs": np.arange(6.0, dtype=np.float32).reshape(2, 3)}, ONE_FIELDS, {"frame_stack": 2}),
+        (ONE, ONE_FIELDS, {"frame_stack": 2}),
+        (
+            {"obs": {"a": np.zeros(2), "b": 1.5}, "x": [[1, 2]]},
+            {"obs": {"a": ((2,), "f8"), "b": ((), "f8")}, "x": ((1, 2), "i4")},
+            {},
+        ),
+        ({"reward": 1.0}, {"reward": ((), "f8")}, {}),
+    ],
+    ids=["arrays", "lists", "stack", "frame", "nested", "scalar"],
+)
+def test_a_single_row_may_come_without_its_leading_axis(row, specs, settings):
+    def leading(value):
+        return (
+            {k: leading(v) for k, v in value.items()} if isinstance(value, dict) else np.asarray(value)[None]
+        )
+
+    rows = []
+    for one in (row, leading(row)):
+        buffer = parl.PrioritizedReplay(10, specs, num_envs=4, **settings)
+        for _ in range(2):
+            tickets = buffer.add(env_id=3 if one is row else [3], priorities=[2.0], **one)
+            assert tickets.shape == (1,)
+        assert len(buffer) == 2
+        rows.append(buffer.sample(4))
+    np.testing.assert_equal(*rows)
+
+
+def test_a_single_row_and_its_final_observation_without_the_leading_axis():
+    for is_bare in (True, False):
+        buffer = parl.PrioritizedReplay(
+            10, {**ONE_FIELDS, "truncated": ((), "?")}, num_envs=1, autoreset="same_step"
+        )
+        row = {**ONE, "truncated": True, "final_obs": np.full(3, 9.0, np.float32)}
+        if not is_bare:
+            row = {name: np.asarray(value)[None] for name, value in row.items()}
+        buffer.add(priorities=1.0 if is_bare else [1.0], **row)
+        batch = buffer.sample(1)
+        assert (batch.obs.tolist(), batch.next_obs.tolist()) == ([[0.0, 1.0, 2.0]], [[9.0] * 3])

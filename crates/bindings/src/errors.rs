@@ -57,7 +57,9 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
     let message = error.to_string();
     match error {
         ReplayError::Tree(error) => sumtree_error(py, error),
-        ReplayError::Env { .. } | ReplayError::Ticket { .. } => PyIndexError::new_err(message),
+        ReplayError::Env { .. } | ReplayError::Ticket { .. } | ReplayError::UnknownTicket { .. } => {
+            PyIndexError::new_err(message)
+        }
         ReplayError::Setting { .. }
         | ReplayError::Field { .. }
         | ReplayError::RowBytes { .. }

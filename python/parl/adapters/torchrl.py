@@ -73,7 +73,8 @@ class PrioritizedSampler(_TorchRLSampler):
             raise ValueError(f"device {device} is not served; the priorities lie on the CPU")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype {dtype} is neither torch.float32 nor torch.float64")
-        exponent("alpha", alpha), exponent("beta", beta), exponent("eps", eps)
+        for name, value in (("alpha", alpha), ("beta", beta), ("eps", eps)):
+            exponent(name, value)
         super().__init__(
             max_capacity, alpha, beta, eps, dtype, reduction, max_priority_within_buffer, torch.device("cpu")
         )

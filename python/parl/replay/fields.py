@@ -165,6 +165,40 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
+def is_one_row(given: Mapping[str, Any], fields: Sequence[tuple[str, Any, tuple[int, ...], int]]) -> bool:
+    """Whether the values are those of a single row without a leading axis.
+
+    Each then has just the shape of its field, or of a stack of it. A stack of frames alone could also be rows
+    of single frames, but stacks come with ``terminated``, which is a number here and an array there.
+
+    Args:
+        given: column -> value.
+        fields: name, dtype, shape and frames of a stack of each column.
+    """
+    for name, _, shape, stack in fields:
+        value = given[name]
+        found = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+        if found != shape and (stack == 1 or found != (stack, *shape)):
+            return False
+    return True
+
+
+def one_final_row(value: Any, shape: tuple[int, ...], stack: int) -> Any:
+    """The final observation of a single row as that of one of one row; None stays None."""
+    if value is None:
+        return None
+    array = value if hasattr(value, "shape") else np.asarray(value)
+    is_bare = tuple(array.shape) == shape or (stack > 1 and tuple(array.shape) == (stack, *shape))
+    return array[None] if is_bare else value
+
+
+def shape_error(name: str, found: tuple[int, ...], shape: tuple[int, ...], rows: int) -> ValueError:
+    """The error of a column whose shape is not ``(rows, *shape)``; ``rows`` is -1 where it is not known."""
+    wanted = ", ".join(str(n) for n in ("n" if rows < 0 else rows, *shape)) + ("" if shape else ",")
+    text = f"{name} has shape {found}, expected ({wanted})"
+    return ValueError(f"{text}: the leading axis, one entry per row, is missing" if found == shape else text)
+
+
 def sparse_rows(
     name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], stack: int, rows: int
 ) -> tuple[NDArray[np.bool_], NDArray[Any]]:

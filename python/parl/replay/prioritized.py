@@ -21,9 +21,12 @@ from parl.replay.fields import (
     dtype_of,
     flatten,
     flatten_specs,
+    is_one_row,
     natural,
     nest,
+    one_final_row,
     rows_of,
+    shape_error,
     sparse_rows,
     split_objects,
 )
@@ -341,14 +344,16 @@ class PrioritizedReplay:
         priorities: ArrayLike | None = None,
         **columns: Any,
     ) -> NDArray[np.uint64]:
-        """Adds n rows.
+        """Adds n rows, or one without a leading axis.
 
         Args:
             env_id: (n,) integers, the environment of each row; by default row i is from environment i.
             priorities: (n,) float; by default the largest priority so far.
             **columns: every field, (n, *shape), numpy or anything numpy takes. With ``autoreset`` other than
                 ``"next_step"`` also ``final_obs`` (``final_`` and the name of each observation without a
-                next one): (n, *shape), or a sequence with None for rows that are not truncated.
+                next one): (n, *shape), or a sequence with None for rows that are not truncated. A single row
+                may come without the leading axis, if all fields do: then ``env_id``, ``priorities`` and
+                ``final_obs`` may too.
 
         Returns:
             (n,) uint64 tickets, for :meth:`update_priorities`.
@@ -385,11 +390,41 @@ class PrioritizedReplay:
             if stack > 1 and array.shape == (rows, stack, *shape):
                 array = np.ascontiguousarray(array[:, -1])
             if array.shape != (rows, *shape):
-                wanted = ("n" if rows < 0 else rows, *shape)
-                raise ValueError(f"{name} has shape {array.shape}, expected {wanted}")
+                if not is_one_row(columns, self._fields):
+                    raise self._shape_error(columns)
+                return self._add_one(columns, finals, env_id, priorities)
             arrays.append(array)
         mask, final_arrays = self._final_rows(finals, rows) if finals else (None, [])
         return self._core.add(arrays, rows, env_id, priorities, mask, final_arrays)
+
+    def _add_one(
+        self, columns: dict[str, Any], finals: Mapping[str, Any], env_id: Any, priorities: Any
+    ) -> NDArray[np.uint64]:
+        """Adds one row of values without a leading axis."""
+        arrays: list[NDArray[Any]] = []
+        for name, dtype, shape, _ in self._fields:
+            array = rows_of(name, columns[name], dtype)
+            arrays.append(np.ascontiguousarray(array if array.shape == shape else array[-1])[None])
+        finals = {
+            name: one_final_row(finals.get(name), shape, stack) for name, _, shape, stack in self._final
+        }
+        mask, final_arrays = self._final_rows(finals, 1) if finals else (None, [])
+        env_id, priorities = (
+            np.reshape(value, 1) if value is not None and np.ndim(value) == 0 else value
+            for value in (env_id, priorities)
+        )
+        return self._core.add(arrays, 1, env_id, priorities, mask, final_arrays)
+
+    def _shape_error(self, columns: Mapping[str, Any]) -> ValueError:
+        """The error of columns that are neither n rows nor one, naming the first that does not fit."""
+        shapes = [rows_of(name, columns[name], dtype).shape for name, dtype, *_ in self._fields]
+        fields = list(zip(self._fields, shapes, strict=True))
+        rows = next((found[0] for (_, _, shape, _), found in fields if len(found) > len(shape)), -1)
+        return next(
+            shape_error(name, found, shape, rows)
+            for (name, _, shape, stack), found in fields
+            if found != (rows, *shape) and (stack == 1 or found != (rows, stack, *shape))
+        )
 
     def _pop_finals(self, columns: dict[str, Any]) -> dict[str, Any]:
         """The final observations of an add, by column."""
@@ -464,7 +499,8 @@ class PrioritizedReplay:
 
         Raises:
             NotSampleableError: no row can be drawn yet.
-            ValueError: a mode, share or size that cannot be served, or an array of ``out`` that does not fit.
+            ValueError: a mode, share or size that cannot be served, a beta that is negative or not finite, or
+                an array of ``out`` that does not fit.
         """
         size = natural("batch_size", batch_size)
         rows = size if newest_rows is None else natural("newest_rows", newest_rows)
@@ -605,6 +641,10 @@ class PrioritizedReplay:
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
         """Gives rows new priorities; of equal tickets the last one wins.
 
+        A ticket says slot and lap of a row, not of which replay: one of another replay is refused only where
+        this one has not written so many rows yet, and else is that of another row, or of one that was
+        overwritten. ``indices`` are no tickets and are refused.
+
         Args:
             tickets: (B,) uint64, as :meth:`add` and :meth:`sample` gave them.
             priorities: (B,) float, numpy or torch; their absolute values count, say TD errors.
@@ -614,7 +654,8 @@ class PrioritizedReplay:
 
         Raises:
             ValueError: a priority is not finite, or the lengths differ; then nothing was stored.
-            IndexError: a ticket that is none of this replay's.
+            IndexError: a ticket that this replay has not given out. Where it names a slot of this replay,
+                the priorities of the other tickets were stored.
         """
         if self._ahead:
             self._settle()

@@ -3,6 +3,7 @@
 
 use super::gather::View;
 use super::select::Selection;
+use super::settings::setting;
 use super::slots::{Pin, Row};
 use super::{Leaves, Replay, ReplayError, counter};
 use crate::sync::Ordering;
@@ -61,7 +62,7 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError::NotSampleable`] when no row has a weight above 0; [`ReplayError::Tree`] for a mode that cannot be
-    /// served or arrays of the wrong length.
+    /// served or arrays of the wrong length; [`ReplayError::Setting`] for a beta that is negative or not finite.
     pub fn sample(
         &self,
         selection: impl Into<Selection>,
@@ -84,6 +85,9 @@ impl Replay {
         drawn: &mut [u32],
     ) -> Result<(), ReplayError> {
         let selection = selection.into();
+        if !(0.0..f64::INFINITY).contains(&beta) {
+            return Err(setting("beta", beta, "0..inf"));
+        }
         self.check_batch(batch)?;
         let count = batch.indices.len();
         if drawn.len() != count {

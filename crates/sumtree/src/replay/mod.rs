@@ -272,7 +272,8 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError::Tree`] for a priority that is not finite or a length that differs, [`ReplayError::Ticket`]; then
-    /// nothing was stored.
+    /// nothing was stored. [`ReplayError::UnknownTicket`] names the first ticket of a row that was never written; the
+    /// others' priorities are stored.
     pub fn update(&self, tickets: &[u64], priorities: Priorities<'_>) -> Result<usize, ReplayError> {
         let mut weights = vec![0; tickets.len()];
         let largest = self.weights_of(priorities, &mut weights)?;
@@ -288,7 +289,7 @@ impl Replay {
         self.touch();
         self.note_largest(largest);
         let pin = member.pin();
-        let (mut kept, mut stale) = (Vec::with_capacity(tickets.len()), 0);
+        let (mut kept, mut stale, mut unknown) = (Vec::with_capacity(tickets.len()), 0, None);
         let slot = |ticket: &u64| slots::Row::of_ticket(*ticket).slot;
         tickets.iter().take(UPDATES_AHEAD).for_each(|ticket| pin.prefetch_write(slot(ticket)));
         for (i, ticket) in tickets.iter().enumerate() {
@@ -303,6 +304,18 @@ impl Replay {
                 }
                 Update::Parked => {}
                 Update::Stale => stale += 1,
+                Update::Unknown(written) => {
+                    stale += 1;
+                    let (ticket, position) = (*ticket, i);
+                    let slots::Row { slot, lap } = row;
+                    unknown.get_or_insert(ReplayError::UnknownTicket {
+                        ticket,
+                        position,
+                        slot,
+                        lap,
+                        written,
+                    });
+                }
             }
         }
         pin.store_many(&kept, &weights[..kept.len()]);
@@ -310,7 +323,7 @@ impl Replay {
         drop(member);
         self.count(counter::UPDATED, (tickets.len() - stale) as u64);
         self.count(counter::STALE, stale as u64);
-        Ok(stale)
+        unknown.map_or(Ok(stale), Err)
     }
 
     /// Checks that the tree's sums are exact and that the slots' states agree. Nothing else changes meanwhile.

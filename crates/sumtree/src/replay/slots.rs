@@ -141,6 +141,8 @@ pub(super) enum Update {
     Parked,
     /// The row was overwritten.
     Stale,
+    /// The row was never written; the slot is in this lap.
+    Unknown(u32),
 }
 
 /// The protocol over its shared words. Every handle, in whatever process, sees the same words.
@@ -714,7 +716,7 @@ impl<W: Weights> Pin<'_, W> {
         let cell = self.slots.state(row.slot, GENERATION);
         let seen = cell.load(Ordering::Acquire);
         if seen & OPEN == 0 || seen >> LAP_SHIFT != row.lap {
-            return Update::Stale;
+            return Self::late(row.lap, seen >> LAP_SHIFT);
         }
         // Always: `make_ready` may be about to store an older weight, and looks here once more after it.
         self.slots.state(row.slot, PARKED).store(weight, Ordering::Relaxed);
@@ -725,6 +727,16 @@ impl<W: Weights> Pin<'_, W> {
         fence(Ordering::SeqCst);
         let seen = cell.load(Ordering::Acquire);
         if seen >> LAP_SHIFT == row.lap && seen & READY != 0 { Update::Store } else { Update::Parked }
+    }
+
+    /// What a ticket is whose row is not in its slot: a slot never goes back to an earlier lap, so a ticket of a later
+    /// one was not given out here. Laps are compared as they count on, through 0 after the last one.
+    #[cold]
+    fn late(lap: u32, written: u32) -> Update {
+        let ahead = lap.wrapping_sub(written) & Ring::LAP_MASK as u32;
+        let is_unknown =
+            lap == 0 || u64::from(lap) > Ring::LAP_MASK || (1..=Ring::LAP_MASK as u32 / 2).contains(&ahead);
+        if is_unknown { Update::Unknown(written) } else { Update::Stale }
     }
 
     /// Makes open rows sampleable with their parked weights. Those that were overwritten meanwhile stay as they are.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
@@ -12,7 +13,7 @@ from parl.replay.device.ahead import DevicePrefetch
 from parl.replay.device.place import Parts, Place
 from parl.replay.device.structs import Word
 from parl.replay.device.tree import Memory, draws, reals_of
-from parl.replay.fields import SEPARATOR, difference, flatten, natural
+from parl.replay.fields import SEPARATOR, difference, flatten, is_one_row, natural, one_final_row
 from parl.replay.prioritized import PrioritizedReplay
 
 if TYPE_CHECKING:
@@ -182,8 +183,9 @@ class DeviceReplay(PrioritizedReplay):
         Args:
             env_id: (n,) integers; by default row i is from environment i.
             priorities: (n,) float, or one for all.
-            **fields: all of them, (n, *shape); with ``autoreset`` other than ``"next_step"`` also
-                ``final_obs`` and its like, of all rows, of which those of truncated rows are read.
+            **fields: all of them, (n, *shape), or a single row without the leading axis; with ``autoreset``
+                other than ``"next_step"`` also ``final_obs`` and its like, of all rows, of which those of
+                truncated rows are read.
 
         Returns:
             (n,) int64 tickets on the device.
@@ -197,6 +199,12 @@ class DeviceReplay(PrioritizedReplay):
             fields = flatten(fields, [name for name, *_ in self._fields])
         if fields.keys() != self._names:
             raise ValueError(difference(fields, self._names))
+        if is_one_row(fields, self._fields):
+            as_tensor = self._place.torch.as_tensor
+            fields = {name: as_tensor(value)[None] for name, value in fields.items()}
+            finals = {
+                name: one_final_row(finals.get(name), shape, stack) for name, _, shape, stack in self._final
+            }
         rows = -1
         given: dict[str, Tensor] = {}
         for name, dtype, shape, stack in self._fields:
@@ -355,7 +363,7 @@ class DeviceReplay(PrioritizedReplay):
         Args:
             batch_size: B, at most 131,040.
             beta: exponent of the importance weights; or a float64 tensor of it on the device, read when the
-                draw runs.
+                draw runs, whose value is therefore not checked.
             as_torch: they are tensors either way.
             out: tensors of an earlier batch of this size to be overwritten.
             mode: as there. ``"largest"`` and ``"without_replacement"`` take rows whose earlier frames are
@@ -371,7 +379,8 @@ class DeviceReplay(PrioritizedReplay):
             ``indices`` and ``tickets`` (B,) int64.
 
         Raises:
-            ValueError: a mode, share or size that cannot be, or a tensor of ``out`` that does not fit.
+            ValueError: a mode, share or size that cannot be, a number beta that is negative or not finite, or
+                a tensor of ``out`` that does not fit.
         """
         size = natural("batch_size", batch_size)
         kind = choose.kind_of(str(mode), uniform, newest)
@@ -451,7 +460,7 @@ class DeviceReplay(PrioritizedReplay):
             terminated=_address(batch.get("terminated")) if steps else 0,
             truncated=_address(batch.get("truncated")) if steps else 0,
             beta_at=beta.data_ptr() if on_device else 0,
-            beta=0.0 if on_device else float(beta),
+            beta=0.0 if on_device else _exponent(beta),
         )
 
     def _gather(self, batch: Batch, table: Tensor, size: int) -> None:
@@ -485,6 +494,8 @@ class DeviceReplay(PrioritizedReplay):
 
     def update_priorities(self, tickets: Any, priorities: Any) -> Any:
         """As :meth:`parl.PrioritizedReplay.update_priorities`; does not wait.
+
+        A ticket of a row that this replay has not written counts as overwritten.
 
         Args:
             tickets: (B,) int64, as :meth:`add` and :meth:`sample` gave them.
@@ -738,6 +749,13 @@ def _is_dense(tensor: Tensor) -> bool:
     """Whether each row is in one piece, and no two overlap."""
     inner = tensor[0] if len(tensor) else tensor
     return inner.is_contiguous() and (len(tensor) < 2 or tensor.stride(0) >= inner.numel())
+
+
+def _exponent(beta: Any) -> float:
+    number = float(beta)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"beta {number} is outside 0..inf")
+    return number
 
 
 def _address(tensor: Any) -> int:
