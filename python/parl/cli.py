@@ -198,6 +198,10 @@ class _ResumeOptions:
 
     run: Path
     """The run directory."""
+    total_frames: int | None = None
+    """Train up to this many transitions, instead of as many as before."""
+    stop_at_return: float | None = None
+    """End at this mean return of an evaluation, instead of the one before."""
     trust: bool = False
     """Load pickles of the run without asking: the code in them is run. Open only runs you trust."""
 
@@ -207,7 +211,9 @@ def _resume(arguments: Sequence[str]) -> int:
 
     options = _parse(tyro.conf.PositionalRequiredArgs[_ResumeOptions], "parl resume", arguments)
     train = importlib.import_module("parl.train")
-    return _summary(_trusting(lambda trust: train.resume(options.run, trust=trust), options.trust))
+    names = ("total_frames", "stop_at_return")
+    changed = {name: value for name in names if (value := getattr(options, name)) is not None}
+    return _summary(_trusting(lambda trust: train.resume(options.run, trust=trust, **changed), options.trust))
 
 
 @dataclasses.dataclass(frozen=True)

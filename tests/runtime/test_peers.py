@@ -8,20 +8,22 @@ import pytest
 import torch
 
 from parl.algos.dqn import Config, DQNLearner
-from parl.runtime.peers import Alone, GlooPeers, Meeting, ThreadPeers
+from parl.runtime.peers import Alone, GlooPeers, Meeting, Rendezvous, ThreadPeers
 from parl.types import EnvSpec
 
 SPEC = EnvSpec((5,), "float32", (), "int64", 3, "next_step")
 
 
 @pytest.fixture(params=["gloo", "threads"])
-def connect(request, tmp_path):
+def connect(request):
     """Makes the peers of a rank."""
     meetings = {}
+    rendezvous = Rendezvous()
+    request.addfinalizer(rendezvous.close)
 
     def made(rank, learners):
         if request.param == "gloo":
-            return GlooPeers(tmp_path, rank, learners, timeout_s=60.0)
+            return GlooPeers(rendezvous.path, rank, learners, timeout_s=60.0)
         return ThreadPeers(meetings.setdefault(learners, Meeting(learners, timeout_s=60.0)), rank)
 
     return made

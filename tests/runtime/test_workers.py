@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
 
 from parl.errors import WorkerError
-from parl.runtime.workers import Team, choose_context
+from parl.runtime import workers
+from parl.runtime.workers import NoAnswerError, Patience, Team, choose_context
 
 
 def _fail(connection, text):
@@ -71,7 +73,9 @@ def test_a_worker_that_leaves_is_noticed(team):
 @pytest.mark.parametrize("process", [True, False])
 def test_questions_are_answered(team, process):
     worker = team.start("actor 0", _echo, (), process)
-    assert [worker.ask(n, 20.0) for n in ("a", "b")] == ["a", "b"]
+    for word in ("a", "b"):
+        worker.send(word)
+        assert worker.answer(20.0) == word
     worker.connection.send("end")
     worker.runner.join(20.0)
     assert not worker.runner.is_alive()
@@ -80,7 +84,7 @@ def test_questions_are_answered(team, process):
 def test_a_silent_worker_is_named(team):
     worker = team.start("actor 0", _sleep, (), True)
     with pytest.raises(WorkerError, match=r"actor 0 did not answer within 0\.1 s"):
-        worker.ask("state", 0.1)
+        worker.answer(0.1)
 
 
 def test_end_kills_what_does_not_stop(team):
@@ -150,3 +154,28 @@ def _differentiate():
     import torch
 
     torch.ones(1, requires_grad=True).sum().backward()
+
+
+def test_an_interrupt_shortens_the_wait_for_an_actor_that_hangs(monkeypatch):
+    monkeypatch.setattr(workers, "INTERRUPTED_S", 0.2)
+    team = Team(multiprocessing.get_context())
+    names = ("hangs", "is slow", "answers")
+    hung, slow, quick = (
+        team.start(name, hang, (wait_s,), process=False)
+        for name, wait_s in zip(names, (5.0, 0.1, 0.0), strict=True)
+    )
+    began, interrupt_at = time.monotonic(), time.monotonic() + 0.3
+    patience = Patience(60.0, lambda: time.monotonic() >= interrupt_at)
+    others = []
+    assert quick.state(patience, others.append) == "state of answers" and others == ["rollout"]
+    assert slow.state(patience) == "state of is slow"
+    assert hung.state(patience) == "hangs did not answer within 0.2 s of the interrupt"
+    assert time.monotonic() - began < 2.0
+    with pytest.raises(NoAnswerError, match=r"hangs did not answer within 0\.1 s"):
+        hung.state(Patience(0.1, lambda: False))
+
+
+def hang(connection, seconds):
+    time.sleep(seconds)
+    connection.send(("part", ("rollout", "rollout")))
+    connection.send(("part", ("state", f"state of {threading.current_thread().name}")))

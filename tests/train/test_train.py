@@ -327,6 +327,27 @@ def test_interrupted_runs_save_and_exit_clean(tmp_path, number, schedule):
     assert counters["env_steps"] >= read_metrics(path)[-1]["env_steps"] > 600
 
 
+@pytest.mark.parametrize(
+    "algorithm", ["dqn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("impala", "a3c", "es"))]
+)
+def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algorithm):
+    script = os.path.join(os.path.dirname(__file__), "hung.py")
+    command = [sys.executable, script, algorithm, str(tmp_path), "400"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "hangs").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10.0
+    assert (process.returncode, out.strip()) == (0, "interrupted"), err
+    assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last")
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_killed_worker_ends_the_run_with_a_status(tmp_path, which):
     process, workers = start(tmp_path)

@@ -193,7 +193,13 @@ class RunDirectory:
             if name not in files:
                 raise RunDirectoryError(f"{self.path / name} was not there when the run began")
         for name, wanted in files.items():
-            check_file(self.path / name, wanted)
+            try:
+                check_file(self.path / name, wanted)
+            except RunDirectoryError as error:
+                if name != "config.toml":
+                    raise
+                hint = "settings that may change are options of resume, such as total_frames"
+                raise RunDirectoryError(f"{error}; {hint}") from error
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:

@@ -24,7 +24,7 @@ from parl.runtime.rollout import RolloutActor, RolloutBuffer, side_by_side
 from parl.runtime.setup import Saved
 from parl.runtime.sync import RolloutSetup, alone
 from parl.runtime.weights import Snapshot
-from parl.runtime.workers import Team, Worker, choose_context
+from parl.runtime.workers import INTERRUPTED_END_S, Patience, Team, Worker, choose_context
 from parl.types import Rollout, RolloutLearner
 
 _SLOTS = 2
@@ -220,15 +220,16 @@ class AsyncLoop(LoopBase[RolloutLearner]):
 
     def save(self, folder: Path) -> None:
         """Writes the checkpoint's parts; rollouts on their way are learned from afterwards."""
+        for worker in self._workers:
+            worker.send("state")
+        patience = Patience(_ANSWER_S, lambda: self._interrupted)
         states: list[bytes | None] = []
         for index, worker in enumerate(self._workers):
-            worker.send("state")
-            while True:
-                kind, value = worker.answer(_ANSWER_S)
-                if kind == "state":
-                    break
+
+            def queue(value: Any, index: int = index) -> None:
                 self._pending.append((index, value))
-            states.append(kept(worker.name, value))
+
+            states.append(kept(worker.name, worker.state(patience, queue)))
         self.write(folder, states)
 
     def close(self) -> None:
@@ -237,4 +238,4 @@ class AsyncLoop(LoopBase[RolloutLearner]):
         if team is not None:
             for worker in self._workers:
                 worker.tell(None)
-            team.end(within_s=5.0)
+            team.end(within_s=INTERRUPTED_END_S if self._interrupted else 5.0)

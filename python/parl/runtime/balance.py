@@ -6,6 +6,7 @@ the replay ratio r advances by ``min(a(n), l(m) / r)`` transitions a second.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from parl.runtime.learning import Part
-from parl.runtime.peers import Alone, GlooPeers
+from parl.runtime.peers import Alone, GlooPeers, Rendezvous
 from parl.runtime.setup import Setup
 
 
@@ -164,18 +165,16 @@ def _time(work: Callable[[], object], seconds: float) -> float:
 
 def _time_average(size: int, learners: int, seconds: float) -> float:
     """Seconds of one gradient average between ``learners`` peers, here threads."""
-    import tempfile
     import threading
-    from pathlib import Path
 
-    with tempfile.TemporaryDirectory(prefix="parl-") as folder:
+    with contextlib.closing(Rendezvous()) as rendezvous:
         rounds = 0
         elapsed = 0.0
         more = True
 
         def run(rank: int) -> None:
             nonlocal rounds, elapsed, more
-            peers = GlooPeers(Path(folder), rank, learners, timeout_s=60.0)
+            peers = GlooPeers(rendezvous.path, rank, learners, timeout_s=60.0)
             gradients = torch.zeros(size)
             start = time.perf_counter()
             # Rank 0 says in the average itself that it was the last: all peers leave together.

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -34,12 +32,12 @@ from parl.runtime.controller import PERIOD_S, Controller
 from parl.runtime.learning import Part
 from parl.runtime.loop import kept, state_or_reason
 from parl.runtime.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
-from parl.runtime.peers import Alone, GlooPeers, Meeting, Peers, ThreadPeers
+from parl.runtime.peers import Alone, GlooPeers, Meeting, Peers, Rendezvous, ThreadPeers
 from parl.runtime.remote import Published, connect, disconnect, run_far_actor
 from parl.runtime.setup import Saved, Setup
 from parl.runtime.torchrun import SAVE, GroupPeers
 from parl.runtime.weights import Snapshot
-from parl.runtime.workers import Team, choose_context
+from parl.runtime.workers import INTERRUPTED_END_S, Patience, Team, choose_context
 from parl.types import Learner
 
 # How long a parked actor may take to finish its step and to pickle its environment.
@@ -106,7 +104,7 @@ def _park_actor(connection: Connection, actor: Any) -> None:
     if not connection.poll(_IDLE_S):
         return
     connection.recv()
-    connection.send(("state", state_or_reason(actor)))
+    connection.send(("part", ("state", state_or_reason(actor))))
 
 
 def _run_learner(
@@ -115,7 +113,7 @@ def _run_learner(
     rank: int,
     board: Board,
     replay: Any,
-    where: Path | Meeting,
+    where: str | Meeting,
     saved: Saved | None,
     learner: Learner | None = None,
 ) -> None:
@@ -139,7 +137,7 @@ def _run_learner(
         peers.close()
 
 
-def _make_peers(where: Path | Meeting, rank: int, learners: int) -> Peers:
+def _make_peers(where: str | Meeting, rank: int, learners: int) -> Peers:
     return ThreadPeers(where, rank) if isinstance(where, Meeting) else GlooPeers(where, rank, learners)
 
 
@@ -188,7 +186,7 @@ class FreeLoop:
         self._interrupted = False
         self._team: Team | None = None
         self._replay: Any = None
-        self._folder = Path(tempfile.mkdtemp(prefix="parl-"))
+        self._rendezvous: Rendezvous | None = None
         self._updates = 0
         self._resumes = 0
         self._connected = False
@@ -225,8 +223,9 @@ class FreeLoop:
         self._snapshot.publish(self.learner.weights)
         self._team = team = Team(context)
         if in_processes:
+            self._rendezvous = Rendezvous()
             for rank in range(1, setup.learners):
-                args = (setup, rank, board, name, self._folder, saved)
+                args = (setup, rank, board, name, self._rendezvous.path, saved)
                 team.start(f"learner {rank}", _run_learner, args, process=True)
         run, weights = (_run_actor, self._snapshot)
         if setup.remote is not None:
@@ -250,7 +249,8 @@ class FreeLoop:
             for index in range(setup.actors)
         ]
         self.learner.use_threads(setup.threads)  # after the forks, which copy no threads
-        where: Path | Meeting = self._folder if in_processes else Meeting(setup.learners)
+        rendezvous = self._rendezvous
+        where: str | Meeting = Meeting(setup.learners) if rendezvous is None else rendezvous.path
         if not in_processes:
             for rank in range(1, setup.learners):
                 args = (setup, rank, board, self._replay, where, saved, setup.make_learner())
@@ -268,7 +268,7 @@ class FreeLoop:
         self._lags_before = board.lags.sum(axis=0)
         self._mark = self._figures()
 
-    def _make_peers(self, setup: Setup, where: Path | Meeting) -> Peers:
+    def _make_peers(self, setup: Setup, where: str | Meeting) -> Peers:
         if setup.group is not None:
             self._group_peers = GroupPeers(setup.group, setup.device)
             return self._group_peers
@@ -449,7 +449,10 @@ class FreeLoop:
             elif self._leads:
                 self._together(lambda: self._group_peers.ask(self.learner.gradients, SAVE))
             self._part.flush()
-            states = [kept(worker.name, worker.ask("state", _ANSWER_S)) for worker in self._actors]
+            for worker in self._actors:
+                worker.send("state")
+            patience = Patience(_ANSWER_S, lambda: self._interrupted)
+            states = [kept(worker.name, worker.state(patience)) for worker in self._actors]
             self._write(folder, states)
         finally:
             board.command = b.RUN
@@ -472,7 +475,7 @@ class FreeLoop:
                     if self._peers is not None:
                         self._peers.close()
                     team.end(within_s=0.5)
-            team.end(within_s=5.0)
+            team.end(within_s=INTERRUPTED_END_S if self._interrupted else 5.0)
             if self._made_part is not None:
                 self._made_part.close()
         if self._connected:
@@ -481,4 +484,7 @@ class FreeLoop:
         if self._replay is not None:
             self._replay.unlink()
             self._replay = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._rendezvous is not None:
+            if self._peers is not None:
+                self._peers.close()
+            self._rendezvous.close()

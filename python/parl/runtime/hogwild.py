@@ -28,7 +28,7 @@ from parl.runtime.loop import LoopBase, kept, state_or_reason
 from parl.runtime.rollout import RolloutActor
 from parl.runtime.setup import Saved
 from parl.runtime.sync import RolloutSetup
-from parl.runtime.workers import Team, choose_context
+from parl.runtime.workers import INTERRUPTED_END_S, Patience, Team, choose_context
 from parl.types import CommonLearner
 
 # How long a worker may take to finish its rollout and to pickle its environment.
@@ -188,13 +188,10 @@ class HogwildLoop(LoopBase[CommonLearner]):
         assert self._team is not None
         self._board.command = b.PARK
         try:
-            states: list[bytes | None] = []
             for worker in self._team.workers:
                 worker.send("state")
-                kind, value = worker.answer(_ANSWER_S)
-                while kind != "state":
-                    kind, value = worker.answer(_ANSWER_S)
-                states.append(kept(worker.name, value))
+            patience = Patience(_ANSWER_S, lambda: self._interrupted)
+            states = [kept(worker.name, worker.state(patience)) for worker in self._team.workers]
             self._look()
             self.write(folder, states)
         finally:
@@ -210,4 +207,4 @@ class HogwildLoop(LoopBase[CommonLearner]):
         team, self._team = self._team, None
         if team is not None:
             self._board.command = b.STOP
-            team.end(within_s=5.0)
+            team.end(within_s=INTERRUPTED_END_S if self._interrupted else 5.0)

@@ -6,10 +6,10 @@ all-reduce does it, and tells every learner whether one of them could not take p
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -55,17 +55,37 @@ class Alone:
         pass
 
 
+class Rendezvous:
+    """A file in memory, without a name, where processes of one machine find each other.
+
+    It goes with the process that made it, however that ends, and leaves nothing behind.
+
+    Attributes:
+        path: where any process of this user opens the file, until :meth:`close`.
+    """
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = os.memfd_create("parl-rendezvous")
+        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def close(self) -> None:
+        """Frees it; safe to call twice."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 class GlooPeers:
     """Learners in processes of one machine, connected by ``torch.distributed``'s gloo over loopback.
 
     Args:
-        folder: an empty folder where the processes find each other.
+        path: of an empty file where the processes find each other.
         rank: number of this learner, ``0 <= rank < learners``.
         learners: L.
         timeout_s: how long a peer may keep the others waiting.
     """
 
-    def __init__(self, folder: Path, rank: int, learners: int, timeout_s: float = 600.0) -> None:
+    def __init__(self, path: str, rank: int, learners: int, timeout_s: float = 600.0) -> None:
         import torch.distributed as dist
 
         # A group of its own: the process-wide default one, and its network settings, are the user's.
@@ -73,7 +93,7 @@ class GlooPeers:
         options = gloo._Options()
         options._devices = [gloo.create_device(hostname="127.0.0.1")]
         options._timeout = timedelta(seconds=timeout_s)
-        store: Any = getattr(dist, "FileStore")(str(folder / "store"), learners)  # noqa: B009 - not exported
+        store: Any = getattr(dist, "FileStore")(path, learners)  # noqa: B009 - not exported
         self._group: Any = gloo(store, rank, learners, options)
         self._learners = learners
         self._buffer = torch.empty(0)

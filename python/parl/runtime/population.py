@@ -26,12 +26,19 @@ import torch
 from torch import Tensor
 
 from parl.envs import EnvMaker, FiniteCheck
-from parl.errors import WorkerError
 from parl.runtime.loop import LoopBase
 from parl.runtime.seeds import training_seed
 from parl.runtime.setup import Saved
 from parl.runtime.weights import Snapshot
-from parl.runtime.workers import Team, Worker, choose_context
+from parl.runtime.workers import (
+    INTERRUPTED_END_S,
+    SLICE_S,
+    NoAnswerError,
+    Patience,
+    Team,
+    Worker,
+    choose_context,
+)
 from parl.types import Array, EnvSpec, Member, PopulationAlgorithm, PopulationLearner, PopulationPolicy
 
 # How long an actor may take over its part of a generation.
@@ -243,13 +250,23 @@ class PopulationLoop(LoopBase[PopulationLearner]):
     def advance(self, until_env_steps: int, seconds: float) -> None:
         """Runs whole generations until ``until_env_steps`` are collected; ``seconds`` plays no part.
 
+        An interrupt leaves a generation out that does not end soon.
+
         Raises:
             WorkerError: an actor failed.
         """
         until_env_steps = min(until_env_steps, self._setup.total_frames)
         while self._env_steps < until_env_steps and not self._interrupted:
+            before = self._learner.state_dict()
             members = self._learner.ask(self._setup.num_envs)
-            returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
+            try:
+                returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
+            except NoAnswerError:
+                # As it was after the last whole generation: that is what is saved.
+                self._learner.load_state_dict(before)
+                if self._interrupted:
+                    return
+                raise
             self._learner.tell(members, returns, self._weights)
             self._updates += 1
             finished = zip(returns.tolist(), lengths.tolist(), strict=True)
@@ -267,16 +284,21 @@ class PopulationLoop(LoopBase[PopulationLearner]):
         waiting = self._blocks[::-1]
         playing: dict[Any, tuple[Worker, slice]] = {}
         free = list(self._workers)
+        generation = Patience(math.inf, lambda: self._interrupted)
         while waiting or playing:
             for worker in free[: len(waiting)]:
                 block = waiting.pop()
                 worker.send((block.start, _packed(members[block]), env_seed))
                 playing[worker.connection] = worker, block
             free = []
-            ready = wait(list(playing), _ANSWER_S)
-            if not ready:
-                names = ", ".join(worker.name for worker, _ in playing.values())
-                raise WorkerError(f"{names} did not answer within {_ANSWER_S:g} s")
+            ready: list[Any] = []
+            answer = Patience(_ANSWER_S, lambda: False)
+            while not ready:
+                for patience in (answer, generation):
+                    if not patience.left():
+                        names = ", ".join(worker.name for worker, _ in playing.values())
+                        raise NoAnswerError(f"{names} did not answer within {patience}")
+                ready = wait(list(playing), SLICE_S)
             for connection in ready:
                 worker, block = playing.pop(connection)
                 returns[block], lengths[block] = worker.answer(0.0)
@@ -304,4 +326,4 @@ class PopulationLoop(LoopBase[PopulationLearner]):
         if team is not None:
             for worker in self._workers:
                 worker.tell(None)
-            team.end(within_s=5.0)
+            team.end(within_s=INTERRUPTED_END_S if self._interrupted else 5.0)

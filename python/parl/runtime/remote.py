@@ -419,7 +419,7 @@ def run_far_actor(
             if board.command == b.PARK and not far.in_flight:
                 if connection.poll(_LOOK_S):
                     connection.recv()
-                    connection.send(("state", far.save()))
+                    connection.send(("part", ("state", far.save())))
                 continue
             env_steps = board.env_steps + int(board.actor[:, b.IN_FLIGHT].sum())
             if not far.in_flight and not far.is_placed(_LOOK_S):

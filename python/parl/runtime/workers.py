@@ -23,6 +23,11 @@ from typing import Any
 from parl.errors import NonFiniteError, WorkerError
 
 _PR_SET_PDEATHSIG = 1
+# How long the answers of workers that hang may delay the end of an interrupted run, and then their own end.
+INTERRUPTED_S = 3.0
+INTERRUPTED_END_S = 1.0
+# Between two looks for an interrupt while an answer is waited for.
+SLICE_S = 0.1
 _PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.free"]
 
 
@@ -102,6 +107,40 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
         connection.close()
 
 
+class NoAnswerError(WorkerError):
+    """A worker did not answer in time; it may still be at work."""
+
+
+class Patience:
+    """How long the answers of several workers are waited for, all together.
+
+    Args:
+        seconds: from now on.
+        interrupted: once it is true only :data:`INTERRUPTED_S` are left: a user who interrupts a run does not
+            wait for an environment that hangs.
+    """
+
+    def __init__(self, seconds: float, interrupted: Callable[[], bool]) -> None:
+        self._seconds, self._end = seconds, time.monotonic() + seconds
+        self._interrupted, self._was = interrupted, False
+
+    def left(self) -> float:
+        """Seconds, 0 when they are over."""
+        now = time.monotonic()
+        if not self._was and self._interrupted():
+            self._was, self._seconds = True, min(self._seconds, INTERRUPTED_S)
+            self._end = min(self._end, now + INTERRUPTED_S)
+        return max(0.0, self._end - now)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether an interrupt has left less time."""
+        return self._was
+
+    def __str__(self) -> str:
+        return f"{self._seconds:g} s{' of the interrupt' if self._was else ''}"
+
+
 class Worker:
     """One worker and the driver's end of the pipe to it."""
 
@@ -110,11 +149,6 @@ class Worker:
         self.runner = runner
         self.connection = connection
         self.finished = False
-
-    def ask(self, question: str, timeout_s: float) -> Any:
-        """Sends ``question`` and returns the answer, see :meth:`answer`."""
-        self.send(question)
-        return self.answer(timeout_s)
 
     def send(self, message: Any) -> None:
         """Sends ``message``.
@@ -133,21 +167,50 @@ class Worker:
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
-    def answer(self, timeout_s: float) -> Any:
+    def answer(self, patience: Patience | float) -> Any:
         """What the worker sends next.
 
+        Args:
+            patience: how long to wait, in seconds where it is a number.
+
         Raises:
-            WorkerError: the worker failed, died or sent nothing within ``timeout_s``.
+            NoAnswerError: the worker sent nothing in that time.
+            WorkerError: it failed or died.
         """
+        if not isinstance(patience, Patience):
+            patience = Patience(patience, lambda: False)
         try:
-            if self.connection.poll(timeout_s):
-                kind, value = self.connection.recv()
-                if kind == "error":
-                    self._fail(value)
-                return value
+            while not self.connection.poll(min(SLICE_S, patience.left())):
+                if not patience.left():
+                    raise NoAnswerError(f"{self.name} did not answer within {patience}")
+            kind, value = self.connection.recv()
+            if kind == "error":
+                self._fail(value)
+            return value
         except (EOFError, ConnectionResetError):
             self._fail(None)
-        raise WorkerError(f"{self.name} did not answer within {timeout_s:g} s")
+
+    def state(self, patience: Patience, other: Callable[[Any], object] = lambda _: None) -> Any:
+        """The state that this worker, an actor, was asked for; why there is none where it does not answer.
+
+        Args:
+            patience: how long to wait.
+            other: is given what the worker sends before.
+
+        Raises:
+            NoAnswerError: the worker sent nothing in that time, and nothing was interrupted.
+            WorkerError: it failed or died.
+        """
+        try:
+            while True:
+                kind, value = self.answer(patience)
+                if kind == "state":
+                    return value
+                other(value)
+        except NoAnswerError as error:
+            if not patience.is_cut_short:
+                raise
+            return str(error)
 
     def check(self) -> None:
         """Raises WorkerError if the worker failed or died."""
