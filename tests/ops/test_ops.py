@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from parl.ops.adam import adam_step, limited_adam_step
+from parl.ops.distributions import project_categorical
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.losses import weighted_huber
 from parl.ops.returns import bellman_target
@@ -104,3 +105,11 @@ def test_epsilon_greedy_rates_and_generator_use():
     epsilon_greedy(np.zeros(5, np.int64), 0.0, 4, one)
     epsilon_greedy(np.zeros(5, np.int64), 1.0, 4, other)
     assert one.random() == other.random()
+
+
+def test_a_projected_row_that_is_not_finite_spoils_no_other():
+    support = torch.linspace(-10, 10, 51)
+    probabilities = torch.full((4, 51), 1 / 51)
+    reward = torch.tensor([0.0, float("nan"), float("inf"), 1.0])
+    found = project_categorical(support, probabilities, reward, torch.ones(4))
+    assert found.isfinite().all(dim=1).tolist() == [True, False, True, True]

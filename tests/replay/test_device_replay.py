@@ -151,7 +151,7 @@ def test_rewards_that_are_not_finite_are_counted(dtype):
     replay = HostReplay(20, fields, device="cuda", num_envs=4)
     for bad in (math.nan, math.inf, -math.inf):
         replay.add(**steps(4, reward=torch.tensor([0.0, bad, 1e30, bad], dtype=dtype)))
-        with pytest.raises(ValueError, match="2 rewards were not finite"):
+        with pytest.raises(parl.errors.NonFiniteError, match="2 rewards were not finite"):
             replay.check()
     replay.add(**steps(4, reward=torch.ones(4, dtype=dtype)))
     replay.check()

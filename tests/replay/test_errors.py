@@ -121,7 +121,7 @@ def test_one_reward_that_is_not_finite_is_refused_with_its_row(kind, reward, bad
     replay = kind(10, {"x": ((), "int64"), "reward": reward})
     rewards = np.zeros((4, *reward[0]), reward[1])
     rewards[2] = bad
-    with pytest.raises(ValueError, match=r"reward (NaN|inf|-inf) at position 2 is not finite"):
+    with pytest.raises(parl.errors.NonFiniteError, match=r"reward (NaN|inf|-inf) at position 2 is not"):
         replay.add(x=np.arange(4), reward=rewards)
     assert len(replay) == 0
     replay.add(x=np.arange(4), reward=np.where(np.isfinite(rewards), rewards, 1).astype(reward[1]))

@@ -10,7 +10,7 @@ import torch
 
 from parl.algos import a2c, ppo, pqn
 from parl.envs import EnvMaker
-from parl.errors import ConfigError
+from parl.errors import ConfigError, NonFiniteError
 from parl.runtime import checkpoint
 from parl.runtime.device_rollouts import AT_ONCE, DeviceRollout, DeviceRolloutActor, DeviceRolloutLoop
 from parl.runtime.sync import RolloutSetup
@@ -207,6 +207,16 @@ def test_a_run_learns(name):
     assert (loop.rewards_and_episodes()[0] - before) / (loop.env_steps - start) > 0.9
     report = loop.report()
     assert report["updates_per_s"] > 0 and ("entropy" in report or name == "pqn")
+    loop.close()
+
+
+def test_weights_that_are_not_finite_are_found_when_the_device_is_waited_for(tmp_path):
+    loop = TensorLoop(setup(algorithm(minibatch_size=24)))
+    loop.advance(200, 0.0)
+    loop.learner.weights[3] = float("nan")
+    for look in (loop.report, lambda: loop.save(tmp_path)):
+        with pytest.raises(NonFiniteError, match=r"weights holds 1 of \d+ numbers that are not finite"):
+            look()
     loop.close()
 
 

@@ -8,7 +8,7 @@ import torch
 
 from parl.algos.ga3c import GA3C, Config
 from parl.envs import EnvMaker, spec_of
-from parl.errors import ConfigError
+from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
 from parl.runtime.predictor import PredictorLoop
@@ -172,3 +172,23 @@ def test_the_tuner_climbs_and_stays():
         tuner.measured(rate(tuner.sizes))
         assert 1 <= tuner.sizes["actors"] <= 6 and 1 <= tuner.sizes["rollouts"] <= 4
     assert kept == sorted(kept) and tuner._kept == {"actors": 4, "rollouts": 1}
+
+
+def test_a_predictor_that_fails_ends_the_run():
+    """Its actors wait for an answer that never comes."""
+
+    class Broken(GA3C):
+        def make_policy(self, *args):
+            policy = super().make_policy(*args)
+            policy.sample = lambda observations, env_steps: observations["none"]
+            return policy
+
+    made = setup(processes=False)
+    made = dataclasses.replace(made, algorithm=Broken(made.algorithm.config, made.spec))
+    loop = PredictorLoop(made)
+    try:
+        with pytest.raises(WorkerError, match="a predictor failed: IndexError"):
+            for _ in range(100):
+                loop.advance(1_000, 0.1)
+    finally:
+        loop.close()

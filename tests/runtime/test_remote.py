@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from parl.errors import ConfigError, WorkerError
+from parl.errors import ConfigError, NonFiniteError, WorkerError
 from parl.run import read_metrics
 from parl.runtime import board as b
 from parl.runtime import checkpoint
 from parl.runtime.free import FreeLoop
-from parl.runtime.remote import Recorder, Remote, connect
+from parl.runtime.remote import Far, Recorder, Remote, connect
 from parl.train import train
 
 pytestmark = pytest.mark.filterwarnings("ignore:::ray")
@@ -195,6 +195,15 @@ def test_an_actor_that_always_fails_ends_the_run(cluster, make_setup):
 def test_more_actors_than_processors_are_refused(cluster):
     with pytest.raises(ConfigError, match="actors = 5 is above the 2 processors"):
         connect(Remote(None, 8), 5)
+
+
+def test_numbers_that_are_not_finite_end_the_run_at_once():
+    """A new actor would have the same environment."""
+    from ray.exceptions import RayTaskError
+
+    cause = NonFiniteError("environment 3 returned reward nan at step 20")
+    with pytest.raises(NonFiniteError, match=r"^environment 3 returned reward nan at step 20$"):
+        object.__new__(Far)._replace(RayTaskError("collect", "Traceback", cause))
 
 
 def test_lockstep_and_ray_exclude_each_other():

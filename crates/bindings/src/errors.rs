@@ -64,8 +64,8 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         | ReplayError::Field { .. }
         | ReplayError::RowBytes { .. }
         | ReplayError::Discount { .. }
-        | ReplayError::Reward { .. }
         | ReplayError::FinalObservation { .. } => PyValueError::new_err(message),
+        ReplayError::Reward { .. } => ours!(py, "NonFiniteError", message),
         ReplayError::NotSampleable { .. } => ours!(py, "NotSampleableError", message),
         ReplayError::OtherReplay { .. }
         | ReplayError::NotAReplay { .. }

@@ -19,7 +19,7 @@ def project_categorical(support: Tensor, probabilities: Tensor, reward: Tensor, 
         discount: (B,) float32.
 
     Returns:
-        (B, M) float32, rows sum to 1.
+        (B, M) float32, rows sum to 1; NaN where a reward or a probability of the row is.
 
     Source: Bellemare, Dabney and Munos (2017), "A Distributional Perspective on Reinforcement Learning",
     equation 7 and algorithm 1.
@@ -30,7 +30,7 @@ def project_categorical(support: Tensor, probabilities: Tensor, reward: Tensor, 
     place = ((shifted - low) / spacing).clamp_(0, atoms - 1)
     below = place.floor()
     share = place - below  # of the upper neighbour; 0 on an atom, so that the last one has no upper one
-    below = below.long()
+    below = below.long().clamp_(min=0)  # NaN, which spreads by its share, would be no index
     projected = torch.zeros_like(probabilities)
     projected.scatter_add_(1, below, probabilities * (1 - share))
     return projected.scatter_add_(1, (below + 1).clamp_(max=atoms - 1), probabilities * share)

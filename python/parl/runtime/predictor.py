@@ -33,7 +33,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from parl.errors import ConfigError
+from parl.errors import ConfigError, WorkerError
 from parl.runtime.asynchronous import AsyncLoop, serve
 from parl.runtime.common import Common
 from parl.runtime.rollout import RolloutBuffer, side_by_side
@@ -147,6 +147,8 @@ class PredictorLoop(AsyncLoop):
         self._stop = threading.Event()
         self._gathering = threading.Lock()
         self._predictors: list[threading.Thread] = []
+        self._failure: BaseException | None = None
+        """Of a predictor, whose actors would wait for ever."""
         self._asked = self._batches = 0
         self._asked_mark = (0, 0)
         self._desks: list[Desk] = []
@@ -182,9 +184,16 @@ class PredictorLoop(AsyncLoop):
             self._idle.append(self._learners[-1])
         for number in range(len(self._predictors), self._tuner.sizes["predictors"]):
             policy = setup.algorithm.make_policy(number, setup.actors, setup.num_envs, setup.seed + number)
-            thread = threading.Thread(target=self._predict, args=(number, policy), daemon=True)
+            thread = threading.Thread(target=self._serve, args=(number, policy), daemon=True)
             self._predictors.append(thread)
             thread.start()
+
+    def _serve(self, number: int, policy: RolloutPolicy) -> None:
+        """A predictor's thread; :meth:`advance` raises what it fails by."""
+        try:
+            self._predict(number, policy)
+        except BaseException as error:
+            self._failure = error
 
     def _predict(self, number: int, policy: RolloutPolicy) -> None:
         torch.set_num_threads(1)
@@ -273,8 +282,14 @@ class PredictorLoop(AsyncLoop):
         self._resting = [pair for pair in self._resting if pair[0] >= working]
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
-        """See :class:`AsyncLoop`; the sizes change here."""
+        """See :class:`AsyncLoop`; the sizes change here.
+
+        Raises:
+            WorkerError: an actor or a predictor failed.
+        """
         super().advance(until_env_steps, seconds)
+        if self._failure is not None:
+            raise WorkerError(f"a predictor failed: {self._failure!r}") from self._failure
         self._settle(0)
         self._learners[0].refresh()
         every_s, now = self._setup.tune_every_s, time.monotonic()

@@ -336,8 +336,8 @@ class Far:
         import ray
 
         cause = getattr(error, "cause", None)
-        if isinstance(cause, NonFiniteError):  # another actor would not make the environment's numbers right
-            raise NonFiniteError(f"actor {self._index}: {cause}")
+        if isinstance(cause, NonFiniteError):
+            raise cause  # of the environment: another actor would have the same one
         self._asked.clear()
         self.failures += 1
         self._in_a_row += 1

@@ -6,7 +6,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
-from parl.errors import NotSampleableError
+from parl.errors import NonFiniteError, NotSampleableError
 from parl.replay.batch import Batch
 from parl.replay.device import choose, columns, files, goals, jump, layout, structs
 from parl.replay.device.ahead import DevicePrefetch
@@ -642,7 +642,7 @@ class DeviceReplay(PrioritizedReplay):
         (rewards,) = memory.take_counts(Word.BAD_REWARD)
         tickets, envs, empty = memory.take_counts(Word.BAD_INDEX, Word.BAD_ENV, Word.EMPTY)
         if rewards:
-            raise ValueError(f"{rewards} rewards were not finite")
+            raise NonFiniteError(f"{rewards} rewards were not finite")
         if bad:
             raise ValueError(f"{bad} priorities were not finite; they were left out")
         if discounts:
