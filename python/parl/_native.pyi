@@ -580,9 +580,10 @@ class AtariBatch:
 
     ``config`` names every setting; a missing one is a ValueError or KeyError. Arrays named ``obs``,
     ``final_obs`` and ``ram`` are written to: C-contiguous uint8, one row per result. Results are two arrays
-    with one column each: int32 (11, n): reward, reward before clipping, lives, frame number, episode frame
-    number, environment, the same three figures at the end of an episode, its return and its steps;
-    bool (3, n): terminated, truncated, ended; and whether any episode ended.
+    with one column each: int32 (12, n): reward, reward before clipping, lives, frame number, episode frame
+    number, environment, the same three figures at the end of an episode, its return and its steps,
+    and the return of the whole game; bool (4, n): terminated, truncated, ended, game over; and whether any
+    episode ended.
     """
 
     def __new__(cls, config: Mapping[str, Any]) -> AtariBatch: ...

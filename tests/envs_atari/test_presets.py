@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ale_py
 import gymnasium
+import numpy as np
 import pytest
 from peers import FIGURES, compare_stacks
 
@@ -52,6 +53,34 @@ def test_envpool(game: str, theirs: dict[str, object], mine: dict[str, object]) 
     model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)
     ours = parl.make_vec(game, 2, preset="envpool", **mine)
     compare_stacks(model, ours, seed=5, steps=400, reset_seed=None, figures=("lives",))
+
+
+@pytest.mark.parametrize("game", ["breakout", "space_invaders"])
+def test_games_over_are_those_of_envpool(game: str) -> None:
+    """EnvPool says in ``info["terminated"]`` whether the game is over where a lost life ends an episode."""
+    envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
+    model = envpool.make_gymnasium(
+        f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, episodic_life=True
+    )
+    ours = parl.make_vec(game, 2, preset="envpool", life_loss="continues")
+    model.reset()
+    ours.reset(seed=5)
+    rng = np.random.default_rng(0)
+    points, lives, games = np.zeros(2), 0, 0
+    for _ in range(700):
+        actions = rng.integers(0, ours.single_action_space.n, 2).astype(np.int32)
+        _, _, terminated, _, theirs = model.step(actions)
+        _, reward, _, _, infos = ours.step(actions)
+        over = infos["game_over"]
+        np.testing.assert_array_equal(over, theirs["terminated"])
+        points += reward
+        lives += int((terminated & ~over).sum())
+        games += int(over.sum())
+        if over.any():
+            np.testing.assert_array_equal(infos["game_return"][over], points[over])
+            np.testing.assert_array_equal(infos["_game_return"], over)
+            points[over] = 0
+    assert lives > games > 0
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))

@@ -20,7 +20,7 @@ use crate::errors::cule_error;
 use crate::vector::{Config, coloured};
 
 /// Environments on a device. Addresses are those of contiguous device memory, 0 for none, one row per environment:
-/// observations and last observations uint8, RAM uint8 (n, 128), numbers int32 (11, n), flags bool (3, n).
+/// observations and last observations uint8, RAM uint8 (n, 128), numbers int32 (12, n), flags bool (4, n).
 #[pyclass(frozen, module = "parl._native")]
 pub struct CudaAtariBatch {
     batch: Mutex<Option<GpuBatch<Cuda>>>,

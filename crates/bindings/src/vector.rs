@@ -25,9 +25,9 @@ use crate::errors::cule_error;
 /// How long a wait for results lasts before signals are looked at.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Rows of whole numbers that `step` gives, one column per environment; their names are in `_native.pyi`.
-const NUMBERS: usize = 11;
-/// Rows of flags: terminated, truncated, ended.
-const FLAGS: usize = 3;
+const NUMBERS: usize = 12;
+/// Rows of flags: terminated, truncated, ended, game over.
+const FLAGS: usize = 4;
 
 /// What `AtariBatch` is made from: a mapping with these keys.
 #[derive(FromPyObject)]
@@ -334,8 +334,10 @@ impl<'a> Targets<'a> {
             |r| r.final_episode_frame_number,
             |r| r.episode_return,
             |r| r.episode_length,
+            |r| r.game_return,
         ];
-        let flags: [fn(&Report) -> bool; FLAGS] = [|r| r.terminated, |r| r.truncated, |r| r.ended];
+        let flags: [fn(&Report) -> bool; FLAGS] =
+            [|r| r.terminated, |r| r.truncated, |r| r.ended, |r| r.game_over];
         let numbers: Vec<i32> = columns.iter().flat_map(|column| reports.iter().map(column)).collect();
         let ended = reports.iter().any(|report| report.ended);
         let flags: Vec<bool> = flags.iter().flat_map(|column| reports.iter().map(column)).collect();

@@ -221,7 +221,7 @@ struct Desk {
     for (uint32_t k = 0; k < cule::lane::NUMBERS; ++k) {
         call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
     }
-    for (uint32_t k = 0; k < 3; ++k) call.flags[static_cast<uint64_t>(k) * b.count + env] = figures.flag[k];
+    for (uint32_t k = 0; k < cule::lane::FLAGS; ++k) call.flags[static_cast<uint64_t>(k) * b.count + env] = figures.flag[k];
 }
 
 // What a lane has left for its block to show.

@@ -318,13 +318,13 @@ struct Head {
     uint8_t unused;
     uint8_t ready;
     uint8_t continues;
-    uint32_t spare;
+    int32_t carried;
 };
 static_assert(sizeof(Head) == 1232 && alignof(Head) == 8);
 static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, recent) == 624 && PARL_OFFSET(Head, numpy) == 1144 && PARL_OFFSET(Head, episode) == 1184);
 static_assert(PARL_OFFSET(Head, random_seed) == 1208 && PARL_OFFSET(Head, noop_seed) == 1212 && PARL_OFFSET(Head, noop_draws) == 1216 && PARL_OFFSET(Head, newest) == 1220);
 static_assert(PARL_OFFSET(Head, single) == 1224 && PARL_OFFSET(Head, unused) == 1225 && PARL_OFFSET(Head, ready) == 1226 && PARL_OFFSET(Head, continues) == 1227);
-static_assert(PARL_OFFSET(Head, spare) == 1228);
+static_assert(PARL_OFFSET(Head, carried) == 1228);
 }
 
 namespace cule::step {
@@ -415,11 +415,11 @@ static_assert(PARL_OFFSET(Extra, due) == 6 && PARL_OFFSET(Extra, failed) == 7);
 
 // What a step or reset says.
 struct Figures {
-    Array<int32_t, 11> number;
+    Array<int32_t, 12> number;
     Array<uint8_t, 4> flag;
 };
-static_assert(sizeof(Figures) == 48 && alignof(Figures) == 4);
-static_assert(PARL_OFFSET(Figures, number) == 0 && PARL_OFFSET(Figures, flag) == 44);
+static_assert(sizeof(Figures) == 52 && alignof(Figures) == 4);
+static_assert(PARL_OFFSET(Figures, number) == 0 && PARL_OFFSET(Figures, flag) == 48);
 
 // The frames of one step or reset as they run.
 struct Roll {
@@ -940,6 +940,10 @@ PARL_CONST uint32_t NOOPS_AFTER_FIRE = 0u;
 PARL_CONST uint32_t NOOPS_BEFORE_FIRE = 1u;
 // 1 to `noop_max` from NumPy's generator, then FIRE.
 PARL_CONST uint32_t NOOPS_NUMPY = 2u;
+// The next episode goes on with the same game after a lost life.
+PARL_CONST uint8_t CONTINUES_LIFE = 1;
+// It does after a limit on frames or steps; the game's return ends there.
+PARL_CONST uint8_t CONTINUES_CUT = 2;
 // Number of draws of a boot that is not known in advance.
 PARL_CONST uint32_t UNKNOWN_DRAWS = 0xFFFFFFFFu;
 // Frames of starts above which there are none.
@@ -968,8 +972,10 @@ PARL_CONST uint8_t CLEAR_ZERO = 1;
 PARL_CONST uint8_t CLEAR_FIRST = 2;
 // Whole numbers that are reported of each environment, in this order: reward, reward before clipping, lives, frame
 // number, episode frame number, number of the environment; then of an episode that ended lives, frame number, episode
-// frame number, return and length.
-PARL_CONST uint32_t NUMBERS = 11u;
+// frame number, return and length; then the return of the game so far.
+PARL_CONST uint32_t NUMBERS = 12u;
+// Flags that are reported of each environment, in this order: terminated, truncated, ended, and the game has ended too.
+PARL_CONST uint32_t FLAGS = 4u;
 }
 
 namespace cule::lane::boot {
@@ -2126,6 +2132,7 @@ PARL_FN uint32_t height_bytes(const lane::LaneGame& game);
 
 namespace cule::lane::advance {
 PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action);
+PARL_FN uint8_t continues(uint8_t life_continues, const step::StepRules& rules, const step::Episode& episode, const env::State& state);
 PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip);
 PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> rom, const lane::LaneGame& game);
 PARL_NOINLINE void put_before(const lane::Head& head, const lane::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
@@ -2160,6 +2167,7 @@ PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const
 namespace cule::lane::reset {
 PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, const lane::LaneGame& game);
 PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
+PARL_FN int32_t carried(const lane::Head& head, bool soft);
 PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft);
 PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
 PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything);
@@ -5303,7 +5311,7 @@ PARL_NOINLINE uint32_t idle_frames(lane::Head& head, random::Random& spare, uint
 // Figures of the console as it stands, without those of a step.
 PARL_FN lane::Figures figures(const lane::Head& head, uint32_t id) {
     const env::Env& env = head.state.env;
-    return lane::Figures{Array<int32_t, 11>{{0, 0, env::lives(head.state), env.frame_number, env.episode_frame_number, static_cast<int32_t>(id), 0, 0, 0, 0, 0}}, Array<uint8_t, 4>{}};
+    return lane::Figures{Array<int32_t, 12>{{0, 0, env::lives(head.state), env.frame_number, env.episode_frame_number, static_cast<int32_t>(id), 0, 0, 0, 0, 0, 0}}, Array<uint8_t, 4>{}};
 }
 
 // Copies `bytes` bytes between pictures.
@@ -5369,7 +5377,7 @@ PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random&
         left -= 1u;
     }
     step::end_step(settings.rules, head.episode, head.state);
-    head.continues = static_cast<uint8_t>(((settings.life_continues != 0) && (head.episode.ended != 0)) && !env::ended(head.state));
+    head.continues = lane::advance::continues(settings.life_continues, settings.rules, head.episode, head.state);
     extra.picture = Array<uint8_t, 3>{{lane::NONE, lane::NONE, lane::NONE}};
     extra.clear = 0;
     head.newest = (head.newest + 1u) % settings.stack;
@@ -5380,6 +5388,14 @@ PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random&
     }
     const uint32_t early = ((stopped_at > 1u) || (settings.show_last_frame == 0)) ? stopped_at : 0u;
     lane::advance::show_step(head, extra, board, work, kept, inputs, ran, rom, settings, game, start, roll, early, skip);
+}
+
+// How the next episode goes on with the same game: 0 or one of the `CONTINUES_` constants.
+PARL_FN uint8_t continues(uint8_t life_continues, const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
+    if (((life_continues == 0) || (episode.ended == 0)) || env::ended(state)) {
+        return 0;
+    }
+    return step::truncated(rules, episode, state) ? lane::CONTINUES_CUT : lane::CONTINUES_LIFE;
 }
 
 // Says what is shown of a step, and makes the pictures that are missing for it.
@@ -5499,6 +5515,8 @@ PARL_NOINLINE lane::Figures report(const lane::Head& head, uint32_t id, const la
         now.number[8u] = now.number[4u];
         now.number[9u] = episode.total;
         now.number[10u] = episode.steps;
+        now.number[11u] = rs::wrapping_add<int32_t>(head.carried, episode.total);
+        now.flag[3u] = static_cast<uint8_t>(head.continues != lane::CONTINUES_LIFE);
     }
     return now;
 }
@@ -5804,10 +5822,16 @@ PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& r
     lane::reset::finish(head, extra, settings, false);
 }
 
+// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
+PARL_FN int32_t carried(const lane::Head& head, bool soft) {
+    return (soft && (head.continues == lane::CONTINUES_LIFE)) ? rs::wrapping_add<int32_t>(head.carried, head.episode.total) : 0;
+}
+
 // What is counted and shown after a reset.
 PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft) {
     head.unused = 0;
     head.ready = static_cast<uint8_t>(extra.failed == 0);
+    head.carried = lane::reset::carried(head, soft);
     head.continues = 0;
     rs::put(head.episode, step::begin_episode(head.state));
     head.single = 1;

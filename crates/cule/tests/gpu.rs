@@ -21,7 +21,7 @@ use cule::batch::{
 };
 use cule::env::full;
 use cule::games::{names, rows};
-use cule::lane::{Head, NUMBERS};
+use cule::lane::{FLAGS, Head, NUMBERS};
 use cule::machine::Board;
 use cule::step::{self, StepRules};
 use cule::{CuleError, console, rom};
@@ -209,7 +209,7 @@ impl Pair {
             obs_at: 0,
             reports: vec![Report::default(); envs],
             numbers: vec![0; NUMBERS * envs],
-            flags: vec![0; 3 * envs],
+            flags: vec![0; FLAGS * envs],
             draws: 1,
             ended: 0,
             launched,
@@ -294,11 +294,13 @@ impl Pair {
                 r.final_episode_frame_number,
                 r.episode_return,
                 r.episode_length,
+                r.game_return,
             ];
             let found: Vec<i32> = (0..NUMBERS).map(|k| self.numbers[k * self.envs + env]).collect();
             assert_eq!(found, expected, "{what}: figures of environment {env}");
-            let flags: Vec<bool> = (0..3).map(|k| self.flags[k * self.envs + env] != 0).collect();
-            assert_eq!(flags, [r.terminated, r.truncated, r.ended], "{what}: flags of environment {env}");
+            let flags: Vec<bool> = (0..FLAGS).map(|k| self.flags[k * self.envs + env] != 0).collect();
+            let expected = [r.terminated, r.truncated, r.ended, r.game_over];
+            assert_eq!(flags, expected, "{what}: flags of environment {env}");
             self.ended += usize::from(r.ended);
         }
         let bytes = self.cpu_room.obs.len() / self.envs;

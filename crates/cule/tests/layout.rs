@@ -90,7 +90,7 @@ fn lane_head() {
     assert_eq!(offset_of!(T, unused), 1225);
     assert_eq!(offset_of!(T, ready), 1226);
     assert_eq!(offset_of!(T, continues), 1227);
-    assert_eq!(offset_of!(T, spare), 1228);
+    assert_eq!(offset_of!(T, carried), 1228);
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn lane_extra() {
 #[test]
 fn lane_figures() {
     type T = cule::lane::Figures;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (48, 4));
+    assert_eq!((size_of::<T>(), align_of::<T>()), (52, 4));
     assert_eq!(offset_of!(T, number), 0);
-    assert_eq!(offset_of!(T, flag), 44);
+    assert_eq!(offset_of!(T, flag), 48);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from parl.envs.episodes import EpisodeTracker, points
+from parl.envs.episodes import EpisodeTracker, games_over, points
 from parl.envs.finite import FiniteCheck
 from parl.envs.make import EnvMaker, spec_of, usable_cores
 from parl.envs.observations import Observer, Rows, rows_of
@@ -19,6 +19,7 @@ __all__ = [
     "FiniteCheck",
     "Observer",
     "Rows",
+    "games_over",
     "make_vec",
     "points",
     "rows_of",

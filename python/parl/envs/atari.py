@@ -33,6 +33,11 @@ _FPS = 60.0
 _RENDER_MODES = ("rgb_array", "rgb_grid", "human")
 # Rows of the whole numbers that the core gives.
 _REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
+_GAME_RETURN = 11
+# Rows of the flags.
+_ENDED, _GAME_OVER = 2, 3
+# Ways of losing a life after which the game goes on, although the step says that it has terminated.
+_SEVERAL_ENDS = ("reports", "continues")
 
 
 class AtariVectorEnv(VectorEnv[Any, Any, Any]):
@@ -214,7 +219,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                     "max_num_steps_per_episode", max_num_steps_per_episode, 0, INT32_MAX
                 ),
                 "console_frame_limit": limit if limit_counts == "console" else 0,
-                "life": life_loss or ("ends" if episodic_life else "reports" if life_loss_info else "plain"),
+                "life": self.life_loss,
                 "reward_clip": arguments.clip(reward_clipping),
                 "frameskip": (
                     arguments.whole("frameskip", low, 1, 10_000),
@@ -257,6 +262,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self._ram_info = bool(ram_info)
         self._reward_dtype = np.dtype(reward_dtype)
         self._clips = reward_clipping is not False
+        self._several_ends = self.life_loss in _SEVERAL_ENDS
         self._torch = _torch() if output == "torch" else None
         self._buffers: list[Arrays] = []
         self._window: Window | None = None
@@ -307,6 +313,13 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         return {"preset": self._preset, **plain}
 
     @property
+    def life_loss(self) -> str:
+        """What a lost life does: the value of ``life_loss``, whichever keyword said it."""
+        given = self._arguments
+        legacy = "ends" if given["episodic_life"] else "reports" if given["life_loss_info"] else "plain"
+        return given["life_loss"] or legacy
+
+    @property
     def frame_stack(self) -> tuple[int, Literal["zero", "first"]]:
         """Pictures in an observation, if it can be rebuilt from those of its episode, and what pads it.
 
@@ -314,9 +327,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         (``life_loss`` of ``"reports"`` and ``"continues"``), and where colours stand among the pictures.
         """
         given = self._arguments
-        life = given["life_loss"] or (given["life_loss_info"] and not given["episodic_life"] and "reports")
         colours = given["obs_type"] == "rgb" or (given["obs_type"] is None and not given["grayscale"])
-        if life in ("reports", "continues") or (colours and given["channel_order"] == "first"):
+        if self._several_ends or (colours and given["channel_order"] == "first"):
             return 1, "zero"
         return int(given["stack_num"]), "zero" if given["padding"] == "zero" else "first"
 
@@ -397,7 +409,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             infos. Beside the figures of :meth:`reset`, infos hold ``raw_reward`` when rewards are clipped,
             and on steps on which episodes ended ``episode_return`` (before clipping) and ``episode_length``
             (steps) with their masks; with SAME_STEP also ``final_obs``, whose other rows are zeros, and
-            ``final_info``.
+            ``final_info``. Where a lost life is reported as an end and the game goes on (``life_loss`` of
+            ``"reports"`` and ``"continues"``), ``game_over`` says where the game has ended too, or was cut
+            (EnvPool's ``info["terminated"]``), and on steps on which episodes ended ``game_return`` holds the
+            points of the whole game, with the mask ``_game_return``.
 
         Raises:
             TypeError: actions of another type.
@@ -679,7 +694,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if self._clips:
             infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], infos["_env_id"]
         if any_ended:
-            self._add_ends(infos, numbers, flags[2], None if final_obs is None else self._out(final_obs))
+            self._add_ends(infos, numbers, flags, None if final_obs is None else self._out(final_obs))
+        self._add_game(infos, numbers, flags, any_ended)
         if self._torch is not None:
             obs, rewards, ends, cuts = map(self._torch, (obs, rewards, flags[0], flags[1]))
             return obs, rewards, ends, cuts, infos
@@ -701,7 +717,16 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             infos["ram"], infos["_ram"] = ram, here
         return infos
 
-    def _add_ends(self, infos: dict[str, Any], numbers: Any, ended: Any, final_obs: Any) -> None:
+    def _add_game(self, infos: dict[str, Any], numbers: Any, flags: Any, any_ended: bool) -> None:
+        """Whether the game has ended, where that is not what ``terminated`` and ``truncated`` say."""
+        if not self._several_ends:
+            return
+        infos["game_over"], infos["_game_over"] = flags[_GAME_OVER], infos["_env_id"]
+        if any_ended:
+            infos["game_return"], infos["_game_return"] = numbers[_GAME_RETURN], flags[_GAME_OVER]
+
+    def _add_ends(self, infos: dict[str, Any], numbers: Any, flags: Any, final_obs: Any) -> None:
+        ended = flags[_ENDED]
         infos["episode_return"], infos["_episode_return"] = numbers[_RETURN], ended
         infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
         if final_obs is not None:

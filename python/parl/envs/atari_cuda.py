@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # Rows of the numbers and flags that the kernels write: parl._native.CudaAtariBatch.
-_NUMBERS, _FLAGS = 11, 3
+_NUMBERS, _FLAGS = 12, 4
 _REWARD, _RAW, _ENV_ID = 0, 1, 5
 
 
@@ -235,7 +235,8 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         if results.actions is not None:
             if self._clips:
                 infos["raw_reward"], infos["_raw_reward"] = results.numbers[_RAW], infos["_env_id"]
-            self._add_ends(infos, results.numbers, results.flags[2], results.final)
+            self._add_ends(infos, results.numbers, results.flags, results.final)
+            self._add_game(infos, results.numbers, results.flags, any_ended=True)
         if self.render_mode == "human":
             self._show()
         return obs if out is None else out, rewards, results.flags[0], results.flags[1], infos

@@ -42,6 +42,7 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
             autoreset_mode=AutoresetMode.DISABLED,
             **options,
         )
+        self._resets_games = self._envs.life_loss == "reports"
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": self._envs.metadata["render_fps"]}
         self.observation_space = self._envs.single_observation_space
@@ -54,12 +55,22 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         super().reset(seed=seed)
         del options
         obs, infos = self._envs.reset(seed=seed)
-        return obs[0], _single(infos)
+        return obs[0], self._single(infos)
 
     def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """One action, as :meth:`parl.AtariVectorEnv.step`."""
         obs, rewards, terminated, truncated, infos = self._envs.step(np.asarray(action)[None])
-        return obs[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), _single(infos)
+        return obs[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), self._single(infos)
+
+    def _single(self, infos: dict[str, Any]) -> dict[str, Any]:
+        """The figures of environment 0 that are there, without masks."""
+        # Here a reported end is followed by a reset, which leaves the game.
+        left_out = ("env_id", *(("game_over", "game_return") if self._resets_games else ()))
+        return {
+            key: value[0].item() if value[0].ndim == 0 else value[0]
+            for key, value in infos.items()
+            if not key.startswith("_") and key not in left_out and infos[f"_{key}"][0]
+        }
 
     def render(self) -> Any:
         """The native picture, (rows, 160, 3) uint8, or None once a window shows it."""
@@ -77,12 +88,3 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
     def close(self) -> None:
         """Frees the environment; closing twice does nothing."""
         self._envs.close()
-
-
-def _single(infos: dict[str, Any]) -> dict[str, Any]:
-    """The figures of environment 0, without masks."""
-    return {
-        key: value[0].item() if value[0].ndim == 0 else value[0]
-        for key, value in infos.items()
-        if not key.startswith("_") and key != "env_id"
-    }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parl.envs import EnvMaker, EpisodeTracker, FiniteCheck, Observer, points
+from parl.envs import EnvMaker, EpisodeTracker, FiniteCheck, Observer, games_over, points
 from parl.envs.snapshot import Snapshot
 from parl.runtime import states
 from parl.runtime.estimates import Estimates
@@ -69,7 +69,7 @@ class Actor:
             env_steps: transitions that the run has collected, for the policy's schedules.
 
         Returns:
-            the transitions collected, and return and length of each episode that ended.
+            the transitions collected, and return and length of each game that ended.
         """
         self.act(env_steps)
         self.move()
@@ -121,7 +121,8 @@ class Actor:
         self._obs = obs
         score = points(reward, info)
         self.reward_sum += float(score.sum())
-        return self._episodes.step(score, terminated, truncated)
+        over = games_over(terminated, np.logical_or(terminated, truncated), info)
+        return self._episodes.step(score, terminated, truncated, over)
 
     def save(self) -> bytes:
         """The actor as bytes: environments, generators, unfinished episodes.

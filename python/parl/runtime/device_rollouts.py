@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker, points
+from parl.envs import EnvMaker, games_over, points
 from parl.envs.snapshot import Snapshot
 from parl.errors import ConfigError
 from parl.ops import execution
@@ -166,7 +166,8 @@ class DeviceRolloutActor:
             _, reward, terminated, truncated, infos = self._envs.step(action, out=rollout.obs[t + 1])
             rollout.reward[t] = reward
             rollout.ends(t, terminated, truncated, infos["final_obs"])
-            self.tally.step(points(reward, infos), terminated | truncated)
+            done = terminated | truncated
+            self.tally.step(points(reward, infos), done, games_over(terminated, done, infos))
 
     def scatter(self) -> int:
         """Takes random steps, in which the environments start anew one by one; how many transitions.
@@ -181,7 +182,8 @@ class DeviceRolloutActor:
         here, obs = due.to(device), self.rollout.obs[-1]
         for step in range(1, steps + 1):
             obs, reward, terminated, truncated, infos = self._envs.step(self._random(draws).to(device))
-            self.tally.step(points(reward, infos), terminated | truncated)
+            done = terminated | truncated
+            self.tally.step(points(reward, infos), done, games_over(terminated, done, infos))
             if step in starts:
                 mask = here == step
                 obs = self._envs.reset(options={"reset_mask": mask})[0]

@@ -1,4 +1,4 @@
-"""Greedy evaluation: episodes played in environments of their own, on seeds of their own."""
+"""Greedy evaluation: whole games played in environments of their own, on seeds of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from parl.envs import EnvMaker, FiniteCheck, Observer
+from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points
 from parl.types import EnvSpec, Policy, Remembering
 
 # Environments stepped at a time; more episodes are played in rounds.
@@ -20,10 +20,10 @@ def begin(policy: Policy, num_envs: int) -> None:
 
 
 class _Once:
-    """An environment of a ``SyncVectorEnv`` that plays the episode of a seed, and then stands still.
+    """An environment of a ``SyncVectorEnv`` that plays the game of a seed, and then stands still.
 
-    Episodes end at different times: without this, those that are over would be stepped on, episode after
-    episode that nobody counts, until the longest has ended.
+    Games end at different times: without this, environments whose game is over would play others, which do
+    not count, until the longest has ended.
     """
 
     def __init__(self, env: Any) -> None:
@@ -35,19 +35,19 @@ class _Once:
         return getattr(self._env, name)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """A new episode if there is a seed; the vector environment's own resets have none."""
-        if seed is None:
+        """A new game if there is a seed; the vector environment's own resets have none."""
+        if seed is None and self._over:
             return self._obs, {}
         self._obs, info = self._env.reset(seed=seed, options=options)
         self._over = False
         return self._obs, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step of the episode, or none of one that is over."""
+        """A step of the game, or none of one that is over."""
         if self._over:
             return self._obs, 0.0, False, False, {}
         self._obs, reward, terminated, truncated, info = self._env.step(action)
-        self._over = terminated or truncated
+        self._over = bool(games_over(np.bool_(terminated), np.bool_(terminated or truncated), info))
         return self._obs, reward, terminated, truncated, info
 
 
@@ -62,7 +62,10 @@ def _standing_still(env: Any) -> Any:
 
 
 class Evaluator:
-    """Plays greedy episodes, every one in a freshly seeded environment, so that short ones are not favoured.
+    """Plays greedy episodes, every one in a freshly seeded environment, so that short ones are not favored.
+
+    Where a lost life ends an episode and the next one goes on with the same Atari game, the whole game is
+    played; where rewards are clipped, its own points count.
 
     Args:
         maker: makes the environments.
@@ -75,10 +78,11 @@ class Evaluator:
         self.policy = policy
         self.observe = Observer(spec)
         self._check = FiniteCheck(spec)
+        self._same_step = spec.autoreset == "same_step"
         self._envs: dict[int, Any] = {}
 
     def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Returns of ``episodes`` episodes, (episodes,); episode i starts from ``seed + i``."""
+        """Returns of ``episodes`` games, (episodes,); game i starts from ``seed + i``."""
         returns: list[np.ndarray[Any, Any]] = []
         done = 0
         while done < episodes:
@@ -94,14 +98,18 @@ class Evaluator:
         obs, _ = env.reset(seed=seed)
         begin(self.policy, count)
         returns = np.zeros(count)
-        playing = np.ones(count, bool)
+        playing, resetting = np.ones(count, bool), np.zeros(count, bool)
         while playing.any():
             seen = self.observe(obs)
             self._check.observations(seen, "in an evaluation")
-            obs, reward, terminated, truncated, _ = env.step(self.policy.act_greedily(seen))
+            obs, reward, terminated, truncated, info = env.step(self.policy.act_greedily(seen))
             self._check.rewards(np.asarray(reward), "in an evaluation")
-            returns += np.where(playing, reward, 0.0)
-            playing &= ~(terminated | truncated)
+            returns += np.where(playing, points(reward, info), 0.0)
+            ended = np.logical_or(terminated, truncated)
+            playing &= ~games_over(terminated, ended, info)
+            starting, resetting = (ended if self._same_step else resetting), ended
+            if isinstance(self.policy, Remembering) and starting.any():
+                self.policy.restart(starting)
         return returns
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker, points
+from parl.envs import EnvMaker, games_over, points
 from parl.envs.snapshot import Snapshot
 from parl.errors import ConfigError, RunDirectoryError
 from parl.ops import execution
@@ -62,38 +62,48 @@ class Played(Protocol):
 
 
 class Tally:
-    """Returns and lengths of episodes, added up on a device.
+    """Returns and lengths of games (see :func:`parl.envs.games_over`), added up on a device.
 
     Args:
         num_envs: N.
         next_step: the row after an end only resets.
         device: torch's device.
-        room: ends of episodes between two looks; what is beyond is only counted.
+        room: ends of games between two looks; what is beyond is only counted.
     """
 
     def __init__(self, num_envs: int, next_step: bool, device: Any, room: int = 65_536) -> None:
         self._next_step, self._room = next_step, room
         self._of = torch.zeros((2, num_envs), dtype=torch.float64, device=device)
         self._resets = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        # Those of them that begin another game.
+        self._fresh = self._resets
         # One place more, where all goes that has none.
         self._ended = torch.zeros((2, room + 1), dtype=torch.float64, device=device)
         self._count = torch.zeros((), dtype=torch.int64, device=device)
         self._reward = torch.zeros((), dtype=torch.float64, device=device)
 
-    def step(self, reward: Tensor, done: Tensor) -> None:
-        """Takes one step of every environment, (N,) each; does not wait."""
+    def step(self, reward: Tensor, done: Tensor, over: Tensor | None = None) -> None:
+        """Takes one step of every environment, (N,) each; does not wait.
+
+        Args:
+            reward: of any number type.
+            done: bool, where an episode has ended.
+            over: bool, where a game has; by default where an episode has.
+        """
+        over = done if over is None else over
         reward = reward.double()
         self._reward += reward.sum()
         self._of[0] += reward
         self._of[1] += 1
         if self._next_step:
-            self._of.masked_fill_(self._resets, 0.0)
-            self._resets = done.clone()
-        place = self._count + torch.cumsum(done, 0) - 1
-        place = torch.where(done, place, self._room).clamp_(max=self._room)
+            self._of[0].masked_fill_(self._fresh, 0.0)
+            self._of[1] -= self._resets.double()
+            self._resets, self._fresh = done.clone(), over.clone()
+        place = self._count + torch.cumsum(over, 0) - 1
+        place = torch.where(over, place, self._room).clamp_(max=self._room)
         self._ended.scatter_(1, place.expand(2, -1), self._of)
-        self._count += done.sum()
-        self._of.masked_fill_(done, 0.0)
+        self._count += over.sum()
+        self._of.masked_fill_(over, 0.0)
 
     def take(self) -> tuple[list[tuple[float, int]], float]:
         """Return and length of the episodes that ended since the last call, and all rewards; waits."""
@@ -108,15 +118,16 @@ class Tally:
         """The environments that ``mask`` (N,) bool names were reset by hand."""
         self._of.masked_fill_(mask, 0.0)
         self._resets = self._resets & ~mask
+        self._fresh = self._fresh & ~mask
 
     def state(self) -> list[Tensor]:
         """What :meth:`restore` takes back."""
-        return [part.cpu() for part in (self._of, self._resets)]
+        return [part.cpu() for part in (self._of, self._resets, self._fresh)]
 
     def restore(self, state: list[Tensor]) -> None:
         """Takes back what :meth:`state` gave."""
         self._of.copy_(state[0])
-        self._resets = state[1].to(self._of.device)
+        self._resets, self._fresh = (part.to(self._of.device) for part in state[1:])
 
 
 class DeviceActor:
@@ -152,7 +163,8 @@ class DeviceActor:
             **({"final_obs": infos["final_obs"]} if self._same_step else {}),
         )
         self._obs = obs
-        self.tally.step(points(reward, infos), terminated | truncated)
+        done = terminated | truncated
+        self.tally.step(points(reward, infos), done, games_over(terminated, done, infos))
         return self.num_envs
 
     def check(self) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker, FiniteCheck
+from parl.envs import EnvMaker, FiniteCheck, games_over, points
 from parl.runtime.loop import LoopBase
 from parl.runtime.seeds import training_seed
 from parl.runtime.setup import Saved
@@ -119,7 +119,7 @@ class Evaluation:
     def play(
         self, base: Tensor, members: Sequence[Member], weights: Tensor, first: int, env_seed: int
     ) -> tuple[Array, Array]:
-        """One episode of each member.
+        """One episode of each member, of an Atari game the whole game, for its points.
 
         Args:
             base: (P,), what members may be relative to.
@@ -156,12 +156,11 @@ class Evaluation:
                 action[rows] = networks.act(seen[rows])
             if self._bounds is not None:
                 action = np.clip(action, *self._bounds)
-            obs, reward, terminated, truncated, _ = self._env.step(action)
+            obs, reward, terminated, truncated, info = self._env.step(action)
             steps += 1
             check.rewards(np.asarray(reward), steps)
-            np.add(returns, reward, out=returns, where=playing)
-            over = np.logical_or(terminated, truncated)
-            over &= playing
+            np.add(returns, points(reward, info), out=returns, where=playing)
+            over = games_over(terminated, np.logical_or(terminated, truncated), info) & playing
             ended = np.count_nonzero(over)
             if not ended:
                 continue

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parl.envs import EpisodeTracker, FiniteCheck, Rows, points, rows_of
+from parl.envs import EpisodeTracker, FiniteCheck, Rows, games_over, points, rows_of
 from parl.envs.snapshot import Snapshot
 from parl.runtime import states
 from parl.types import Array, EnvSpec, Remembering, Rollout, RolloutPolicy
@@ -175,7 +175,7 @@ class RolloutActor:
             env_steps: transitions that the run has collected, for the policy's schedules.
 
         Returns:
-            the transitions collected, and return and length of each episode that ended.
+            the transitions collected, and return and length of each game that ended.
 
         Raises:
             NonFiniteError: a reward or an observation is NaN or infinite.
@@ -198,12 +198,12 @@ class RolloutActor:
             score = points(reward, info)
             if score is not reward:
                 self.reward_sum += float(score.sum()) - float(reward.sum())
-            transitions, over = self._episodes.step(score, terminated, ended)
+            over = games_over(terminated, ended, info)
+            transitions, games = self._episodes.step(score, terminated, ended, over)
             collected += transitions
-            if over:
-                finished += over
-                if self._same_step:
-                    self._keep_final(buffer, t, info, env_steps + collected)
+            finished += games
+            if self._same_step and ended.any():
+                self._keep_final(buffer, t, info, env_steps + collected)
             self._starting = ended if self._same_step else ~buffer.valid[t]
             if not self._same_step:
                 self._resetting = ended
@@ -231,7 +231,8 @@ class RolloutActor:
         for step in range(steps):
             obs, reward, terminated, truncated, info = self._env.step(self._env.action_space.sample())
             self._check.rewards(np.asarray(reward), env_steps + collected)
-            collected += self._episodes.step(points(reward, info), terminated, truncated)[0]
+            over = games_over(terminated, np.logical_or(terminated, truncated), info)
+            collected += self._episodes.step(points(reward, info), terminated, truncated, over)[0]
             self._resetting = np.logical_or(terminated, truncated) & (not self._same_step)
             mask = due == step + 1
             if alone and mask.any():

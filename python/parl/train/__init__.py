@@ -452,7 +452,7 @@ def record(
         ConfigError: the environment gives no pictures, or the file cannot be of that kind.
     """
     from parl.atari.pictures import write_frames
-    from parl.envs import AtariVectorEnv, EnvMaker
+    from parl.envs import AtariVectorEnv, EnvMaker, games_over, points
     from parl.runtime.evaluate import begin
 
     evaluator, maker = _evaluator_of(path, checkpoint, trust)
@@ -468,11 +468,11 @@ def record(
         over = False
         while not over:
             yield _picture(env, maker.name)
-            obs, reward, terminated, truncated, _ = env.step(
+            obs, reward, terminated, truncated, info = env.step(
                 evaluator.policy.act_greedily(evaluator.observe(obs))
             )
-            total += float(reward[0])
-            over = bool(terminated[0] or truncated[0])
+            total += float(points(reward, info)[0])
+            over = bool(games_over(terminated, np.logical_or(terminated, truncated), info)[0])
         if not same_step:
             yield _picture(env, maker.name)
 

@@ -122,7 +122,7 @@ pub struct Report {
     pub terminated: bool,
     /// The episode was cut.
     pub truncated: bool,
-    /// An episode ended in this step; the three `final_` figures and the two `episode_` sums are its own.
+    /// An episode ended in this step; the three `final_` figures, the two `episode_` sums and the two `game_` figures are its own.
     pub ended: bool,
     /// Lives.
     pub lives: i32,
@@ -140,6 +140,10 @@ pub struct Report {
     pub episode_return: i32,
     /// Steps.
     pub episode_length: i32,
+    /// The game ended with the episode: the next one begins another game, or this one was cut.
+    pub game_over: bool,
+    /// As `episode_return`, of all episodes of the game so far.
+    pub game_return: i32,
 }
 
 /// Environments that are stepped together.

@@ -102,6 +102,7 @@ impl Slot {
         }
         self.head.unused = 0;
         self.head.ready = 1;
+        self.head.carried = lane::reset::carried(&self.head, soft);
         self.head.continues = 0;
         self.head.episode = step::begin_episode(&self.head.state);
         self.head.single = 1;
@@ -230,7 +231,8 @@ impl Slot {
         }
         step::end_step(&settings.rules, episode, state);
         let recent = roll.recent;
-        self.head.continues = u8::from(settings.life_continues && episode.ended != 0 && !env::ended(state));
+        self.head.continues =
+            lane::advance::continues(u8::from(settings.life_continues), &settings.rules, episode, state);
         // An end on the last frame is an early stop only where that frame is not shown.
         let early = stopped_at.filter(|&left| left > 1 || !settings.show_last_frame);
         if !draws {
@@ -401,6 +403,8 @@ impl Slot {
             report.final_episode_frame_number = now.episode_frame_number;
             report.episode_return = episode.total;
             report.episode_length = episode.steps;
+            report.game_return = self.head.carried.wrapping_add(episode.total);
+            report.game_over = self.head.continues != lane::CONTINUES_LIFE;
         }
         report
     }

@@ -3,15 +3,16 @@
 //! Device subset.
 
 use super::{
-    Extra, Figures, Head, KEPT_FRESH, KEPT_PICTURES, LaneGame, LaneRules, NONE, PUSH_AGAIN, PUSH_PICTURES,
-    PUSH_RAM, Roll, WORK, copy_picture, figures, frame, height_bytes, put_pictures, rerun, take_picture,
+    CONTINUES_CUT, CONTINUES_LIFE, Extra, Figures, Head, KEPT_FRESH, KEPT_PICTURES, LaneGame, LaneRules,
+    NONE, PUSH_AGAIN, PUSH_PICTURES, PUSH_RAM, Roll, WORK, copy_picture, figures, frame, height_bytes,
+    put_pictures, rerun, take_picture,
 };
 use crate::env::{self, Action, NOOP, State, full};
 use crate::machine::input::Input;
 use crate::machine::{Board, Machine};
 use crate::numpy_random;
 use crate::random::Random;
-use crate::step::{self, Episode};
+use crate::step::{self, Episode, StepRules};
 
 /// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
 #[inline(never)]
@@ -61,8 +62,7 @@ pub fn advance(
         left -= 1;
     }
     step::end_step(&settings.rules, &mut head.episode, &head.state);
-    head.continues =
-        (settings.life_continues != 0 && head.episode.ended != 0 && !env::ended(&head.state)) as u8;
+    head.continues = continues(settings.life_continues, &settings.rules, &head.episode, &head.state);
     extra.picture = [NONE, NONE, NONE];
     extra.clear = 0;
     head.newest = (head.newest + 1) % settings.stack;
@@ -74,6 +74,14 @@ pub fn advance(
     // An end on the last frame is an early stop only where that frame is not shown.
     let early: u32 = if stopped_at > 1 || settings.show_last_frame == 0 { stopped_at } else { 0 };
     show_step(head, extra, board, work, kept, inputs, ran, rom, settings, game, &start, &roll, early, skip);
+}
+
+/// How the next episode goes on with the same game: 0 or one of the `CONTINUES_` constants.
+pub fn continues(life_continues: u8, rules: &StepRules, episode: &Episode, state: &State) -> u8 {
+    if life_continues == 0 || episode.ended == 0 || env::ended(state) {
+        return 0;
+    }
+    if step::truncated(rules, episode, state) { CONTINUES_CUT } else { CONTINUES_LIFE }
 }
 
 /// Says what is shown of a step, and makes the pictures that are missing for it.
@@ -233,6 +241,8 @@ pub fn report(head: &Head, id: u32, settings: &LaneRules) -> Figures {
         now.number[8] = now.number[4];
         now.number[9] = episode.total;
         now.number[10] = episode.steps;
+        now.number[11] = head.carried.wrapping_add(episode.total);
+        now.flag[3] = (head.continues != CONTINUES_LIFE) as u8;
     }
     now
 }

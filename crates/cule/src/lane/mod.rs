@@ -38,6 +38,11 @@ pub const NOOPS_BEFORE_FIRE: u32 = 1;
 /// 1 to `noop_max` from NumPy's generator, then FIRE.
 pub const NOOPS_NUMPY: u32 = 2;
 
+/// The next episode goes on with the same game after a lost life.
+pub const CONTINUES_LIFE: u8 = 1;
+/// It does after a limit on frames or steps; the game's return ends there.
+pub const CONTINUES_CUT: u8 = 2;
+
 /// Number of draws of a boot that is not known in advance.
 pub const UNKNOWN_DRAWS: u32 = 0xFFFF_FFFF;
 
@@ -81,10 +86,10 @@ pub struct Head {
     pub unused: u8,
     /// The environment has been reset at least once.
     pub ready: u8,
-    /// The episode ended with a lost life and goes on.
+    /// The episode ended and the next one goes on with the same game: 0 or one of the `CONTINUES_` constants.
     pub continues: u8,
-    /// Keeps the size a multiple of eight.
-    pub spare: u32,
+    /// Rewards before clipping of the game's episodes before this one.
+    pub carried: i32,
 }
 
 /// Settings of all environments of a batch.
@@ -222,8 +227,11 @@ pub struct Extra {
 
 /// Whole numbers that are reported of each environment, in this order: reward, reward before clipping, lives, frame
 /// number, episode frame number, number of the environment; then of an episode that ended lives, frame number, episode
-/// frame number, return and length.
-pub const NUMBERS: usize = 11;
+/// frame number, return and length; then the return of the game so far.
+pub const NUMBERS: usize = 12;
+
+/// Flags that are reported of each environment, in this order: terminated, truncated, ended, and the game has ended too.
+pub const FLAGS: usize = 4;
 
 /// What a step or reset says.
 #[repr(C)]
@@ -231,8 +239,8 @@ pub const NUMBERS: usize = 11;
 pub struct Figures {
     /// See [`NUMBERS`].
     pub number: [i32; NUMBERS],
-    /// Terminated, truncated, ended.
-    pub flag: [u8; 4],
+    /// See [`FLAGS`].
+    pub flag: [u8; FLAGS],
 }
 
 /// The frames of one step or reset as they run.
@@ -343,8 +351,9 @@ pub fn figures(head: &Head, id: u32) -> Figures {
             0,
             0,
             0,
+            0,
         ],
-        flag: [0; 4],
+        flag: [0; FLAGS],
     }
 }
 

@@ -5,9 +5,9 @@
 use super::advance::{keep_pictures, put_before};
 use super::boot::{self, fresh};
 use super::{
-    CLEAR_FIRST, CLEAR_ZERO, Extra, Head, LaneGame, LaneRules, NONE, NOOPS_AFTER_FIRE, PUSH_PICTURES,
-    PUSH_RAM, Roll, Start, UNKNOWN_DRAWS, frame, height_bytes, idle_frames, put_pictures, rerun,
-    start_number,
+    CLEAR_FIRST, CLEAR_ZERO, CONTINUES_LIFE, Extra, Head, LaneGame, LaneRules, NONE, NOOPS_AFTER_FIRE,
+    PUSH_PICTURES, PUSH_RAM, Roll, Start, UNKNOWN_DRAWS, frame, height_bytes, idle_frames, put_pictures,
+    rerun, start_number,
 };
 use crate::env::{self, NOOP, full};
 use crate::machine::{Board, Machine};
@@ -84,10 +84,16 @@ pub fn quick(
     finish(head, extra, settings, false);
 }
 
+/// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
+pub fn carried(head: &Head, soft: bool) -> i32 {
+    if soft && head.continues == CONTINUES_LIFE { head.carried.wrapping_add(head.episode.total) } else { 0 }
+}
+
 /// What is counted and shown after a reset.
 fn finish(head: &mut Head, extra: &mut Extra, settings: &LaneRules, soft: bool) {
     head.unused = 0;
     head.ready = (extra.failed == 0) as u8;
+    head.carried = carried(head, soft);
     head.continues = 0;
     head.episode = step::begin_episode(&head.state);
     head.single = 1;

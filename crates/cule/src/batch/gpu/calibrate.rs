@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::choice::{Choice, Form};
 use super::{Actions, Device, GpuBatch, Targets};
 use crate::CuleError;
-use crate::lane::NUMBERS;
+use crate::lane::{FLAGS, NUMBERS};
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl<D: Device> GpuBatch<D> {
         let mut seeds_there = self.device.allocate(size_of_val(&seeds[..]))?;
         self.device.write(&mut seeds_there, bytemuck::cast_slice(&seeds), stream)?;
         let numbers = self.device.allocate(NUMBERS * 4 * envs)?;
-        let flags = self.device.allocate(3 * envs)?;
+        let flags = self.device.allocate(FLAGS * envs)?;
         let out = Targets {
             numbers: self.device.address(&numbers),
             flags: self.device.address(&flags),

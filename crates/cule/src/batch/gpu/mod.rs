@@ -98,7 +98,7 @@ pub struct Targets {
     pub ram: u64,
     /// [`lane::NUMBERS`] rows of `i32`, one column per environment.
     pub numbers: u64,
-    /// Three rows of bytes: terminated, truncated, ended.
+    /// [`lane::FLAGS`] rows of bytes.
     pub flags: u64,
     /// Bytes from one observation to the next; 0 where they lie side by side.
     pub obs_stride: u64,

@@ -1,0 +1,169 @@
+"""What is said of a whole game where a lost life ends an episode and the game goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import parl
+from parl.envs import EnvMaker, EpisodeTracker, games_over, points, spec_of
+from parl.runtime.evaluate import Evaluator
+
+RAM = {"obs_type": "ram", "stack_num": 1}
+LIVES = 5
+MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP}
+
+
+def steps(envs: Any, count: int) -> Iterator[tuple[Any, ...]]:
+    """Steps in which Breakout is served and left alone: a life lasts some 15 steps."""
+    for t in range(count):
+        yield envs.step(np.full(envs.num_envs, t % 2))
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("life_loss", ["continues", "reports"])
+@pytest.mark.parametrize("game", ["breakout", "ms_pacman"])
+def test_returns_of_whole_games(game: str, life_loss: str, mode: str) -> None:
+    """Sums over a game equal what the core and the tracker say, through a saved state too."""
+    options = {
+        "life_loss": life_loss,
+        "autoreset_mode": MODES[mode],
+        "max_num_frames_per_episode": 6_000,
+        **RAM,
+    }
+    envs = parl.AtariVectorEnv(game, 3, **options)
+    envs.reset(seed=1)
+    tracker = EpisodeTracker(3, mode)
+    sums, found, tracked, lives = np.zeros(3, np.int64), [], [], 0
+    rng = np.random.default_rng(4)
+    for t in range(900):
+        _, reward, terminated, truncated, info = envs.step(rng.integers(0, envs.single_action_space.n, 3))
+        ended = terminated | truncated
+        over = games_over(terminated, ended, info)
+        np.testing.assert_array_equal(over, info["game_over"])
+        sums += info["raw_reward"]
+        lives += int((ended & ~over).sum())
+        for i in np.nonzero(over)[0]:
+            assert info["_game_return"][i] and info["game_return"][i] == sums[i]
+            found.append(int(sums[i]))
+            sums[i] = 0
+        tracked += tracker.step(points(reward, info), terminated, truncated, over)[1]
+        if t == 400:
+            state, episodes = envs.get_state(), tracker.state_dict()
+            envs.close()
+            envs = parl.AtariVectorEnv(game, 3, **options)
+            envs.reset(seed=2)
+            envs.set_state(state)
+            tracker = EpisodeTracker(3, mode)
+            tracker.load_state_dict(episodes)
+    assert [value for value, _ in tracked] == found
+    assert len(found) >= 3 and lives > len(found) and max(found) > 0
+
+
+def test_the_next_game_begins_at_nothing() -> None:
+    """Neither a reset by hand in mid-game nor a seed carries points on."""
+    envs = parl.AtariVectorEnv("breakout", 1, life_loss="continues", **RAM)
+    returns: list[list[int]] = []
+    for _ in range(2):
+        envs.reset(seed=0)
+        rng = np.random.default_rng(0)
+        infos = [envs.step(rng.integers(0, 4, 1))[4] for _ in range(400)]
+        returns.append([int(info["game_return"][0]) for info in infos if info["game_over"][0]])
+    assert returns[0] == returns[1] != []
+
+
+def test_a_cut_ends_the_game_that_is_counted() -> None:
+    """Else a policy that never ends a game would be waited for without end."""
+    envs = parl.AtariVectorEnv("pong", 1, life_loss="continues", max_num_frames_per_episode=40, **RAM)
+    envs.reset(seed=0)
+    ends = [info["game_over"][0] for *_, truncated, info in steps(envs, 25) if truncated[0]]
+    assert ends == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        pytest.param({}, False, id="plain"),
+        pytest.param({"episodic_life": True}, False, id="ends"),
+        pytest.param({"life_loss": "any"}, False, id="any"),
+        pytest.param({"life_loss_info": True}, True, id="reports"),
+        pytest.param({"life_loss": "continues"}, True, id="continues"),
+    ],
+)
+def test_it_is_said_only_where_it_differs(options: dict[str, Any], keys: bool) -> None:
+    envs = parl.AtariVectorEnv("breakout", 1, **options, **RAM)
+    envs.reset(seed=0)
+    assert all(("game_over" in info) == keys for *_, info in steps(envs, 30))
+    assert ("game_over" in envs.step(np.zeros(1, np.int64))[4]) == keys
+
+
+def test_the_single_environment_says_it_too() -> None:
+    env = gymnasium.make("parl/Breakout-v0", preset="nature", **RAM)
+    env.reset(seed=0)
+    total, lives, over, t = 0, 0, False, 0
+    while not over:
+        _, _, terminated, truncated, info = env.step(t % 2)
+        total, t = total + info["raw_reward"], t + 1
+        over = info["game_over"]
+        assert ("game_return" in info) == over
+        if terminated or truncated:
+            lives += 1
+            env.reset()
+    assert (lives, info["game_return"]) == (LIVES, total)
+    env = gymnasium.make("parl/Breakout-v0", life_loss_info=True, **RAM)
+    env.reset(seed=0)
+    # A caller resets at a reported end, which leaves the game: there is none to say anything of.
+    assert "game_over" not in env.step(0)[4]
+
+
+class ByMemory:
+    """A policy that acts by the console's memory alone: what it plays follows from the seed."""
+
+    def act_greedily(self, observations: Any) -> Any:
+        return np.asarray(observations).reshape(len(observations), -1).sum(axis=1, dtype=np.int64) % 4
+
+
+def played(env: Any, seed: int) -> int:
+    """The points of the game of ``seed`` in a single environment that is reset where an episode ends."""
+    obs, _ = env.reset(seed=seed)
+    total = 0
+    while True:
+        obs, _, terminated, truncated, info = env.step(int(ByMemory().act_greedily(obs[None])[0]))
+        total += info["raw_reward"]
+        if info.get("game_over", terminated or truncated):
+            return total
+        if terminated or truncated:
+            obs, _ = env.reset()
+
+
+@pytest.mark.parametrize("many", [True, False], ids=["vector", "single"])
+@pytest.mark.parametrize("options", [{"preset": "nature"}, {"life_loss_info": True}, {}], ids=str)
+def test_evaluations_play_whole_games_of_callables(options: dict[str, Any], many: bool) -> None:
+    options = {**options, **RAM}
+    single = gymnasium.make("parl/Breakout-v0", **options)
+    if many and "life_loss_info" in options:
+        # Told of lives, and not reset: the game that nothing is said of.
+        single = gymnasium.make("parl/Breakout-v0", **RAM)
+    expected = [played(single, seed) for seed in (3, 4)]
+    maker = EnvMaker(
+        (lambda n: parl.make_vec("breakout", n, **options)) if many else (lambda: single_of(options))
+    )
+    probe = maker(2)
+    evaluator = Evaluator(maker, ByMemory(), spec_of(probe))
+    probe.close()
+    assert evaluator.play(2, seed=3).tolist() == expected
+    evaluator.close()
+
+
+def single_of(options: dict[str, Any]) -> gymnasium.Env:
+    return gymnasium.make("parl/Breakout-v0", **options)
+
+
+def test_other_environments_mean_what_they_like_by_that_name() -> None:
+    ended = np.array([True, False])
+    assert games_over(ended, ended, {"game_over": np.array([False, False])}) is ended
