@@ -73,6 +73,22 @@ def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
     gpu.close()
 
 
+@pytest.mark.parametrize("life_loss", ["continues", "reports"])
+def test_whole_games_are_told_as_on_the_cpu(life_loss: str) -> None:
+    """Lives are lost and games are cut within some 20 steps of 4 frames."""
+    cpu, gpu = pair("breakout", 2, life_loss=life_loss, obs_type="ram", max_num_frames_per_episode=160)
+    run(cpu, gpu, 2)
+    seen = set()
+    for _ in range(60):
+        left, right = cpu.step(np.ones(2, np.int64)), gpu.step(torch.ones(2, dtype=torch.int64))
+        same(left, right)
+        assert "game_over" in left[-1] and "game_return" in right[-1]
+        seen |= set(zip((left[2] | left[3]).tolist(), left[-1]["game_over"].tolist(), strict=True))
+    assert seen == {(False, False), (True, False), (True, True)}
+    cpu.close()
+    gpu.close()
+
+
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets(preset: str) -> None:
     cpu, gpu = (parl.make_vec("breakout", 2, preset=preset, device=device) for device in ("cpu", "cuda"))

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from parl.envs import EnvMaker, points, spec_of
+from parl.envs import AtariVectorEnv, EnvMaker, points, spec_of
 from parl.run import RunDirectory, read_metrics
 from parl.runtime.rollout import RolloutActor, RolloutBuffer
 from parl.train import evaluate, protocol, train
@@ -85,3 +85,44 @@ def test_rewards_are_learned_from_clipped():
     assert actor.reward_sum >= 10 * float((buffer.reward > 0).sum())
     assert actor.reward_sum >= sum(value for value, _ in finished) > 100
     actor.close()
+
+
+class Told(AtariVectorEnv):
+    """Keeps what the core says of each whole game: environment and points."""
+
+    games: list[tuple[int, int]] = []  # noqa: RUF012 - read by the test that made it
+
+    def step(self, actions, *, out=None):
+        result = super().step(actions, out=out)
+        for env in np.nonzero(result[4].get("_game_return", ()))[0]:
+            Told.games.append((int(env), int(result[4]["game_return"][env])))
+        return result
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ppo", {"rollout_steps": 50, "minibatch_size": 100, "num_envs": 2, "random_starts": 20}),
+        ("dqn", {"learning_starts": 500, "batch_size": 16, "num_envs": 2, "actors": 1, "learners": 1}),
+        ("es", {"num_envs": 4}),
+    ],
+)
+def test_training_reports_whole_games_where_a_life_is_an_episode(tmp_path, name, options):
+    Told.games = []
+    run = train(
+        name,
+        lambda n: Told("breakout", n, life_loss="continues", obs_type="ram", max_num_frames_per_episode=800),
+        **options,
+        total_frames=900,
+        hidden=(8,),
+        schedule="lockstep",
+        evaluation_episodes=0,
+        quiet=True,
+        runs=str(tmp_path),
+    )
+    games = [value for _, value in Told.games]
+    if name == "es":  # Of each member one game counts; those that end early are stepped on.
+        games = list({env: value for env, value in reversed(Told.games)}.values())
+    last = [r["episode_return"] for r in read_metrics(run.path) if r.get("episode_return") is not None][-1]
+    assert len(games) >= 2
+    assert last == pytest.approx(np.mean(games))
