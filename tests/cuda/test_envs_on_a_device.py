@@ -76,7 +76,7 @@ def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
 @pytest.mark.parametrize("life_loss", ["continues", "reports"])
 def test_whole_games_are_told_as_on_the_cpu(life_loss: str) -> None:
     """Lives are lost and games are cut within some 20 steps of 4 frames."""
-    cpu, gpu = pair("breakout", 2, life_loss=life_loss, obs_type="ram", max_num_frames_per_episode=160)
+    cpu, gpu = pair("breakout", 2, life_loss=life_loss, obs_type="ram", max_num_frames_per_episode=80)
     run(cpu, gpu, 2)
     seen = set()
     for _ in range(60):
