@@ -157,3 +157,25 @@ def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options,
     assert found[0][1].keys() == found[1][1].keys()
     for name, value in found[0][1].items():
         assert value == pytest.approx(found[1][1][name], rel=1e-3, abs=1e-4), name
+
+
+@pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
+def test_policies_draw_from_the_network_s_distribution(spec):
+    """Frequencies or moments of many draws, and the log-probability of each."""
+    policy = A2C(Config(hidden=(8,), initial_log_std=-0.7), spec).make_policy(0, 1, 20_000, seed=3)
+    observations = np.tile(np.array([[0.5, -1.0, 2.0]], np.float32), (20_000, 1))
+    policy.weights.add_(0.3 * torch.randn(policy.weights.shape, generator=torch.Generator().manual_seed(0)))
+    parameters = torch.from_numpy(policy._network.act(observations[:1]).copy())
+    action, log_prob = policy.sample(observations, 0)
+    action = torch.from_numpy(np.asarray(action))
+    if spec.num_actions:
+        expected = parameters.log_softmax(dim=1)[0]
+        frequencies = torch.bincount(action, minlength=4) / len(action)
+        torch.testing.assert_close(frequencies, expected.exp(), rtol=0, atol=0.015)
+        expected = expected[action]
+    else:
+        normal = torch.distributions.Normal(parameters, policy._network.log_std.detach().exp())
+        torch.testing.assert_close(action.mean(dim=0), normal.mean[0], rtol=0, atol=0.02)
+        torch.testing.assert_close(action.std(dim=0), normal.stddev[0], rtol=0.03, atol=0)
+        expected = normal.log_prob(action).sum(dim=1)
+    torch.testing.assert_close(torch.from_numpy(log_prob), expected, rtol=1e-4, atol=1e-4)

@@ -195,3 +195,16 @@ def test_settings_are_checked():
         ga.Config(parents=2, elites=3)
     with pytest.raises(ConfigError, match="hidden"):
         ga.Config(hidden=(0,))
+
+
+@pytest.mark.parametrize("size", [5, 6])
+def test_es_asks_for_both_signs_of_each_seed(size):
+    learner = es.ES(es.Config(), SPEC).make_learner(0, "cpu")
+    first, second = learner.ask(size), learner.ask(size)
+    for members in (first, second):
+        assert [sign for _, sign in members] == [1, -1, 1, -1, 1, -1][:size]
+        assert [seed for seed, _ in members[::2]][: size // 2] == [seed for seed, _ in members[1::2]]
+    # Nothing is drawn beyond: as many seeds in one call are the same ones.
+    pairs = (size + 1) // 2
+    again = es.ES(es.Config(), SPEC).make_learner(0, "cpu").ask(4 * pairs)
+    assert [seed for seed, _ in again[::2]] == [seed for seed, _ in (*first[::2], *second[::2])]

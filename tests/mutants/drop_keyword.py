@@ -6,6 +6,9 @@ from typing import Any
 
 from cosmic_ray.operators.operator import Example, Operator
 
+# `zip(..., strict=True)` checks what is so by construction. Where a tensor lies shows on a CUDA device alone.
+LEFT_OUT = ("strict", "device")
+
 
 class DropKeyword(Operator):
     """Removes ``name=value`` from a call."""
@@ -15,8 +18,7 @@ class DropKeyword(Operator):
         in_call = node.type == "argument" and node.parent.type in ("arglist", "trailer")
         if not in_call or node.children[1] != "=":
             return
-        # `zip(..., strict=True)` is a check of what is so by construction, and no setting.
-        if node.children[0].value != "strict":
+        if node.children[0].value not in LEFT_OUT:
             yield node.start_pos, node.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:

@@ -8,7 +8,8 @@ and each survivor.
 
 A mutant of a Python module runs against the tests that run its line, the quickest first. Which these are is
 measured by one run of the tests under coverage (``--measure`` brings it up to date, for all or some tests).
-A mutant of a Rust module runs against the tests of its part, in cargo and in Python.
+A mutant of ``sumtree`` runs against its tests in cargo and in Python; one of ``games`` against plays recorded
+from ale-py, see ``game_mutants.py``.
 
 Outcomes lie in ``target/mutants``: an interrupted run goes on, and ``--again`` runs the survivors again,
 after tests were added. Survivors that are no gap in the tests stand in ``accepted.toml`` with a reason: they
@@ -73,6 +74,8 @@ def run_part(part: str, arguments: argparse.Namespace, accepted: Accepted, deadl
     """Runs the sample of one part and prints its survivors; the share killed, without accepted ones."""
     if part in PYTHON_PARTS:
         import python_mutants as kind
+    elif part == "games":
+        import game_mutants as kind
     else:
         import rust_mutants as kind
     state = State(ROOT / "target" / "mutants" / f"{part}.jsonl")

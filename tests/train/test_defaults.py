@@ -1,4 +1,4 @@
-"""Defaults and presets are those of `defaults.json`: a number changes on purpose or not at all.
+"""Defaults, bounds and presets are those of `defaults.json`: a number changes on purpose or not at all.
 
 ``python tests/train/test_defaults.py`` writes the file anew; its diff shows what changed.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from parl.errors import ConfigError
 from parl.train.registry import ALGORITHMS, family_of, module_of, presets_of
 from parl.types import EnvSpec
 
@@ -30,12 +31,33 @@ def plain(value):
     return value if isinstance(value, bool | int | str | None) else repr(value)
 
 
+def bounds(config):
+    """The bounds that far too small and far too large numbers run into, by setting."""
+    found = {}
+    for field in dataclasses.fields(config):
+        default = getattr(config, field.name)
+        if isinstance(default, bool | str | tuple | None):
+            continue
+        ends = []
+        for value in (-(10**18), 10**18):
+            try:
+                dataclasses.replace(config, **{field.name: type(default)(value)})
+            except ConfigError as error:
+                ends.append(str(error).split(" is ", 1)[-1])
+            else:
+                ends.append("any")
+        found[field.name] = " | ".join(ends)
+    return found
+
+
 def settings(name):
-    """Every default of one algorithm: of its settings and its run, by environment, and its presets."""
+    """Every default of one algorithm: of its settings and its run, by environment, bounds and presets."""
     module = module_of(name)
     found = {
         "algorithm": plain(vars(module.Config())),
         "run": plain(vars(family_of(name).config())),
+        "bounds": bounds(module.Config()),
+        "bounds of the run": bounds(family_of(name).config()),
         "presets": {
             preset: {"run": plain(dict(one.run)), "algorithm": plain(dict(one.algorithm)), "tuned": one.tuned}
             for preset, one in presets_of(name).items()

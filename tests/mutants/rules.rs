@@ -1,0 +1,51 @@
+//! What the rules of the games make of recorded RAM, as one line a game: `rules FOLDER FRAMES`.
+//!
+//! Compiled by `game_mutants.py` together with a mutated copy of `crates/cule/src/games`, without the rest of the
+//! crate: a second instead of a minute.
+#![allow(dead_code)]
+
+mod games;
+
+use games::evaluate::{evaluate, start_values};
+use games::rows::ROWS;
+use games::{names, select};
+
+const FRAME_BYTES: usize = 129;
+const CART_RAM: [u8; 128] = [0; 128];
+
+/// A chain of FNV-1a over numbers.
+fn link(chain: u64, value: i64) -> u64 {
+    value.to_le_bytes().iter().fold(chain, |c, byte| (c ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let (Some(folder), Some(frames)) = (words.next(), words.next()) else { panic!("usage: rules FOLDER FRAMES") };
+    let frames: usize = frames.parse().expect("FRAMES is a number");
+    for (game, name) in names::NAMES.iter().enumerate() {
+        let Ok(bytes) = std::fs::read(format!("{folder}/{name}.ram")) else { continue };
+        let mut chain = 0xcbf2_9ce4_8422_2325;
+        for value in [select::press_frames(game), select::first_press(game)] {
+            chain = link(chain, i64::from(value));
+        }
+        for i in 0..600 {
+            chain = link(chain, i64::from(select::start_action(game, i)));
+        }
+        let mut rules = games::new(ROWS[game].default_mode);
+        for frame in bytes.chunks_exact(FRAME_BYTES).take(frames) {
+            let ram: &[u8; 128] = frame[1..].try_into().expect("128 bytes");
+            if frame[0] == 1 {
+                start_values(&mut rules, game);
+                rules.over = 0;
+                for mode in 0..64 {
+                    chain = link(chain, i64::from(select::reached(game, mode, ram, &CART_RAM)));
+                }
+                select::on_reached(&mut rules, game, true, ram);
+            }
+            evaluate(&mut rules, game, ram, &CART_RAM);
+            let seen = [rules.reward, games::lives(&rules, game), i32::from(rules.over)];
+            chain = seen.iter().fold(chain, |chain, value| link(chain, i64::from(*value)));
+        }
+        println!("{name} {chain:016x}");
+    }
+}
