@@ -10,6 +10,7 @@ from batches import BOX, CAMERA, FOUR, make_batch, observations
 from parl.algos import critics, dqn, sac, td3
 from parl.errors import ConfigError
 from parl.ops import adam, execution
+from parl.train.registry import make_algorithm, module_of
 
 KINDS = [
     pytest.param(dqn.DQN, dqn.Config(hidden=(32,)), FOUR, id="dqn"),
@@ -133,3 +134,11 @@ def test_a_recorded_update_gives_the_same_numbers_on_a_device(kind, config, spec
         for graph in (False, True)
     )
     torch.testing.assert_close(by_calls.weights, by_graph.weights, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dqn", "rainbow", "ppo", "a2c", "pqn"])
+@pytest.mark.parametrize("graphs", [False, True])
+def test_updates_are_recorded_as_graphs_where_asked_for(name, graphs):
+    module = module_of(name)
+    algorithm = make_algorithm(name, dataclasses.replace(module.Config(), cuda_graph=graphs), FOUR)
+    assert algorithm.records_updates is graphs

@@ -251,7 +251,7 @@ class Runner:
         durations: dict[str, float] = self._tests["durations"]
         files: dict[str, dict[str, list[str]]] = self._tests["files"]
         lines = files.get(mutant.file, {})
-        stem = f"test_{pathlib.Path(mutant.file).stem}"
+        stem = f"_{pathlib.Path(mutant.file).stem}"
         first, last, inside = _statement((ROOT / mutant.file).read_text(), mutant.line)
         found = {test for line in range(first, last + 1) for test in lines.get(str(line), ())}
         if not inside or not found - {""}:
@@ -261,12 +261,13 @@ class Runner:
             folder = f"{pathlib.Path(mutant.file).parent}/"
             near = [name for name in files if name.startswith(folder)]
             found = {test for name in near for tests in files[name].values() for test in tests}
-        found |= {test for test in durations if stem in test}
+        mirrors = {test for test in durations if stem in test.split("::")[0]}
+        found |= mirrors
         known = sorted((durations[t], t) for t in found if durations.get(t, float("inf")) < BUDGET_S)
         chosen: list[str] = []
         total = 0.0
         # Those that mirror the module by name come first.
-        for seconds, test in sorted(known, key=lambda pair: (stem not in pair[1], pair)):
+        for seconds, test in sorted(known, key=lambda pair: (pair[1] not in mirrors, pair)):
             if total + seconds <= BUDGET_S:
                 chosen.append(test)
                 total += seconds

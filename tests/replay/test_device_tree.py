@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from test_sampling import chi_square_z  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import InconsistentError, NotSampleableError  # noqa: E402
-from parl.replay.device import jump, pick, structs  # noqa: E402
+from parl.replay.device import jump, layout, pick, structs  # noqa: E402
 
 
 def pair(capacity: int, seed: int = 0) -> tuple[parl.SumTree, HostSumTree]:
@@ -30,6 +32,41 @@ def test_structs_are_as_large_as_the_kernels_have_them():
             assert library().parl_size(name.encode()) == ctypes.sizeof(struct), name
             found += 1
     assert found == 16
+
+
+def test_numbers_are_those_of_the_kernels():
+    """Each constant that both sides name has one value; every member of an enum is in the kernels."""
+    folder = Path(__file__).parents[2] / "crates" / "sumtree" / "kernels"
+    texts = [re.sub(r"//.*", "", path.read_text()) for path in sorted(folder.glob("*.cu*"))]
+    enums, numbers = {}, {}
+    for text in texts:
+        for name, body in re.findall(r"enum (\w+) : uint32_t \{(.*?)\}", text, re.S):
+            enums[name] = {key: int(value) for key, value in re.findall(r"(\w+) = (\d+)", body)}
+        for line in re.findall(r"constexpr uint\w+ (.*?);", text):
+            numbers |= {key: int(value) for key, value in re.findall(r"(\w+) = (\d+)(?=$|,)", line)}
+    numbers |= {"WORDS": enums["Word"]["WORDS"], "MAX_WEIGHT": 2**27 - 1}
+    for kind in (structs.Word, structs.Mode, structs.Kind, structs.Strategy):
+        ours = {member.name: int(member) for member in kind if member.name != "NONE"}
+        assert ours.items() <= enums[kind.__name__].items()
+    named = ("LEVELS_MAX", "OUTPUTS_MAX", "MAX_WEIGHT", "SIZES", "LANES", "WORDS")
+    named += ("THREADS", "PIECES", "DRAWS_PER_BLOCK")
+    for name in named:
+        assert getattr(structs, name, getattr(layout, name, None)) == numbers[name], name
+
+
+@pytest.mark.parametrize(
+    ("capacity", "history", "slots", "chunk"),
+    [
+        (1, 0, 3, 1),
+        (64, 3, 69, 1),
+        (6_400, 7, 6_700, 100),
+        (65_536, 0, 67_584, 1_024),
+        (10**6, 0, 1_002_496, 1_024),
+    ],
+)
+def test_rings_are_those_of_the_cpu(capacity, history, slots, chunk):
+    # A 64th of the capacity, 1,024 at most, a chunk; two chunks more than the rows need.
+    assert layout.ring(capacity, history) == (slots, chunk)
 
 
 PARTS = {"Reals", "Draws", "Output", "Source"}
