@@ -13,7 +13,7 @@ import torch
 import wiring
 
 from parl.errors import ConfigError
-from parl.train.registry import ALGORITHMS, make_algorithm, module_of
+from parl.train.registry import ALGORITHMS, make_algorithm, module_of, presets_of, refuse_unused, resolve
 
 
 class Row(NamedTuple):
@@ -337,3 +337,51 @@ def test_a_setting_changes_what_it_should(name, setting, stage_of):
     assert any(differs), f"{setting} = {row.value} of {name} changes nothing"
     assert differs[-1], f"{setting} = {row.value} of {name} changes nothing of what a run leaves"
     assert wiring.STAGES[differs.index(True)] == row.stage
+
+
+CONDITIONAL = [
+    pytest.param(name, setting, id=f"{name}-{setting}")
+    for name, rows in sorted(TABLE.items())
+    for setting, row in rows.items()
+    if isinstance(row, Row) and row.context
+]
+
+
+@pytest.mark.parametrize(("name", "setting"), CONDITIONAL)
+def test_a_setting_without_what_it_needs_is_refused_if_it_changes_nothing(name, setting, stage_of):
+    row, env = TABLE[name][setting], env_of(name)
+    spec = wiring.spec_for(env)
+    refuse_unused(name, wiring.config_of(name), spec)
+    try:
+        config = wiring.config_of(name, **{setting: row.value})
+        differs = stage_of("learning", name, env, {}) != stage_of("learning", name, env, {setting: row.value})
+    except ConfigError:
+        return  # refused already
+    if differs:
+        refuse_unused(name, config, spec)
+    else:
+        with pytest.raises(ConfigError, match=f"{name}: {setting} = .* has no effect with "):
+            refuse_unused(name, config, spec)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_settings_of_images_are_refused_for_vectors(name):
+    spec = wiring.spec_for(env_of(name))
+    values = {
+        "images": "mlp" if name in ("es", "ga") else "impala",
+        "image_features": 7,
+        "channels_last": True,
+    }
+    for setting in values.keys() & {field.name for field in dataclasses.fields(module_of(name).Config)}:
+        with pytest.raises(ConfigError, match=f"{setting} = .* has no effect with observations"):
+            refuse_unused(name, wiring.config_of(name, **{setting: values[setting]}), spec)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_defaults_and_presets_have_no_setting_without_effect(name):
+    pictures = wiring.PICTURES_BOX if name in wiring.CONTINUOUS else wiring.PICTURES
+    for spec in (wiring.spec_for(env_of(name)), pictures):
+        refuse_unused(name, resolve(name, spec)[1], spec)
+    for preset in presets_of(name).values():
+        own = dataclasses.replace(module_of(name).Config(), **preset.algorithm)
+        refuse_unused(name, own, wiring.spec_for(env_of(name)))

@@ -51,6 +51,13 @@ class Config(ActorCriticConfig):
     c_max: float = 1.0
     """V-trace: bound of the importance ratio along traces."""
 
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found = super().unused(spec)
+        if self.advantage == "gae":
+            found |= dict.fromkeys(("rho_max", "c_max"), "advantage = 'gae'")
+        return found
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(

@@ -53,6 +53,17 @@ class ActorCriticConfig(RolloutConfig):
     lstm: int = 0
     """Width of an LSTM behind the layers, which policy and value then share; 0: none."""
 
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found = super().unused(spec)
+        if spec.num_actions:
+            found["initial_log_std"] = "discrete actions"
+        if self.lstm:
+            found["shared_layers"] = f"lstm = {self.lstm}"
+        elif spec.has_images:
+            found["shared_layers"] = "images, whose layers are always shared"
+        return found
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(

@@ -28,7 +28,7 @@ from parl.nets import Encoder, Ensemble, flatten, tensors_of
 from parl.nets.members import Members
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, moved
-from parl.ops.bounds import check_bounds, check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.execution import Captured, compiled, prepare
 from parl.ops.finite import check_update
 from parl.ops.memory import keep_freed_memory
@@ -59,6 +59,11 @@ class CriticsConfig(ReplayedConfig):
     """Polyak: share of the weights that flows into the target networks when they follow."""
     random_steps: int = 1_000
     """Steps, of all actors together, in which actions are drawn uniformly."""
+
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found = super().unused(spec)
+        return found if spec.has_images else found | dict.fromkeys(("images", "image_features"), NO_IMAGES)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -63,7 +63,7 @@ from parl.nets.dense import Headed, head
 from parl.nets.single import Single
 from parl.ops.adam import limited_adam_step
 from parl.ops.batches import TensorBatch, moved
-from parl.ops.bounds import check_bounds, check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
     midpoints,
@@ -154,6 +154,32 @@ class Config(ReplayedConfig):
     """Steps, of all actors together, over which the rate falls in a straight line."""
     epsilon_spread: float = 0.0
     """Actor i of n ends at ``epsilon_last ** (1 + spread * i / (n - 1))``; 7 as in Ape-X, 0 all alike."""
+
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found = super().unused(spec)
+        kind = f"distribution = {self.distribution!r}"
+        if self.distribution != "c51":
+            found |= dict.fromkeys(("atoms", "value_min", "value_max"), kind)
+        else:
+            found["huber_delta"] = kind
+        if self.distribution not in ("qr", "iqn"):
+            found["quantiles"] = kind
+        if self.distribution != "iqn":
+            found |= dict.fromkeys(("policy_quantiles", "cosines"), kind)
+        if not self.noisy:
+            found["noisy_sigma"] = "noisy = False"
+        if self.munchausen:
+            found["double"] = f"munchausen = {self.munchausen}"
+        else:
+            found |= dict.fromkeys(("munchausen_temperature", "munchausen_clip"), "munchausen = 0")
+        if self.target_tau:
+            found["target_period"] = f"target_tau = {self.target_tau}"
+        if self.epsilon_last in (0, 1):
+            found["epsilon_spread"] = f"epsilon_last = {self.epsilon_last}"
+        if not spec.has_images:
+            found["images"] = NO_IMAGES
+        return found
 
     def __post_init__(self) -> None:
         super().__post_init__()

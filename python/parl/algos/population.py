@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from parl.nets.torsos import is_channels_last
-from parl.ops.bounds import check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_choices, check_hidden
 from parl.types import Array, EnvSpec, is_image
 
 # Products of a member's layer up to which numpy's BLAS takes one thread for a vector and a matrix.
@@ -34,6 +34,10 @@ class PopulationNetConfig:
     """Widths of the dense layers, with tanh."""
     images: Literal["nature", "mlp"] = "nature"
     """What images pass first: the Nature DQN's convolutions with ReLU, or nothing."""
+
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        return {} if spec.has_images else {"images": NO_IMAGES}
 
     def __post_init__(self) -> None:
         check_hidden(self)

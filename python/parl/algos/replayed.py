@@ -8,10 +8,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from parl.ops.bounds import check_bounds, check_choices
+from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices
 from parl.ops.execution import Precision
 from parl.ops.schedules import linear
-from parl.types import Array
+from parl.types import Array, EnvSpec
+
+_OF_PRIORITIES = ("beta", "beta_steps", "priority_epsilon", "initial_priority")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,17 @@ class ReplayedConfig:
     def priorities_of(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
         """See :class:`parl.types.JudgingPolicy`."""
         return np.abs(self.reward_scale * reward + discount * following - chosen) + self.priority_epsilon
+
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found: dict[str, str] = {}
+        if not self.prioritized:
+            found |= dict.fromkeys((*_OF_PRIORITIES, "alpha"), "prioritized = False")
+        elif not self.alpha:
+            found |= dict.fromkeys(_OF_PRIORITIES, "alpha = 0")
+        if not spec.has_images:
+            found["channels_last"] = NO_IMAGES
+        return found
 
     def __post_init__(self) -> None:
         check_bounds(

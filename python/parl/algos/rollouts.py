@@ -15,7 +15,7 @@ from parl.errors import ConfigError, NonFiniteError
 from parl.nets import flatten
 from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
 from parl.ops.adam import adam_step, limit_norm
-from parl.ops.bounds import check_bounds, check_choices, check_hidden
+from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.execution import Executed, Precision
 from parl.ops.finite import check_state, explained
 from parl.ops.memory import keep_freed_memory
@@ -64,6 +64,10 @@ class RolloutConfig:
     cuda_graph: bool = False
     """With environments on a CUDA device: record a rollout, and all that is learned from it, as a CUDA graph
     each."""
+
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        return {} if spec.has_images else {"channels_last": NO_IMAGES, "images": NO_IMAGES}
 
     def __post_init__(self) -> None:
         infinite = float("inf")

@@ -71,6 +71,17 @@ class Config(CriticsConfig):
     target_entropy_share: float = 0.5
     """That share, 0..1."""
 
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found = super().unused(spec)
+        if not spec.num_actions:
+            found["target_entropy_share"] = "continuous actions"
+        elif self.target_entropy is not None:
+            found["target_entropy_share"] = f"target_entropy = {self.target_entropy}"
+        if not self.learn_temperature:
+            found |= dict.fromkeys(("target_entropy", "target_entropy_share"), "learn_temperature = False")
+        return found
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(

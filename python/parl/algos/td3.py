@@ -73,6 +73,15 @@ class Config(CriticsConfig):
     target_noise_clip: float = 0.5
     """Largest noise on the target's actions."""
 
+    def unused(self, spec: EnvSpec) -> dict[str, str]:
+        """Settings that the others leave without effect in this environment, each with the reason."""
+        found = super().unused(spec)
+        if not self.exploration_noise:
+            found["exploration_spread"] = "exploration_noise = 0"
+        if not self.target_noise:
+            found["target_noise_clip"] = "target_noise = 0"
+        return found
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(

@@ -6,6 +6,9 @@ from typing import Any
 
 from parl.errors import ConfigError
 
+NO_IMAGES = "observations without images"
+"""Why settings of images have no effect."""
+
 
 def _named(name: str, of: str) -> str:
     return f"{of}: {name}" if of else name

@@ -35,6 +35,7 @@ from parl.train.registry import (
     module_of,
     preset_layer,
     presets_of,
+    refuse_unused,
     replace,
     resolve,
     table_layer,
@@ -99,6 +100,7 @@ def train(
     spec, environment = _probed(maker)
     settings, own = resolve(name, spec, layers, config, algorithm)
     settings = dataclasses.replace(settings, env=maker.name)
+    refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
     group = _joined(name, settings.device)
     follows = group is not None and group.rank > 0

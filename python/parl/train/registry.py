@@ -179,6 +179,25 @@ def _merged(config: Any, sources: Sequence[tuple[str, Mapping[str, Any]]]) -> An
     return dataclasses.replace(config, **values)
 
 
+def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
+    """Refuses settings of the algorithm that were set, but have no effect beside the others.
+
+    Args:
+        name: of the algorithm.
+        own: its settings.
+        spec: of the environment.
+
+    Raises:
+        ConfigError: names the setting and what leaves it without effect.
+    """
+    suited = module_of(name).default_config(spec)
+    reasons = own.unused(spec)
+    for field in dataclasses.fields(own):
+        value = getattr(own, field.name)
+        if field.name in reasons and value not in (field.default, getattr(suited, field.name)):
+            raise ConfigError(f"{name}: {field.name} = {value!r} has no effect with {reasons[field.name]}")
+
+
 def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None = None) -> tuple[Any, Any]:
     """The run's and the algorithm's default settings.
 
