@@ -5,13 +5,16 @@ A row names another value of a setting and the first stage of a tiny run at whic
 A setting without a row fails its test.
 """
 
+import ast
 import dataclasses
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 import wiring
 
+import parl
 from parl.errors import ConfigError
 from parl.train.registry import ALGORITHMS, make_algorithm, module_of, presets_of, refuse_unused, resolve
 
@@ -337,6 +340,25 @@ def test_a_setting_changes_what_it_should(name, setting, stage_of):
     assert any(differs), f"{setting} = {row.value} of {name} changes nothing"
     assert differs[-1], f"{setting} = {row.value} of {name} changes nothing of what a run leaves"
     assert wiring.STAGES[differs.index(True)] == row.stage
+
+
+def test_every_field_of_every_dataclass_is_read():
+    """By name: somewhere in the package a field of that name is read."""
+    fields, read = [], set()
+    for path in Path(parl.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(node.attr)
+            if isinstance(node, ast.ClassDef) and any(
+                "dataclass" in ast.unparse(decorator) for decorator in node.decorator_list
+            ):
+                fields += [
+                    (node.name, item.target.id)
+                    for item in node.body
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+                ]
+    assert len(fields) > 300
+    assert not [f"{kind}.{name}" for kind, name in fields if name not in read]
 
 
 CONDITIONAL = [
