@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from damages import INDEX, PARTS, SETTINGS, damage_all, make_run
 
 from parl.errors import ConfigError
 from parl.replay import PrioritizedReplay
@@ -116,16 +117,27 @@ def killed_until_done(tmp_path, options, frames, kills, generator):
         assert (last / "counters.json").exists() and (last / "replay.bin").exists()
 
 
-@pytest.mark.timeout(900)
-def test_killed_at_random_moments_nothing_is_lost(tmp_path):
-    """However often it is killed, a lockstep run ends as the one that nobody disturbed."""
-    generator = random.Random(os.getpid())
-    options = LOCKSTEP | {"env": "CartPole-v1", "checkpoint_every": 200}
-    path, dead = killed_until_done(tmp_path, options, 6_000, 2, generator)
-    assert dead >= 1
-    whole = train("dqn", **options, total_frames=6_000, runs=str(tmp_path), name="whole")
-    assert_alike(path, whole.path)
-    assert scores_of(path) == scores_of(whole.path)
+def test_killed_between_steps_and_at_random_moments_nothing_is_lost():
+    """A few of the kills that ``kills.py`` makes by the hundred, in a process of their own."""
+    script = os.path.join(os.path.dirname(__file__), "kills.py")
+    command = [sys.executable, script, "--kills", "6", "--seed", str(os.getpid())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 kills (" in done.stdout and "forced 3" in done.stdout and "0 lost runs" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return make_run(folder, 1), make_run(folder, 2)
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, *INDEX, *PARTS])
+def test_no_damage_of_a_file_is_accepted(two_runs, name):
+    """A few of the damages that ``damages.py`` makes by the thousand."""
+    found, unverified = damage_all(*two_runs, name, 30)
+    assert found == {"refused": 30}
+    assert set(unverified) <= {"refused", "accepted"}
 
 
 @pytest.mark.parametrize("goal", [None, 1.0])

@@ -283,8 +283,10 @@ def children(pid):
 def start(tmp_path, schedule="free"):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
+    (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
         [sys.executable, script, tmp_path / "runs", schedule],
+        env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -371,3 +373,4 @@ def test_a_killed_driver_takes_its_workers_along(tmp_path):
     process.communicate(timeout=60)
     gone(workers)
     assert not segments(process.pid)
+    assert not list((tmp_path / "temporary").glob("parl-*"))

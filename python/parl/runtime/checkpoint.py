@@ -64,7 +64,7 @@ def read(folder: Path, trusted: bool = False) -> Saved:
     try:
         counters = json.loads((folder / "counters.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RunDirectoryError(f"{folder} is no complete checkpoint: {error}") from error
+        raise RunDirectoryError(f"{folder / 'counters.json'} cannot be read: {error}") from error
     if counters.get("format") != FORMAT:
         raise RunDirectoryError(f"{folder} has checkpoint format {counters.get('format')}, not {FORMAT}")
     return Saved(folder, counters, trusted)
