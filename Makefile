@@ -98,6 +98,9 @@ mutants: build  ## change the code at random, count what the tests notice: PARTS
 	ALE_ROMS_DIR=$(ROMS) PATH="$(PATH):$(CURDIR)/$(MUTANTS)/bin" $(MUTANTS)/bin/python tests/mutants/run.py $(PARTS) \
 	  --python $(BIN)/python --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
+damage: build  ## 5,000 damaged replay files of each kind: every one is refused, or used without a fault
+	$(BIN)/python tests/replay/damage.py $(ARGS)
+
 lint: build  ## formats, lints, types, import directions, stubs, generated files
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings

@@ -213,6 +213,53 @@ def test_tickets_of_rows_that_were_never_written_are_refused():
     assert buffer.update_priorities(ticket, [1.0]) == 1
 
 
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda r: r.evict(2**33), parl.errors.NotSampleableError, "8589934592 distinct .* only 10 have"),
+        (lambda r: r.evict(2**62), parl.errors.NotSampleableError, "distinct leaves asked for"),
+        (lambda r: r.evict(11), parl.errors.NotSampleableError, "11 distinct leaves asked for, but only 10"),
+        (lambda r: r.sample(11, mode="largest"), parl.errors.NotSampleableError, "11 distinct"),
+        (lambda r: r.sample(13, mode="without_replacement"), parl.errors.NotSampleableError, "13 distinct"),
+        (lambda r: r.sample(2**40), ValueError, r"batch_size 1099511627776 is outside 0\.\.2\*\*40"),
+        (lambda r: r.sample(2**62), ValueError, "batch_size 4611686018427387904 is outside"),
+        (lambda r: r.empty_batch(2**62), ValueError, "batch_size 4611686018427387904 is outside"),
+        (lambda r: r.sample(2**40 - 1), MemoryError, "1099511627775"),
+        (lambda r: r.evict(-1), ValueError, "rows -1 is outside"),
+        (lambda r: r.sample(1, mode="split", rank=-1), ValueError, r"rank -1 is outside 0\.\.=4294967295"),
+        (lambda r: r.sample(1, mode="split", learners=2**32), ValueError, "learners 4294967296 is outside"),
+    ],
+)
+def test_sizes_that_cannot_be(call, error, text):
+    replay = parl.PrioritizedReplay(10, X)
+    replay.add(x=np.arange(10))
+    with pytest.raises(error, match=text):
+        call(replay)
+    assert replay.sampleable == 10
+
+
+def test_a_field_of_too_many_bytes():
+    with pytest.raises(ValueError, match=r"'x' has \d+ bytes per row, outside 0..=2\*\*40"):
+        parl.PrioritizedReplay(10, {"x": ((2**40, 2**40), "f8")})
+
+
+@pytest.mark.parametrize("name", ["env_id", "priorities"])
+def test_code_of_the_caller_runs_before_columns_are_looked_at(name):
+    """An array whose conversion shrinks another argument: memory that is gone is not read."""
+
+    class Shrinks:
+        def __array__(self, dtype=None, copy=None):
+            column.resize(0, refcheck=False)
+            return np.zeros(4, np.int64)
+
+    for spec, rows in ((X, {}), ({**X, "y": ((), "int64")}, {"y": [1, 2, 3, 4]})):  # As it is, and converted.
+        replay = parl.PrioritizedReplay(10, spec)
+        column = np.arange(4)
+        with pytest.raises(ValueError, match=r"has 4 entries, expected 0|has 0 bytes, expected 32"):
+            replay.add(x=column, **rows, **{name: Shrinks()})
+        assert len(replay) == 0
+
+
 def test_all_errors_are_parl_errors_or_built_in_ones():
     assert issubclass(parl.errors.NotSampleableError, (ValueError, parl.ParlError))
     for error in vars(parl.errors).values():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import pathlib
 import pickle
 import signal
 import subprocess
@@ -282,3 +284,49 @@ def test_a_fork_uses_the_shared_replay_of_its_parent(name):
         assert child.exitcode == 0
         assert os.path.exists(f"/dev/shm/{name}"), "the child's end does not remove the parent's memory"
         assert set(buffer.sample(32).tag) == set(range(100, 105))
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "reason"),
+    [
+        ("link", "it is a symbolic link"),
+        ("directory", "Is a directory"),
+        ("writable", "it has mode 666, so other users can open it; expected 600"),
+        ("empty", "it is empty: its maker ended"),
+        ("no descriptors", "Too many open files"),
+    ],
+)
+def test_shared_memory_that_cannot_be_had_says_why(name, obstacle, reason):
+    import resource
+
+    path = pathlib.Path("/dev/shm") / name
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        match obstacle:
+            case "link":
+                path.symlink_to("elsewhere")
+            case "directory":
+                path.mkdir()
+            case "no descriptors":
+                open_now = max(int(one) for one in os.listdir("/proc/self/fd"))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(open_now, limits[0]), limits[1]))
+                taken = []
+                with contextlib.suppress(OSError):
+                    while True:
+                        taken.append(os.open("/dev/null", os.O_RDONLY))
+            case _:
+                path.write_bytes(b"" if obstacle == "empty" else b"x" * 4096)
+                path.chmod(0o600 if obstacle == "empty" else 0o666)
+        start = time.monotonic()
+        with pytest.raises(parl.errors.SharedMemoryError) as caught:
+            parl.PrioritizedReplay(20, PATTERN, shared=name)
+        assert time.monotonic() - start < 1
+    finally:
+        if obstacle == "no descriptors":
+            for one in taken:
+                os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        path.unlink(missing_ok=True)
+    assert reason in str(caught.value) and str(path) in str(caught.value)

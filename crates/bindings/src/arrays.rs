@@ -5,12 +5,16 @@
 #![allow(unsafe_code)] // Slices over the memory of arrays; the invariants stand at each block.
 
 use numpy::npyffi::flags::{NPY_ARRAY_ALIGNED, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
+use numpy::npyffi::{PY_ARRAY_API, npy_intp};
 use numpy::{Element, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
+use sumtree::memory;
 use sumtree::replay::Priorities;
+
+use crate::errors::sumtree_error;
 
 fn has_flags(array: &Bound<'_, PyUntypedArray>, wanted: i32) -> bool {
     // SAFETY: the pointer of a live array object.
@@ -136,6 +140,9 @@ pub fn exactly_mut<'a, T: Element>(
 }
 
 /// A new array and its memory to be filled. Every element must be written before Python sees it.
+///
+/// # Errors
+/// MemoryError.
 pub fn fresh<'py, T: Element + Copy>(
     py: Python<'py>,
     length: usize,
@@ -145,8 +152,15 @@ pub fn fresh<'py, T: Element + Copy>(
     if length > MAX_BYTES / size_of::<T>() {
         return Err(PyMemoryError::new_err(format!("an array of {length} elements is too large")));
     }
-    // `zeros` is numpy's calloc: small arrays cost nothing to clear, large ones are cleared by the system.
-    let array = PyArray1::<T>::zeros(py, length, false);
+    memory::check(length * size_of::<T>()).map_err(|error| sumtree_error(py, error))?;
+    let mut dims = [length as npy_intp];
+    // `PyArray_Zeros` is numpy's calloc: small arrays cost nothing to clear, large ones are cleared by the system.
+    // SAFETY: one dimension, and a type description that the call takes over; null comes with an exception.
+    let array = unsafe {
+        let dtype = T::get_dtype(py).into_dtype_ptr();
+        let array = PY_ARRAY_API.PyArray_Zeros(py, 1, dims.as_mut_ptr(), dtype, 0);
+        Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked::<PyArray1<T>>()
+    };
     // SAFETY: zeroed, contiguous, of that length; the slice is the only way to the memory until the caller hands the
     // array out, and it keeps the array alive that long.
     let slice = unsafe { std::slice::from_raw_parts_mut(array.data(), length) };

@@ -66,12 +66,13 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
         | ReplayError::Discount { .. }
         | ReplayError::FinalObservation { .. } => PyValueError::new_err(message),
         ReplayError::Reward { .. } => ours!(py, "NonFiniteError", message),
+        ReplayError::Row { .. } => ours!(py, "InconsistentError", message),
         ReplayError::NotSampleable { .. } => ours!(py, "NotSampleableError", message),
         ReplayError::OtherReplay { .. }
         | ReplayError::NotAReplay { .. }
         | ReplayError::TooManyProcesses { .. } => ours!(py, "SharedMemoryError", message),
         ReplayError::Closed => ours!(py, "ReplayClosedError", message),
-        ReplayError::File { .. } => ours!(py, "ReplayFileError", message),
+        ReplayError::File { .. } | ReplayError::Rows { .. } => ours!(py, "ReplayFileError", message),
         // With an error number Python picks the subclass, FileNotFoundError and so on.
         ReplayError::Io { path, reason, code: Some(code) } => PyOSError::new_err((code, reason, path)),
         ReplayError::Io { code: None, .. } => PyOSError::new_err(message),

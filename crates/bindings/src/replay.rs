@@ -66,7 +66,7 @@ impl Replay {
 /// What `sample` chooses rows by: shares beside a mode belong to stratified draws.
 fn selection(
     mode: &str,
-    (rank, learners): (u32, u32),
+    (rank, learners): (i64, i64),
     (uniform, newest, newest_rows): (f64, f64, usize),
 ) -> PyResult<Selection> {
     let mixed = uniform != 0.0 || newest != 0.0;
@@ -229,6 +229,9 @@ impl Replay {
         final_present: Option<&Bound<'py, PyUntypedArray>>,
         final_columns: Vec<Bound<'py, PyUntypedArray>>,
     ) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        // These may run code of the caller, which must find no array borrowed.
+        let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
+        let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
         let names = &self.core.settings().fields;
         let name = |i: usize| names.get(i).map_or("a column", |field| field.name.as_str());
         let columns: Vec<_> =
@@ -236,8 +239,6 @@ impl Replay {
         let finals: Vec<_> =
             final_columns.iter().map(|column| bytes(column, "final_obs")).collect::<PyResult<_>>()?;
         let present = final_present.map(|mask| bytes(mask, "final_obs mask")).transpose()?;
-        let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
-        let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
         let given = Rows {
             count: rows,
             columns: &columns,
@@ -275,14 +276,15 @@ impl Replay {
             // Gymnasium's CartPole, for one, gives observations that lie the other way round.
             arrays.push(if array.is_c_contiguous() { array } else { in_rows(&array)? });
         }
-        let rows = |array: &Bound<'_, PyUntypedArray>| array.shape()[0];
+        // As in `add`; and before the shapes of the arrays are looked at.
+        let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
+        let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
+        let rows = |array: &Bound<'_, PyUntypedArray>| array.shape().first().copied().unwrap_or(0);
         let Some(count) = arrays.first().map(rows) else { return Ok(None) };
         if arrays.iter().any(|array| rows(array) != count) {
             return Ok(None);
         }
         let columns: Vec<_> = arrays.iter().map(|array| bytes(array, "a column")).collect::<PyResult<_>>()?;
-        let env_id = env_id.map(|env_id| indices(env_id, "env_id")).transpose()?;
-        let priorities = priorities.map(|p| reals(p, "priorities")).transpose()?;
         let given = Rows {
             count,
             columns: &columns,
@@ -314,8 +316,8 @@ impl Replay {
         tickets: &Bound<'_, PyUntypedArray>,
         beta: f64,
         mode: &str,
-        rank: u32,
-        learners: u32,
+        rank: i64,
+        learners: i64,
         uniform: f64,
         newest: f64,
         newest_rows: usize,

@@ -7,6 +7,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
+use sumtree::memory::{self, vec_of_zeros, vec_with_room};
 use sumtree::replay::Priorities;
 use sumtree::{Draws, Mixture, Rng, Scale, SumTreeError};
 
@@ -29,7 +30,12 @@ type Mixed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'
 type Draw<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 
 /// The draws of a name; `rank` and `learners` belong to "split".
-pub fn draws(mode: &str, rank: u32, learners: u32) -> PyResult<Draws> {
+pub fn draws(mode: &str, rank: i64, learners: i64) -> PyResult<Draws> {
+    let within = |name: &str, value: i64| {
+        let text = || format!("{name} {value} is outside 0..={}", u32::MAX);
+        u32::try_from(value).map_err(|_| PyValueError::new_err(text()))
+    };
+    let (rank, learners) = (within("rank", rank)?, within("learners", learners)?);
     match mode {
         "stratified" => Ok(Draws::Stratified),
         "independent" => Ok(Draws::Independent),
@@ -73,7 +79,7 @@ impl SumTree {
     }
 
     fn set(&self, indices: &[i64], priorities: &Reals<'_>) -> Result<(), SumTreeError> {
-        let mut weights = vec![0; priorities.len()];
+        let mut weights = vec_of_zeros(priorities.len())?;
         let saturated = match priorities.slice {
             Priorities::F32(p) => self.scale.weights(p, &mut weights)?,
             Priorities::F64(p) => self.scale.weights(p, &mut weights)?,
@@ -81,7 +87,9 @@ impl SumTree {
         match weights.as_slice() {
             // One priority for all of them.
             [weight] if priorities.is_scalar => {
-                weights = vec![*weight; indices.len()];
+                let weight = *weight;
+                weights = vec_with_room(indices.len())?;
+                weights.resize(indices.len(), weight);
                 self.tree.set_many(indices, &weights)?;
             }
             weights => self.tree.set_many(indices, weights)?,
@@ -144,18 +152,20 @@ impl SumTree {
         py: Python<'py>,
         n: i64,
         mode: &str,
-        rank: u32,
-        learners: u32,
+        rank: i64,
+        learners: i64,
     ) -> PyResult<Draw<'py>> {
         let n = count("n", n)?;
         let by_weight = match mode {
             "uniform" | "largest" | "eviction" => None,
             mode => Some(draws(mode, rank, learners)?),
         };
+        // Indices, priorities and weights.
+        memory::check(n.saturating_mul(8 + 8 + 4)).map_err(|error| sumtree_error(py, error))?;
         let (indices, at) = fresh::<i64>(py, n)?;
         let (priorities, out) = fresh::<f64>(py, n)?;
         py.detach(|| {
-            let (mut weights, at) = (vec![0; n], as_unsigned(at));
+            let (mut weights, at) = (vec_of_zeros(n)?, as_unsigned(at));
             let (rng, all) = (&mut self.next_rng(), 0..self.tree.capacity());
             match (by_weight, mode) {
                 (Some(draws), _) => self.tree.sample(rng, draws, at, &mut weights).map(|_| ())?,
@@ -189,11 +199,13 @@ impl SumTree {
             newest_count: count("newest_count", newest_count)?,
             live_is_all: true,
         };
+        // Indices, priorities, probabilities and weights.
+        memory::check(n.saturating_mul(8 + 8 + 8 + 4)).map_err(|error| sumtree_error(py, error))?;
         let (indices, at) = fresh::<i64>(py, n)?;
         let (priorities, out) = fresh::<f64>(py, n)?;
         let (probabilities, chances) = fresh::<f64>(py, n)?;
         py.detach(|| {
-            let (mut weights, at) = (vec![0; n], as_unsigned(at));
+            let (mut weights, at) = (vec_of_zeros(n)?, as_unsigned(at));
             let odds = self.tree.sample_mixture(&mut self.next_rng(), &mixture, at, &mut weights)?;
             for ((chance, index), weight) in chances.iter_mut().zip(at.iter()).zip(&weights) {
                 *chance = odds.probability(*index as usize, *weight);
@@ -211,11 +223,17 @@ impl SumTree {
         prefix_sums: &Bound<'py, PyAny>,
         total: Option<f64>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        if let Some(total) = total.filter(|total| !(total.is_finite() && *total >= 0.0)) {
+            let text = format!("total {total} is not a finite number >= 0");
+            return Err(PyValueError::new_err(text));
+        }
         let prefix_sums = reals(prefix_sums, "prefix_sums")?;
         let prefix_sums = Reals::of(&prefix_sums);
         let (indices, at) = fresh::<i64>(py, prefix_sums.len())?;
         let units = self.scale.units();
-        let prefixes: Vec<f64> = prefix_sums.iter().collect();
+        let refused = |error| sumtree_error(py, error);
+        let mut prefixes = vec_with_room(prefix_sums.len()).map_err(refused)?;
+        prefixes.extend(prefix_sums.iter());
         // Compared with the total that is searched in, or with the one that the caller made the prefix sums from.
         let target = |position: usize, seen: u64| {
             let prefix = prefixes[position];
@@ -230,7 +248,7 @@ impl SumTree {
             let bound = total.unwrap_or(seen as f64 / units);
             Err(Found::Prefix(format!("prefix sum {prefix} at position {position} is outside 0..{bound}")))
         };
-        let mut weights = vec![0; prefixes.len()];
+        let mut weights = vec_of_zeros(prefixes.len()).map_err(refused)?;
         py.detach(|| self.tree.find_with(as_unsigned(at), &mut weights, target)).map_err(
             |error| match error {
                 Found::Prefix(text) => PyValueError::new_err(text),
@@ -325,7 +343,7 @@ impl SumTree {
         let at = exactly::<i64>(&at).unwrap_or_default();
         let (priorities, out) = fresh::<f64>(py, at.len())?;
         py.detach(|| {
-            let mut weights = vec![0; at.len()];
+            let mut weights = vec_of_zeros(at.len())?;
             self.tree.get_many(at, &mut weights)?;
             self.scale.priorities(&weights, out)
         })
@@ -340,13 +358,13 @@ impl SumTree {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let priorities = reals(value, "priority")?;
-        let priorities = Reals::of(&priorities);
+        // Both may run code of the caller, so nothing is borrowed before.
         if let Ok(index) = index.extract::<i64>() {
             let at = [self.leaf(index)?];
-            return self.set(&at, &priorities).map_err(|error| sumtree_error(py, error));
+            return self.set(&at, &Reals::of(&priorities)).map_err(|error| sumtree_error(py, error));
         }
         let at = indices(index, "index")?;
-        let at = exactly::<i64>(&at).unwrap_or_default();
+        let (at, priorities) = (exactly::<i64>(&at).unwrap_or_default(), Reals::of(&priorities));
         py.detach(|| self.set(at, &priorities)).map_err(|error| sumtree_error(py, error))
     }
 

@@ -4,6 +4,7 @@
 use rayon::prelude::*;
 
 use crate::layout::max_weight;
+use crate::memory::vec_with_room;
 use crate::stats::{SIZES, count_sizes};
 use crate::sync::Ordering::Relaxed;
 use crate::tree::same_length;
@@ -86,6 +87,9 @@ impl SumTree {
         if asked == 0 {
             return Ok(());
         }
+        if asked > self.capacity() {
+            return Err(SumTreeError::TooFewLeaves { asked, positive: self.positive() as usize });
+        }
         // The sizes of weights are counted: nothing below the size in which the last one lies is of interest. Writers
         // may have changed that meanwhile.
         let mut counts = self.histogram().into_iter().enumerate().skip(1).rev();
@@ -95,9 +99,9 @@ impl SumTree {
             above >= asked as u64
         });
         let bound = size.map_or(1, |(bits, _)| 1 << (bits - 1));
-        let mut best = self.largest_from(bound, asked);
+        let mut best = self.largest_from(bound, asked)?;
         if best.len() < asked && bound > 1 {
-            best = self.largest_from(1, asked);
+            best = self.largest_from(1, asked)?;
         }
         if best.len() < asked {
             return Err(SumTreeError::TooFewLeaves { asked, positive: best.len() });
@@ -110,9 +114,9 @@ impl SumTree {
 
     /// At most `asked` leaves of at least weight `bound`, best first. In this thread alone: a pool's threads do not
     /// come along into a fork, and reading the leaves is bound by memory.
-    fn largest_from(&self, bound: u32, asked: usize) -> Vec<(u32, u64)> {
+    fn largest_from(&self, bound: u32, asked: usize) -> Result<Vec<(u32, u64)>, SumTreeError> {
         let order = |a: &(u32, u64), b: &(u32, u64)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-        let (mut best, mut bound) = (Vec::with_capacity(2 * asked), bound);
+        let (mut best, mut bound) = (vec_with_room(2 * asked)?, bound);
         for (i, leaf) in self.leaves[..self.capacity()].iter().enumerate() {
             // Acquire: pairs with the Release of the exchange that stored the weight.
             let weight = leaf.load(crate::sync::Ordering::Acquire);
@@ -128,7 +132,7 @@ impl SumTree {
         }
         best.sort_unstable_by(order);
         best.truncate(asked);
-        best
+        Ok(best)
     }
 }
 

@@ -9,9 +9,10 @@
 
 use std::sync::PoisonError;
 
+use crate::memory::vec_with_room;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, yield_now};
 use crate::write::Alone;
-use crate::{Index, SumTree};
+use crate::{Index, SumTree, SumTreeError};
 
 /// Batches that may wait; a caller who finds so many waits for the holder, so memory is bounded.
 const WAITING_MAX: usize = 64;
@@ -25,6 +26,15 @@ pub(crate) struct Combiner {
 struct Batch {
     indices: Vec<usize>,
     weights: Vec<u32>,
+}
+
+impl Batch {
+    fn of<I: Index>(indices: &[I], weights: &[u32]) -> Result<Self, SumTreeError> {
+        let (mut at, mut copied) = (vec_with_room(indices.len())?, vec_with_room(weights.len())?);
+        at.extend(indices.iter().map(|index| index.to_usize()));
+        copied.extend_from_slice(weights);
+        Ok(Self { indices: at, weights: copied })
+    }
 }
 
 /// The right to write, given back on drop, also when a panic unwinds.
@@ -68,9 +78,12 @@ impl Combiner {
                 break;
             }
             let mut queue = self.queue();
-            if queue.len() < WAITING_MAX {
-                let indices = indices.iter().map(|index| index.to_usize()).collect();
-                queue.push(Batch { indices, weights: weights.to_vec() });
+            // Without memory for a copy it waits for its turn.
+            if queue.len() < WAITING_MAX
+                && let Ok(batch) = Batch::of(indices, weights)
+                && queue.try_reserve(1).is_ok()
+            {
+                queue.push(batch);
                 break;
             }
             drop(queue);

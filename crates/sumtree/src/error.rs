@@ -161,12 +161,17 @@ pub enum SumTreeError {
         name: String,
     },
     /// A shared region that could not be made, opened or removed.
-    #[error("shared memory {name:?}: {reason}")]
+    #[error("shared memory {name:?} ({path}): {reason}")]
     Shared {
         /// Its name.
         name: String,
-        /// What the system said.
+        /// The file behind the name.
+        path: String,
+        /// What is wrong, or what the system said.
         reason: String,
+        /// The system's kind of error: `AlreadyExists` when the name is taken, `NotFound` when nothing has it,
+        /// `UnexpectedEof` when its maker has not given it a size yet.
+        kind: std::io::ErrorKind,
     },
     /// An instruction path that is unknown or not supported here.
     #[error("instruction path {name:?} is {reason}; there are scalar, arrays, neon, avx2 and avx512")]

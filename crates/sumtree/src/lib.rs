@@ -6,6 +6,7 @@ mod descent;
 mod error;
 pub mod kernels;
 mod layout;
+pub mod memory;
 mod mixture;
 mod node;
 mod path;

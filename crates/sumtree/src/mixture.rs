@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::memory::{collect, vec_with_room};
 use crate::sync::{Ordering, fence};
 use crate::tree::same_length;
 use crate::{Draws, Rng, SumTree, SumTreeError};
@@ -184,9 +185,13 @@ impl SumTree {
         if asked == 0 {
             return Ok(());
         }
+        if asked > range.len() {
+            let positive = self.positive_among(&[range, 0..0]) as usize;
+            return Err(SumTreeError::TooFewLeaves { asked, positive });
+        }
         // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits are in
         // their order.
-        let mut kept = std::collections::BinaryHeap::with_capacity(asked + 1);
+        let mut kept = std::collections::BinaryHeap::from(vec_with_room(asked + 1)?);
         let mut bound = f64::INFINITY;
         for leaf in range {
             let weight = self.leaves[leaf].load(Ordering::Relaxed); // Relaxed: the fence below.
@@ -252,11 +257,14 @@ impl SumTree {
             let (leaf, seen) = match found {
                 Some(found) => found,
                 None => {
-                    let all = listed.get_or_insert_with(|| {
-                        let leaves = runs.iter().cloned().flatten();
-                        let seen = leaves.map(|leaf| (leaf, self.leaves[leaf].load(Ordering::Relaxed)));
-                        seen.filter(|(_, w)| *w > 0).collect()
-                    });
+                    let all = match &mut listed {
+                        Some(all) => all,
+                        none => {
+                            let leaves = runs.iter().cloned().flatten();
+                            let seen = leaves.map(|leaf| (leaf, self.leaves[leaf].load(Ordering::Relaxed)));
+                            none.insert(collect(seen.filter(|(_, w)| *w > 0))?)
+                        }
+                    };
                     if all.is_empty() {
                         return Err(SumTreeError::Empty);
                     }

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::SumTreeError;
+use crate::memory::out_of_memory;
 
+/// Why a file without a length cannot be attached to.
+const EMPTY: &str = "it is empty: its maker ended before it had a size, or is about to give it one";
 /// Arrays in a region start at multiples of this: one cache line.
 pub const LINE_BYTES: usize = 64;
 /// The usual size of a huge page.
@@ -61,7 +64,7 @@ impl Region {
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(|e| shared(name, &e))?;
+            .map_err(|e| shared(name, &path, &e))?;
         let made = reserve(&file, bytes.max(1)).and_then(|()| {
             let map =
                 MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
@@ -81,19 +84,31 @@ impl Region {
     /// can open; [`SumTreeError::OutOfMemory`].
     pub fn attach_shared(name: &str) -> Result<Self, SumTreeError> {
         let path = shared_path(name)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(|e| shared(name, &e))?;
-        let meta = file.metadata().map_err(|e| shared(name, &e))?;
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path).map_err(
+                |e| match e.raw_os_error() {
+                    Some(libc::ELOOP) => refused(name, &path, "it is a symbolic link".to_owned()),
+                    _ => shared(name, &path, &e),
+                },
+            )?;
+        let meta = file.metadata().map_err(|e| shared(name, &path, &e))?;
         // SAFETY: geteuid has no preconditions and cannot fail.
         let me = unsafe { libc::geteuid() };
-        if !meta.is_file() || meta.uid() != me || meta.mode() & 0o077 != 0 || meta.len() == 0 {
-            let reason =
-                format!("not a private file of user {me} (owner {}, mode {:o})", meta.uid(), meta.mode());
-            return Err(SumTreeError::Shared { name: name.to_owned(), reason });
+        if !meta.is_file() {
+            return Err(refused(name, &path, "it is not a regular file".to_owned()));
+        }
+        if meta.uid() != me {
+            let reason = format!("it belongs to user {}, this process runs as user {me}", meta.uid());
+            return Err(refused(name, &path, reason));
+        }
+        if meta.mode() & 0o077 != 0 {
+            let mode = meta.mode() & 0o777;
+            let reason = format!("it has mode {mode:03o}, so other users can open it; expected 600");
+            return Err(refused(name, &path, reason));
+        }
+        if meta.len() == 0 {
+            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, EMPTY);
+            return Err(shared(name, &path, &error));
         }
         let bytes = meta.len() as usize;
         let map = MmapOptions::new().len(bytes).map_raw(&file).map_err(|e| out_of_memory(bytes, &e))?;
@@ -162,6 +177,14 @@ impl Region {
         self.file.as_ref().map_or(Ok(()), |(_, file)| file.lock_shared())
     }
 
+    /// Whether nobody else has the file open, and nobody can open it until this handle releases it. Gives the lock up that
+    /// the handle had.
+    #[must_use]
+    pub fn lock_file_alone(&self) -> bool {
+        // Of two that close at once, both with a shared lock, neither could get it alone; so without it first.
+        self.file.as_ref().is_some_and(|(_, file)| file.unlock().is_ok() && file.try_lock().is_ok())
+    }
+
     /// Says that this handle does nothing with the file any more.
     pub fn release_file(&self) {
         if let Some((_, file)) = &self.file {
@@ -195,7 +218,8 @@ impl Region {
     /// # Errors
     /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] when there is none.
     pub fn unlink(name: &str) -> Result<(), SumTreeError> {
-        std::fs::remove_file(shared_path(name)?).map_err(|e| shared(name, &e))
+        let path = shared_path(name)?;
+        std::fs::remove_file(&path).map_err(|e| shared(name, &path, &e))
     }
 
     /// Number of bytes.
@@ -320,7 +344,7 @@ fn advise_huge(map: &MmapRaw) {
     let _ = map;
 }
 
-fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
+pub(crate) fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
     let fine = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
     if name.is_empty() || name.len() > 200 || name.starts_with('.') || !name.bytes().all(fine) {
         return Err(SumTreeError::Name { name: name.to_owned() });
@@ -329,12 +353,19 @@ fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
     Ok(dir.join(name))
 }
 
-fn shared(name: &str, error: &std::io::Error) -> SumTreeError {
-    SumTreeError::Shared { name: name.to_owned(), reason: error.to_string() }
+fn shared(name: &str, path: &Path, error: &std::io::Error) -> SumTreeError {
+    SumTreeError::Shared {
+        name: name.to_owned(),
+        path: path.display().to_string(),
+        reason: error.to_string(),
+        kind: error.kind(),
+    }
 }
 
-fn out_of_memory(bytes: usize, error: &std::io::Error) -> SumTreeError {
-    SumTreeError::OutOfMemory { bytes: bytes as u64, reason: error.to_string() }
+/// A file that is there, but not one that is safe to share memory through.
+fn refused(name: &str, path: &Path, reason: String) -> SumTreeError {
+    let kind = std::io::ErrorKind::PermissionDenied;
+    SumTreeError::Shared { name: name.to_owned(), path: path.display().to_string(), reason, kind }
 }
 
 /// Makes the file `bytes` long with memory behind every page, so that a later write cannot fail with a bus error.
@@ -354,11 +385,17 @@ fn reserve(file: &File, bytes: usize) -> Result<(), SumTreeError> {
 
 /// Refuses what the machine, or the control group this process is in, could never hold. An anonymous mapping may
 /// succeed far beyond that, and the process would be killed later, when it touches the pages.
-fn check_against_machine(bytes: usize) -> Result<(), SumTreeError> {
+#[inline]
+pub(crate) fn check_against_machine(bytes: usize) -> Result<(), SumTreeError> {
     const WORTH_ASKING_BYTES: usize = 64 << 20;
     if bytes < WORTH_ASKING_BYTES {
         return Ok(());
     }
+    compare_with_machine(bytes)
+}
+
+#[cold]
+fn compare_with_machine(bytes: usize) -> Result<(), SumTreeError> {
     let limit = memory_limit_bytes();
     if bytes as u64 > limit {
         let reason = format!("this machine or its control group has {limit}");

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use crate::descent::{CHUNK, Chunk, LOST, read_top, walk};
+use crate::memory::{out_of_memory, vec_with_room};
 use crate::node::{Step, Sum, search};
 use crate::rng::splitmix64;
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -359,7 +360,10 @@ impl SumTree {
         weights: &mut [u32],
     ) -> Result<(), SumTreeError> {
         let (asked, total) = (indices.len(), top.total());
-        let mut taken = Taken::with_capacity(asked);
+        if asked > self.capacity() {
+            return Err(SumTreeError::TooFewLeaves { asked, positive: self.positive() as usize });
+        }
+        let mut taken = Taken::with_room(asked)?;
         for _ in 0..DISTINCT_ROUNDS {
             let missing = asked - taken.len();
             for first in (0..missing).step_by(CHUNK) {
@@ -467,12 +471,10 @@ struct Taken {
 }
 
 impl Taken {
-    fn with_capacity(n: usize) -> Self {
-        Self {
-            leaves: std::collections::HashSet::with_capacity(n),
-            stretches: Vec::with_capacity(n),
-            mass: 0,
-        }
+    fn with_room(n: usize) -> Result<Self, SumTreeError> {
+        let mut leaves = std::collections::HashSet::new();
+        leaves.try_reserve(n).map_err(|error| out_of_memory(n.saturating_mul(size_of::<usize>()), &error))?;
+        Ok(Self { leaves, stretches: vec_with_room(n)?, mass: 0 })
     }
 
     fn len(&self) -> usize {

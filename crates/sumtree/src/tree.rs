@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::combine::Combiner;
 use crate::layout::{HEADER_WORDS, Layout, max_weight};
+use crate::memory::vec_with_room;
 use crate::node::{lowered, raised};
 use crate::path::Path;
 use crate::prefetch;
@@ -255,7 +256,8 @@ impl SumTree {
         }
         self.check_weights(&[weight])?;
         const PART: usize = 4096;
-        let part = vec![weight; count.min(PART)];
+        let mut part = vec_with_room(count.min(PART))?;
+        part.resize(count.min(PART), weight);
         for start in (0..count).step_by(PART) {
             self.set_range(first + start, &part[..PART.min(count - start)])?;
         }
@@ -279,6 +281,14 @@ impl SumTree {
             }
         }
         Ok(())
+    }
+
+    /// Whether what is stored beyond the leaves and the nodes above them, to fill lines and nodes, is 0 as it was made.
+    pub(crate) fn is_padded(&self) -> bool {
+        let levels = self.layout.levels().iter().enumerate();
+        levels
+            .into_iter()
+            .all(|(level, shape)| (shape.used..shape.stored).all(|entry| self.stored(level, entry) == 0))
     }
 
     pub(crate) fn stored(&self, level: usize, entry: usize) -> u64 {

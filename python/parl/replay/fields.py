@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from parl.errors import ReplayFileError
 from parl.replay.batch import Batch
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # Between the names of a nested field: {"obs": {"speed": ...}} is the column obs/speed.
 SEPARATOR = "/"
+BATCH_BITS = 40
+ROW_BYTES_MAX = 2**40
 
 
 def flatten_specs(fields: Mapping[str, FieldSpec], prefix: str = "") -> dict[str, FieldSpec]:
@@ -53,6 +56,8 @@ def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int],
     bytes_per_row = dtype.itemsize
     for n in shape:
         bytes_per_row *= n
+    if bytes_per_row > ROW_BYTES_MAX:
+        raise ValueError(f"field {name!r} has {bytes_per_row} bytes per row, outside 0..=2**40")
     return name, _dtype_text(name, dtype), shape, bytes_per_row, stack
 
 
@@ -61,6 +66,34 @@ def _dtype_text(name: str, dtype: np.dtype[Any]) -> str:
     if dtype_of(text) != dtype:
         raise ValueError(f"field {name!r} has dtype {dtype}, which its own description does not bring back")
     return text
+
+
+def check_described(
+    path: str, fields: Sequence[tuple[str, str, Sequence[int], int, int]], outputs: Sequence[str]
+) -> None:
+    """Checks that a file describes fields that a replay can have.
+
+    Args:
+        path: of the file.
+        fields: name, dtype, shape, bytes per row and frames of a stack of each, as the file has them.
+        outputs: names of the arrays in a batch.
+
+    Raises:
+        ReplayFileError: a dtype is none, or holds objects, or has other bytes per row.
+    """
+    try:
+        for name, text, shape, row_bytes, stack in fields:
+            described = column(name, (tuple(shape), dtype_of(text)), stack)
+            if described != (name, text, list(shape), row_bytes, stack):
+                raise ValueError(f"field {name!r}: {row_bytes} bytes per row do not fit {text} {shape}")
+        names = {*outputs, *(name for name, *_ in fields)}
+        for name in names:
+            if any(other.startswith(name + SEPARATOR) for other in names):
+                raise ValueError(f"field {name!r} is one and has fields inside")
+    except Exception as error:  # Whatever the text makes numpy say.
+        raise ReplayFileError(
+            f"{path} is not a replay that this version can load: {error or type(error).__name__}"
+        ) from error
 
 
 def dtype_of(text: str) -> np.dtype[Any]:
@@ -120,11 +153,11 @@ def split_objects(name: str, value: Any, names: Sequence[str]) -> dict[str, Any]
     return dict(flat)
 
 
-def natural(name: str, value: int) -> int:
-    """``value`` as a number of things."""
+def natural(name: str, value: int, bits: int = 63) -> int:
+    """``value`` as a number of things below ``2**bits``."""
     number = value.__index__()
-    if not 0 <= number < 2**63:
-        raise ValueError(f"{name} {number} is outside 0..2**63")
+    if number < 0 or number >> bits:
+        raise ValueError(f"{name} {number} is outside 0..2**{bits}")
     return number
 
 

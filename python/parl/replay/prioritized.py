@@ -15,7 +15,9 @@ import numpy as np
 from parl._native import Replay as _Replay
 from parl.replay.batch import Batch, Filled
 from parl.replay.fields import (
+    BATCH_BITS,
     SEPARATOR,
+    check_described,
     column,
     difference,
     dtype_of,
@@ -212,13 +214,16 @@ class PrioritizedReplay:
         )
 
     @classmethod
-    def _of(cls, core: _Replay, hindsight: Hindsight | None) -> Self:
+    def _of(cls, core: _Replay, hindsight: Hindsight | None, path: str | None = None) -> Self:
         replay = cls.__new__(cls)
         replay._hindsight = hindsight
-        replay._take(core)
         try:
+            if path is not None:
+                outputs = [name for name, *_ in core.outputs()]
+                check_described(path, core.settings()["fields"], outputs)
+            replay._take(core)
             cls._check_kind(replay._settings, hindsight)
-        except ValueError:
+        except BaseException:
             core.close()
             raise
         return replay
@@ -288,7 +293,8 @@ class PrioritizedReplay:
             ReplayFileError: it is no mapped replay, or damaged, or the machine went down while rows were
                 written.
         """
-        return cls._of(_Replay.open(os.fspath(path)), hindsight)
+        name = os.fspath(path)
+        return cls._of(_Replay.open(name), hindsight, name)
 
     @classmethod
     def load(
@@ -319,7 +325,8 @@ class PrioritizedReplay:
             there = cls._on_device()
             return there.load(path, shared=shared, capacity=capacity, hindsight=hindsight, device=device)
         size = None if capacity is None else natural("capacity", capacity)
-        return cls._of(_Replay.load(os.fspath(path), shared, size), hindsight)
+        name = os.fspath(path)
+        return cls._of(_Replay.load(name, shared, size), hindsight, name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything to ``path`` at once or not at all; adds and updates of others wait meanwhile."""
@@ -502,7 +509,7 @@ class PrioritizedReplay:
             ValueError: a mode, share or size that cannot be served, a beta that is negative or not finite, or
                 an array of ``out`` that does not fit.
         """
-        size = natural("batch_size", batch_size)
+        size = natural("batch_size", batch_size, BATCH_BITS)
         rows = size if newest_rows is None else natural("newest_rows", newest_rows)
         how = (float(beta), mode, rank, learners, uniform, newest, rows)
         filled: Filled | None = getattr(out, "filled", None)
@@ -601,7 +608,7 @@ class PrioritizedReplay:
         Returns:
             a batch as :meth:`sample` returns it, with arbitrary numbers.
         """
-        size = natural("batch_size", batch_size)
+        size = natural("batch_size", batch_size, BATCH_BITS)
         arrays = {
             name: np.empty((steps, size, *shape) if steps else (size, *shape), dtype)
             for name, dtype, shape, steps in self._outputs
@@ -620,7 +627,7 @@ class PrioritizedReplay:
         flat["tickets"] = tickets = np.empty(size, np.uint64)
         batch = self._nest(flat)
         if not self._is_nested and self._hindsight is None:
-            discount = arrays.get("discount")
+            discount = arrays.get("discount") if self._has_discounts else None
             arguments = (
                 [arrays[name] for name in self._output_names],
                 np.empty(size, np.float32) if discount is None else discount,

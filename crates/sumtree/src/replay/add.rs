@@ -4,10 +4,11 @@
 use super::columns::Column;
 use super::compress::{Blobs, Compression};
 use super::settings::{Autoreset, Field};
-use super::slots::{LARGEST, Reservation};
+use super::slots::{LARGEST, Reservation, Row};
 use super::tails::{End, Step};
 use super::{Leaves, Replay, ReplayError, counter};
 use crate::SumTreeError;
+use crate::memory::{self, vec_of_zeros, vec_with_room};
 use crate::sync::Ordering;
 
 /// Priorities, as the caller has them.
@@ -57,32 +58,41 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError::RowBytes`], [`ReplayError::Env`], [`ReplayError::FinalObservation`], [`ReplayError::Tree`] for a
-    /// bad priority or a wrong length, [`ReplayError::Closed`]; then nothing was added.
+    /// bad priority, a wrong length, or memory that is not to be had, [`ReplayError::Closed`]; then nothing was added. Only
+    /// of more rows than half the capacity the first half may be there when the memory for compressed rows runs out.
     pub fn add(&self, rows: &Rows<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
         self.check_rows(rows, tickets)?;
-        let mut parked = Vec::new();
+        let mut parked: Vec<u32> = Vec::new();
         if let Some(priorities) = rows.priorities {
-            parked.resize(rows.count, 0);
+            parked = vec_of_zeros(rows.count)?;
             let largest = self.weights_of(priorities, &mut parked)?;
             self.note_largest(largest);
         }
         let ends = self.ends(rows)?;
         let envs = self.envs(rows)?;
-        self.mend()?;
         // A reservation is at most the capacity, and a row may bring its final observation.
         let piece = (self.settings.capacity / 2).max(1);
+        let mut room = Room::new(rows.count.min(piece), envs.len().min(piece))?;
+        self.mend()?;
         for start in (0..rows.count).step_by(piece) {
             let end = (start + piece).min(rows.count);
+            let mut finals = std::mem::take(&mut room.finals);
+            finals.clear();
+            let bring_final = |i: &usize| self.has_final(ends.get(*i));
+            let count = if self.window.needs_final { (start..end).filter(bring_final).count() } else { 0 };
+            memory::reserve(&mut finals, count)?;
+            finals.extend((start..end).filter(|_| count > 0).filter(bring_final));
             let piece = Piece {
                 rows,
                 start,
                 end,
-                finals: (start..end).filter(|i| self.has_final(ends.get(*i))).collect(),
+                finals,
                 parked: parked.get(start..end),
                 ends: ends.get(start..end),
                 envs: envs.get(start..end),
             };
-            self.add_piece(&piece, &mut tickets[start..end])?;
+            self.add_piece(&piece, &mut room, &mut tickets[start..end])?;
+            room.finals = piece.finals;
         }
         Ok(())
     }
@@ -125,11 +135,13 @@ impl Replay {
             && self.window.autoreset != Autoreset::NextStep
     }
 
-    fn add_piece(&self, piece: &Piece<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
+    fn add_piece(&self, piece: &Piece<'_>, room: &mut Room, tickets: &mut [u64]) -> Result<(), ReplayError> {
         let count = piece.end - piece.start;
         // Before anybody could wait for us.
         let packed = self.pack(piece)?;
-        let mut locked = Vec::new();
+        let Room { locked, complete, .. } = room;
+        locked.clear();
+        complete.clear();
         if let Some(envs) = piece.envs {
             locked.extend_from_slice(envs);
             if !envs.is_sorted_by(|a, b| a < b) {
@@ -138,7 +150,7 @@ impl Replay {
             }
         }
         let member = self.slots.enter()?;
-        let _locks = self.tails.lock(&locked, &self.slots.processes, member.tag());
+        let _locks = self.tails.lock(locked, &self.slots.processes, member.tag());
         let member = member.change();
         self.touch();
         let reservation = self.slots.reserve(member, count + piece.finals.len());
@@ -147,7 +159,7 @@ impl Replay {
         // In order of sequence, so that a link never leads to a row that is not published: final observations first.
         let mut finals = reservation.rows().skip(count);
         reservation.rows().skip(count).for_each(|row| reservation.publish(row, 0));
-        let mut complete = Vec::with_capacity(count);
+        let largest = || self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32;
         for (i, row) in reservation.rows().take(count).enumerate() {
             tickets[i] = row.ticket();
             reservation.publish(row, piece.parked.map_or(LARGEST, |parked| parked[i]));
@@ -155,12 +167,18 @@ impl Replay {
                 (Some(ends), Some(envs)) => {
                     let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
                     let step = Step { row, end: ends[i], last };
-                    self.tails.append(&pin, envs[i], &self.window, step, |row| complete.push(row));
+                    self.tails.append(&pin, envs[i], &self.window, step, |row| {
+                        if complete.len() == complete.capacity() {
+                            pin.make_ready(complete, largest());
+                            complete.clear();
+                        }
+                        complete.push(row);
+                    });
                 }
                 _ => complete.push(row),
             }
         }
-        pin.make_ready(&complete, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
+        pin.make_ready(complete, largest());
         reservation.settle(&pin);
         drop(pin);
         drop(reservation);
@@ -181,7 +199,7 @@ impl Replay {
             let finals = rebuilt.zip(piece.rows.finals).map(|(at, finals)| finals.columns[at]);
             let last = finals.into_iter().flat_map(|bytes| piece.finals.iter().map(move |k| &bytes[row(*k)]));
             // Fields without a final observation leave the slots of final observations as they are.
-            packed.pack(rows.chain(last)).map(Some)
+            packed.pack(piece.end - piece.start + piece.finals.len(), rows.chain(last)).map(Some)
         };
         self.columns.iter().enumerate().map(one).collect()
     }
@@ -282,13 +300,14 @@ impl Replay {
             return Ok(Vec::new());
         };
         let truncated = self.roles.truncated.map(|field| rows.columns[field]);
-        let ends: Vec<_> = (0..rows.count)
-            .map(|i| match (rows.columns[terminated][i] != 0, truncated.is_some_and(|t| t[i] != 0)) {
+        let mut ends = vec_with_room(rows.count)?;
+        ends.extend((0..rows.count).map(|i| {
+            match (rows.columns[terminated][i] != 0, truncated.is_some_and(|t| t[i] != 0)) {
                 (true, _) => End::Terminated,
                 (_, true) => End::Truncated,
                 _ => End::None,
-            })
-            .collect();
+            }
+        }));
         for (position, end) in ends.iter().enumerate() {
             if self.has_final(Some(end)) && rows.finals.is_none_or(|finals| finals.present[position] == 0) {
                 let env = rows.envs.map_or(position, |envs| envs[position] as usize);
@@ -316,7 +335,9 @@ impl Replay {
             let (env, num_envs) = (self.settings.num_envs as i64, self.settings.num_envs);
             return Err(ReplayError::Env { env, position: num_envs, num_envs });
         }
-        Ok((0..rows.count as u32).collect())
+        let mut envs = vec_with_room(rows.count)?;
+        envs.extend(0..rows.count as u32);
+        Ok(envs)
     }
 
     fn checked_envs(&self, envs: &[i64]) -> Result<Vec<u32>, ReplayError> {
@@ -325,7 +346,9 @@ impl Replay {
         if let Some(position) = envs.iter().position(bad) {
             return Err(ReplayError::Env { env: envs[position], position, num_envs });
         }
-        Ok(envs.iter().map(|env| *env as u32).collect())
+        let mut checked = vec_with_room(envs.len())?;
+        checked.extend(envs.iter().map(|env| *env as u32));
+        Ok(checked)
     }
 
     /// `(|priority| + epsilon) ** alpha` in units of weight; returns the largest. Saturated ones are counted.
@@ -374,6 +397,24 @@ impl Replay {
         }
         self.count(counter::SATURATED, saturated);
         Ok(largest)
+    }
+}
+
+/// Working memory of one call, allocated before anything is added.
+struct Room {
+    finals: Vec<usize>,
+    locked: Vec<u32>,
+    complete: Vec<Row>,
+}
+
+impl Room {
+    /// Rows that are made sampleable together, at least.
+    const TOGETHER: usize = 64;
+
+    /// For pieces of so many rows of so many environments.
+    fn new(rows: usize, envs: usize) -> Result<Self, ReplayError> {
+        let (locked, complete) = (vec_with_room(envs)?, vec_with_room(rows.max(Self::TOGETHER))?);
+        Ok(Self { finals: Vec::new(), locked, complete })
     }
 }
 

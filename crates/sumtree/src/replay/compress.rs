@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use super::ReplayError;
 use super::settings::setting;
-use crate::SumTreeError;
+use crate::memory::{reserve, vec_of_zeros, vec_with_room};
 use crate::sync::Ordering;
 
 /// How rows of `PACKED_BYTES_MIN` and more are held.
@@ -87,14 +87,16 @@ pub(super) struct Packed {
     /// Per slot a box of [`HEAD`] and as many bytes as that says, or null.
     blobs: Vec<AtomicPtr<u8>>,
     bytes: AtomicUsize,
+    /// One more than the slot of a row that could not be read, or 0.
+    damaged: AtomicUsize,
 }
 
 impl Packed {
     pub fn new(kind: Compression, slots: usize, row_bytes: usize) -> Result<Self, ReplayError> {
-        let mut blobs = Vec::new();
-        blobs.try_reserve_exact(slots).map_err(|error| out_of_memory(8 * slots, error))?;
+        let mut blobs = vec_with_room(slots)?;
         blobs.resize_with(slots, || AtomicPtr::new(std::ptr::null_mut()));
-        Ok(Self { kind, row_bytes, blobs, bytes: AtomicUsize::new(0) })
+        let (bytes, damaged) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { kind, row_bytes, blobs, bytes, damaged })
     }
 
     /// Bytes of memory, an estimate of the allocator's own included.
@@ -102,13 +104,10 @@ impl Packed {
         self.bytes.load(Ordering::Relaxed) + self.blobs.len() * size_of::<AtomicPtr<u8>>()
     }
 
-    /// Compresses rows.
-    pub fn pack<'a>(&self, rows: impl Iterator<Item = &'a [u8]>) -> Result<Blobs, ReplayError> {
-        let room = lz4_flex::block::get_maximum_output_size(self.row_bytes);
-        let mut scratch = Vec::new();
-        scratch.try_reserve_exact(room).map_err(|error| out_of_memory(room, error))?;
-        scratch.resize(room, 0);
-        let mut blobs = Vec::new();
+    /// Compresses rows, about `count` of them.
+    pub fn pack<'a>(&self, count: usize, rows: impl Iterator<Item = &'a [u8]>) -> Result<Blobs, ReplayError> {
+        let mut scratch = vec_of_zeros(lz4_flex::block::get_maximum_output_size(self.row_bytes))?;
+        let mut blobs = vec_with_room(count)?;
         for row in rows {
             let length = self.kind.pack(row, &mut scratch);
             blobs.push(blob(if length == 0 { row } else { &scratch[..length] })?);
@@ -154,14 +153,28 @@ impl Packed {
     pub unsafe fn read(&self, slot: usize, out: &mut [u8]) {
         // SAFETY: by the caller.
         let whole = self.kind.unpack(unsafe { self.packed(slot) }, out);
-        // Bytes that were packed here always unpack, and those of a file were tried when it was read.
-        assert!(whole, "a compressed row is damaged");
+        if !whole {
+            // Bytes that were packed here always unpack; of a file a row may be missing.
+            out.fill(0);
+            self.damaged.store(slot + 1, Ordering::Relaxed); // Read after the threads of a batch have joined.
+        }
     }
 
-    /// Takes compressed bytes of a file for a slot; false if they are no row.
-    pub fn take_packed(&self, slot: usize, packed: &[u8]) -> Result<bool, ReplayError> {
-        let mut row = vec![0; self.row_bytes];
-        if !self.kind.unpack(packed, &mut row) {
+    /// The slot of a row that was read and was not whole.
+    pub fn damaged(&self) -> Option<usize> {
+        self.damaged.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Takes compressed bytes of a file for a slot; false if they are no row. `row` is working memory.
+    pub fn take_packed(&self, slot: usize, packed: &[u8], row: &mut Vec<u8>) -> Result<bool, ReplayError> {
+        // A byte of an LZ4 block stands for at most 255 of the row: too few are refused before memory is asked for.
+        if packed.len().saturating_mul(255) < self.row_bytes {
+            return Ok(false);
+        }
+        row.clear();
+        reserve(row, self.row_bytes)?;
+        row.resize(self.row_bytes, 0);
+        if !self.kind.unpack(packed, row) {
             return Ok(false);
         }
         // SAFETY: only called while a file is read, when nobody else has the replay.
@@ -179,13 +192,8 @@ impl Drop for Packed {
     }
 }
 
-fn out_of_memory(bytes: usize, error: impl ToString) -> ReplayError {
-    SumTreeError::OutOfMemory { bytes: bytes as u64, reason: error.to_string() }.into()
-}
-
 fn blob(packed: &[u8]) -> Result<Box<[u8]>, ReplayError> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(HEAD + packed.len()).map_err(|e| out_of_memory(HEAD + packed.len(), e))?;
+    let mut bytes = vec_with_room(HEAD + packed.len())?;
     bytes.extend_from_slice(&(packed.len() as u32).to_ne_bytes());
     bytes.extend_from_slice(packed);
     Ok(bytes.into_boxed_slice())
@@ -220,7 +228,7 @@ mod tests {
             let noise: Vec<u8> = (0..1000).map(|_| rng.next_u64() as u8).collect();
             let rows = [vec![0; 1000], noise, (0..1000).map(|i| (i / 100) as u8).collect()];
             for lap in 0..3 {
-                let blobs = packed.pack(rows.iter().map(|row| &row[..])).unwrap();
+                let blobs = packed.pack(3, rows.iter().map(|row| &row[..])).unwrap();
                 // SAFETY: one thread.
                 unsafe { packed.write([1, 2, 3].into_iter(), blobs) };
                 for (i, row) in rows.iter().enumerate() {
@@ -232,8 +240,8 @@ mod tests {
                 // Noise is kept as it is; the others take a few bytes. Counted once, however often rewritten.
                 assert!((1000..1200).contains(&(packed.bytes() - 32)), "{}", packed.bytes());
             }
-            assert!(!packed.take_packed(0, &[1, 2, 3]).unwrap());
-            assert!(!packed.take_packed(0, &[]).unwrap());
+            assert!(!packed.take_packed(0, &[1, 2, 3], &mut Vec::new()).unwrap());
+            assert!(!packed.take_packed(0, &[], &mut Vec::new()).unwrap());
         }
     }
 }

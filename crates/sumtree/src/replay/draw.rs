@@ -6,11 +6,14 @@ use super::select::Selection;
 use super::settings::setting;
 use super::slots::{Pin, Row};
 use super::{Leaves, Replay, ReplayError, counter};
+use crate::memory::{self, vec_of_zeros, vec_with_room};
 use crate::sync::Ordering;
 use crate::{Draws, Rng, SumTreeError};
 
 /// Draws of one slot again before giving up, when rows keep being overwritten.
 const REDRAWS_MAX: u32 = 10_000;
+/// Draws for one batch that may fall on rows it has already, in all of its redraws together.
+const REDRAW_TRIES_MAX: u32 = 200_000;
 
 /// Arrays to fill, all `indices.len()` rows long.
 pub struct Batch<'a> {
@@ -62,14 +65,15 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError::NotSampleable`] when no row has a weight above 0; [`ReplayError::Tree`] for a mode that cannot be
-    /// served or arrays of the wrong length; [`ReplayError::Setting`] for a beta that is negative or not finite.
+    /// served, arrays of the wrong length, or memory that is not to be had; [`ReplayError::Setting`] for a beta that is
+    /// negative or not finite; [`ReplayError::Row`] for a damaged row.
     pub fn sample(
         &self,
         selection: impl Into<Selection>,
         beta: f64,
         batch: &mut Batch<'_>,
     ) -> Result<(), ReplayError> {
-        let mut drawn = vec![0u32; batch.indices.len()];
+        let mut drawn = vec_of_zeros(batch.indices.len())?;
         self.sample_drawn(selection.into(), beta, batch, &mut drawn)
     }
 
@@ -100,8 +104,8 @@ impl Replay {
         let pin = member.pin();
         let then = pin.cleared();
         let chances = self.select(&mut rng, selection, batch.indices, drawn)?;
-        let mut transitions = self.transitions(&pin, batch.indices, then);
-        let mut redrawn = 0;
+        let mut transitions = self.transitions(&pin, batch.indices, then)?;
+        let (mut redrawn, mut tries) = (0, REDRAW_TRIES_MAX);
         for (i, transition) in transitions.iter_mut().enumerate() {
             while transition.progress == Progress::Lost {
                 // Its writer closed the row between the draw and now: draw another in its place.
@@ -110,15 +114,15 @@ impl Replay {
                     return Err(self.not_sampleable());
                 }
                 let then = pin.cleared();
-                self.redraw(&mut rng, selection, i, batch.indices, drawn)?;
-                *transition = self.transitions(&pin, &batch.indices[i..=i], then)[0];
+                self.redraw(&mut rng, selection, i, (batch.indices, drawn), &mut tries)?;
+                *transition = self.transitions(&pin, &batch.indices[i..=i], then)?[0];
             }
             batch.tickets[i] = transition.row.ticket();
             batch.discounts[i] = transition.discount as f32;
         }
-        let goals = self.goals(&pin, &mut rng, &transitions);
+        let goals = self.goals(&pin, &mut rng, &transitions)?;
         let view = View { pin: &pin, transitions: &transitions, goals: &goals };
-        self.gather(&view, &mut batch.fields);
+        self.gather(&view, &mut batch.fields)?;
         drop(pin);
         drop(member);
         self.importance(&chances, (batch.indices, drawn), beta, batch.weights);
@@ -141,8 +145,8 @@ impl Replay {
         rng: &mut Rng,
         selection: Selection,
         i: usize,
-        indices: &mut [u64],
-        drawn: &mut [u32],
+        (indices, drawn): (&mut [u64], &mut [u32]),
+        tries: &mut u32,
     ) -> Result<(), ReplayError> {
         let distinct =
             matches!(selection, Selection::Largest | Selection::Weighted(Draws::WithoutReplacement));
@@ -150,7 +154,8 @@ impl Replay {
             Selection::Weighted(_) | Selection::Largest => Selection::Weighted(Draws::Independent),
             other => other,
         };
-        for _ in 0..REDRAWS_MAX {
+        for _ in 0..REDRAWS_MAX.min(*tries) {
+            *tries -= 1;
             let (mut index, mut weight) = ([0], [0]);
             self.select(rng, again, &mut index, &mut weight).map_err(|_| self.not_sampleable())?;
             let taken = distinct && indices.iter().enumerate().any(|(j, other)| j != i && *other == index[0]);
@@ -169,7 +174,12 @@ impl Replay {
 
     /// The transitions from the slots drawn since [`Pin::cleared`] was `then`. One step of all windows at a time, so that
     /// their cache misses overlap.
-    fn transitions(&self, pin: &Pin<'_, Leaves>, slots: &[u64], then: u64) -> Vec<Transition> {
+    fn transitions(
+        &self,
+        pin: &Pin<'_, Leaves>,
+        slots: &[u64],
+        then: u64,
+    ) -> Result<Vec<Transition>, ReplayError> {
         let read = [self.roles.reward, self.roles.terminated, self.roles.truncated, self.roles.discount];
         let load = |slot: usize| {
             pin.prefetch(slot);
@@ -178,7 +188,8 @@ impl Replay {
             }
         };
         slots.iter().for_each(|slot| load(*slot as usize));
-        let mut transitions: Vec<_> = slots.iter().map(|slot| self.start(pin, *slot as usize)).collect();
+        let mut transitions = vec_with_room(slots.len())?;
+        transitions.extend(slots.iter().map(|slot| self.start(pin, *slot as usize)));
         let now = pin.cleared();
         if now != then {
             // The weight drawn may be that of the row before the one found here.
@@ -187,7 +198,7 @@ impl Replay {
             }
         }
         if !self.roles.steps() {
-            return transitions;
+            return Ok(transitions);
         }
         // Where a window goes on is known once its step is taken: what the next one reads is loaded while the other
         // windows take theirs, few lines at a time.
@@ -200,7 +211,7 @@ impl Replay {
             }
         }
         self.check_stacks(pin, &mut transitions);
-        transitions
+        Ok(transitions)
     }
 
     /// Transitions whose earlier frames were overwritten are lost: they are drawn anew.
@@ -296,13 +307,15 @@ impl Replay {
         length("tickets", batch.tickets.len(), count)?;
         length("discounts", batch.discounts.len(), count)?;
         length("batch fields", batch.fields.len(), self.outputs.len())?;
+        let mut total = 0usize;
         for (i, (row_bytes, bytes)) in self.row_bytes.iter().zip(&batch.fields).enumerate() {
-            let expected = count * row_bytes * self.steps[i].max(1);
+            let expected = count.saturating_mul(*row_bytes).saturating_mul(self.steps[i].max(1));
             if bytes.len() != expected {
                 let (name, got) = (self.outputs()[i].name.clone(), bytes.len());
                 return Err(ReplayError::RowBytes { name, got, expected, rows: count });
             }
+            total = total.saturating_add(expected);
         }
-        Ok(())
+        Ok(memory::check(total)?)
     }
 }

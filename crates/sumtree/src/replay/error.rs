@@ -140,6 +140,24 @@ pub enum ReplayError {
         /// The most there can be.
         max: usize,
     },
+    /// Rows of a mapped file that are not what was stored.
+    #[error("{path}: the rows in slots {start}..{end} differ from their checksum: the file is damaged")]
+    Rows {
+        /// The file.
+        path: String,
+        /// The first slot of a chunk.
+        start: usize,
+        /// The slot after its last one.
+        end: usize,
+    },
+    /// A row that is not what was stored: it came from a damaged file.
+    #[error("field {name:?} of the row in slot {slot} is damaged")]
+    Row {
+        /// Name of the field.
+        name: String,
+        /// Where the row is.
+        slot: usize,
+    },
     /// The replay was closed by this process.
     #[error("this replay is closed")]
     Closed,

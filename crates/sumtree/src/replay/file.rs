@@ -8,16 +8,20 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::check::{Counts, SlotStates};
 use super::checksum::Checksum;
 use super::columns::Column;
 use super::compress::Compression;
 use super::layout::Layout;
+use super::mapped::damaged;
 use super::moves::Moves;
-use super::slots::{self, LINK, STATE_WORDS, word};
+use super::slots::{self, STATE_WORDS, word};
 use super::{Replay, ReplayError, Settings};
 use crate::Region;
+use crate::memory::{reserve, vec_of_zeros};
 use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"parlbuf\n");
@@ -56,10 +60,19 @@ impl Replay {
     /// [`ReplayError::Io`]; [`ReplayError::File`] when the file is no replay, truncated, damaged or newer than this
     /// version; those of [`Replay::create_shared`]. Nothing is left behind.
     pub fn load(path: &Path, shared: Option<&str>, capacity: Option<usize>) -> Result<Self, ReplayError> {
-        let file = File::open(path).map_err(|error| io(path, &error))?;
-        let length = file.metadata().map_err(|error| io(path, &error))?.len();
-        let mut input = In { file, sum: Checksum::new(), path };
         let bad = |reason: String| ReplayError::File { path: path.display().to_string(), reason };
+        // A pipe would wait for a writer otherwise.
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(|error| io(path, &error))?;
+        let meta = file.metadata().map_err(|error| io(path, &error))?;
+        if meta.is_dir() {
+            return Err(io(path, &std::io::Error::from_raw_os_error(libc::EISDIR)));
+        }
+        if !meta.is_file() {
+            return Err(bad("it is not a regular file".to_owned()));
+        }
+        let length = meta.len();
+        let mut input = In { file, sum: Checksum::new(), path, left: length };
         if length < 8 * HEAD_WORDS as u64 {
             return Err(bad(format!("it has {length} bytes, fewer than its head")));
         }
@@ -68,8 +81,14 @@ impl Replay {
         if head[0] != MAGIC {
             return Err(bad("it does not begin as one".to_owned()));
         }
+        if head[1] == 0 {
+            return Err(bad("it has version 0, the first one is 1".to_owned()));
+        }
         if head[1] > VERSION {
             return Err(bad(format!("it has version {}, the newest known here is {VERSION}", head[1])));
+        }
+        if head[2] > SETTINGS_BYTES_MAX {
+            return Err(bad(format!("it has {} bytes of settings, more than {SETTINGS_BYTES_MAX}", head[2])));
         }
         if head[4] != length {
             return Err(bad(format!("it has {length} bytes, {} were written", head[4])));
@@ -81,7 +100,7 @@ impl Replay {
         }
         let settings = String::from_utf8(text).ok().and_then(|text| Settings::of_text(&text));
         let settings = settings.ok_or_else(|| bad("its settings cannot be read".to_owned()))?;
-        let written = Self::lay_out(&settings)?;
+        let written = Self::lay_out(&settings).map_err(|error| damaged(path, error))?;
         let used = head[3] as usize;
         let fits = match file_bytes(&settings, &written, used, head[2], 0) {
             Some(bytes) if settings.compression == Compression::None => bytes == length,
@@ -128,7 +147,8 @@ impl Replay {
         out.words(self.counters.iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         out.words(self.tails.words().iter().map(|cell| cell.load(Ordering::Relaxed)))?;
         out.halves(self.slots.states[..used * STATE_WORDS].iter().map(|cell| cell.load(Ordering::Relaxed)))?;
-        let mut weights = vec![0; used];
+        let out_of_memory = |error| std::io::Error::new(std::io::ErrorKind::OutOfMemory, error);
+        let mut weights = vec_of_zeros(used).map_err(out_of_memory)?;
         self.tree().get_range(0, &mut weights).map_err(std::io::Error::other)?;
         out.halves(weights)?;
         if self.layout.back_words > 0 {
@@ -157,36 +177,48 @@ impl Replay {
             let path = input.path.display().to_string();
             ReplayError::File { path, reason: reason.to_owned() }
         };
-        let (no_row, no_link) =
-            (bad("it holds bytes that are no row"), bad("it links to a row that is not there"));
-        let no_tail = bad("an environment has more rows waiting than a window has");
+        let no_row = || bad("it holds bytes that are no row");
         let mut kept = [0; KEPT.len()];
         input.words(&mut kept)?;
         input.cells64(&self.counters)?;
-        let first = &self.counters[super::counter::FIRST];
-        let moves =
-            Moves::new(written.ring, self.layout.ring, first.load(Ordering::Relaxed), kept[0], kept[1]);
+        let (first, max_weight) = (&self.counters[super::counter::FIRST], self.scale.max_weight());
+        let counts = Counts {
+            reserved: kept[0],
+            marked: kept[1],
+            cleared: kept[2],
+            first: first.load(Ordering::Relaxed),
+            largest: self.counters[super::counter::LARGEST].load(Ordering::Relaxed),
+        };
+        counts.check(written.ring, max_weight).map_err(|reason| bad(&reason))?;
+        if used as u64 != counts.reserved.min(written.ring.slots as u64) {
+            return Err(bad(&format!("{used} slots are in use, of {} rows", counts.reserved)));
+        }
+        self.counters[super::counter::SUMMED].store(0, Ordering::Relaxed); // Of a mapped file.
+        let moves = Moves::new(written.ring, self.layout.ring, counts.first, kept[0], kept[1])
+            .ok_or_else(|| bad("its rows cannot be numbered in a replay of this capacity"))?;
         if !moves.is_still() {
             (kept[0], kept[1], kept[2]) = (moves.reserved(), moves.marked(), moves.marked());
             first.store(moves.first(), Ordering::Relaxed);
         }
         input.cells64(self.tails.words())?;
         self.tails.unlock_all();
-        if !self.tails.move_rows(|row| moves.row(row)) {
-            return Err(no_tail);
-        }
-        let mut states = vec![0; used * STATE_WORDS];
+        self.tails.check(written.ring.slots).map_err(|reason| bad(&reason))?;
+        self.tails.move_rows(|row| moves.row(row));
+        let mut states = vec_of_zeros(used * STATE_WORDS)?;
         input.halves(&mut states)?;
-        let mut weights = vec![0; used];
+        let mut weights = vec_of_zeros(used)?;
         input.halves(&mut weights)?;
-        let mut back = vec![0; if written.back_words > 0 { used } else { 0 }];
+        let mut back = vec_of_zeros(if written.back_words > 0 { used } else { 0 })?;
         input.halves(&mut back)?;
-        let mut leaves = vec![0; self.layout.ring.slots];
+        let state = |slot: usize| std::array::from_fn(|which| states[slot * STATE_WORDS + which]);
+        let weight = |slot: usize| weights[slot];
+        SlotStates { ring: written.ring, counts, max_weight, used, state, weight, at_rest: true }
+            .check()
+            .map_err(|reason| bad(&reason))?;
+        // Of rows that move the oldest comes first.
+        let mut leaves = vec_of_zeros(used.min(self.layout.ring.slots))?;
         let mut ready = 0;
         for (slot, state) in states.chunks_exact(STATE_WORDS).enumerate() {
-            if state[LINK] as usize > used {
-                return Err(no_link);
-            }
             let Some(to) = moves.slot(slot) else { continue };
             let state = moves.state(slot, state.try_into().unwrap_or_default());
             ready += u64::from(slots::is_ready(state));
@@ -198,9 +230,7 @@ impl Replay {
             }
         }
         self.tree().set_range(0, &leaves)?;
-        if !moves.is_still() {
-            kept[3] = ready;
-        }
+        kept[3] = ready;
         for (at, value) in KEPT.into_iter().zip(kept) {
             self.slots.words[at].store(value, Ordering::Relaxed);
         }
@@ -208,17 +238,25 @@ impl Replay {
             match &column.packed {
                 None => input.rows(column, used, &moves)?,
                 Some(packed) => {
+                    let (mut row, mut whole) = (Vec::new(), Vec::new());
                     for slot in 0..used {
                         let mut length = [0];
                         input.halves(&mut length)?;
-                        if length[0] as usize > column.row_bytes {
-                            return Err(no_row);
+                        let length = length[0] as usize;
+                        if length > column.row_bytes || length as u64 > input.left {
+                            return Err(no_row());
                         }
-                        let mut row = vec![0; length[0] as usize];
+                        row.clear();
+                        reserve(&mut row, length)?;
+                        row.resize(length, 0);
                         input.bytes(&mut row)?;
+                        let is_ready = slots::is_ready(state(slot));
+                        if row.is_empty() && is_ready {
+                            return Err(bad(&format!("the row in slot {slot} is missing")));
+                        }
                         let Some(to) = moves.slot(slot).filter(|_| !row.is_empty()) else { continue };
-                        if !packed.take_packed(to, &row)? {
-                            return Err(no_row);
+                        if !packed.take_packed(to, &row, &mut whole)? {
+                            return Err(no_row());
                         }
                     }
                 }
@@ -354,6 +392,9 @@ pub(super) fn temporary_beside(path: &Path) -> PathBuf {
 }
 
 pub(super) fn io(path: &Path, error: &std::io::Error) -> ReplayError {
+    if error.kind() == std::io::ErrorKind::OutOfMemory {
+        return crate::memory::out_of_memory(0, error).into();
+    }
     ReplayError::Io {
         path: path.display().to_string(),
         reason: error.to_string(),
@@ -404,24 +445,33 @@ struct In<'a> {
     file: File,
     sum: Checksum,
     path: &'a Path,
+    /// Bytes that were not read yet.
+    left: u64,
 }
 
 impl In<'_> {
     fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), ReplayError> {
-        self.file.read_exact(bytes).map_err(|error| io(self.path, &error))?;
+        self.file.read_exact(bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                let (path, reason) = (self.path.display().to_string(), "it ends too early".to_owned());
+                ReplayError::File { path, reason }
+            }
+            _ => io(self.path, &error),
+        })?;
+        self.left = self.left.saturating_sub(bytes.len() as u64);
         self.sum.update(bytes);
         Ok(())
     }
 
     fn words(&mut self, words: &mut [u64]) -> Result<(), ReplayError> {
-        let mut bytes = vec![0; 8 * words.len()];
+        let mut bytes = vec_of_zeros(8 * words.len())?;
         self.bytes(&mut bytes)?;
         words.iter_mut().zip(bytes.as_chunks().0).for_each(|(word, b)| *word = u64::from_le_bytes(*b));
         Ok(())
     }
 
     fn halves(&mut self, halves: &mut [u32]) -> Result<(), ReplayError> {
-        let mut bytes = vec![0; 4 * halves.len()];
+        let mut bytes = vec_of_zeros(4 * halves.len())?;
         self.bytes(&mut bytes)?;
         halves.iter_mut().zip(bytes.as_chunks().0).for_each(|(half, b)| *half = u32::from_le_bytes(*b));
         Ok(())
@@ -441,8 +491,11 @@ impl In<'_> {
         if column.row_bytes == 0 {
             return Ok(());
         }
-        let piece = (PIECE_BYTES / column.row_bytes).clamp(1, used.max(1));
-        let mut bytes = vec![0; piece * column.row_bytes];
+        if used == 0 {
+            return Ok(());
+        }
+        let piece = (PIECE_BYTES / column.row_bytes).clamp(1, used);
+        let mut bytes = vec_of_zeros(piece * column.row_bytes)?;
         for start in (0..used).step_by(piece) {
             let count = piece.min(used - start);
             let bytes = &mut bytes[..count * column.row_bytes];

@@ -2,13 +2,17 @@
 #![allow(unsafe_code)] // Reads of columns under a pin, writes of rows that no two threads share.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 
 use super::columns::end_of_stream;
+use super::compress::{Compression, Packed};
 use super::draw::Transition;
 use super::settings::{Padding, STACK_MAX, plays};
 use super::slots::Pin;
-use super::{Leaves, Replay, Roles, threads};
+use super::{Leaves, Replay, ReplayError, Roles, threads};
+use crate::SumTreeError;
+use crate::memory::{vec_of_zeros, vec_with_room};
 use crate::sync::Ordering;
 
 /// Rows whose first bytes are loaded ahead of the one that is copied.
@@ -203,7 +207,10 @@ impl Replay {
     }
 
     /// Copies the rows of a batch to its arrays, whose lengths were checked.
-    pub(super) fn gather(&self, view: &View<'_>, fields: &mut [&mut [u8]]) {
+    ///
+    /// # Errors
+    /// [`ReplayError::Tree`] when memory is not to be had, [`ReplayError::Row`] for a compressed row that is damaged.
+    pub(super) fn gather(&self, view: &View<'_>, fields: &mut [&mut [u8]]) -> Result<(), ReplayError> {
         let count = view.transitions.len();
         let rows: Vec<_> = self
             .row_bytes
@@ -218,10 +225,11 @@ impl Replay {
         let bytes: usize = rows.iter().map(|rows| rows.rows * rows.row_bytes).sum();
         let streams = bytes >= STREAM_BYTES;
         if bytes <= BLOCK_BYTES {
-            return self.fill(view, &rows, 0..count, streams);
+            self.fill(view, &rows, 0..count, streams)?;
+            return self.check_unpacked();
         }
         let block = (BLOCK_BYTES / (bytes / count).max(1)).max(1);
-        let next = AtomicUsize::new(0);
+        let (next, failed) = (AtomicUsize::new(0), OnceLock::new());
         let work = || {
             loop {
                 // Relaxed: only says who takes which rows.
@@ -232,14 +240,39 @@ impl Replay {
                     }
                     return;
                 }
-                self.fill(view, &rows, start..(start + block).min(count), streams);
+                if let Err(error) = self.fill(view, &rows, start..(start + block).min(count), streams) {
+                    let _ = failed.set(error); // The first error is the one to report.
+                }
             }
         };
         threads::share(bytes / THREAD_BYTES, &work);
+        match failed.into_inner() {
+            Some(error) => Err(error.into()),
+            None => self.check_unpacked(),
+        }
+    }
+
+    /// Whether all compressed rows that were read so far were whole.
+    fn check_unpacked(&self) -> Result<(), ReplayError> {
+        if self.settings.compression == Compression::None {
+            return Ok(());
+        }
+        for (field, column) in self.settings.fields.iter().zip(&self.columns) {
+            if let Some(slot) = column.packed.as_ref().and_then(Packed::damaged) {
+                return Err(ReplayError::Row { name: field.name.clone(), slot });
+            }
+        }
+        Ok(())
     }
 
     /// Fills the rows of some transitions in all arrays.
-    fn fill(&self, view: &View<'_>, rows: &[Rows], range: Range<usize>, streams: bool) {
+    fn fill(
+        &self,
+        view: &View<'_>,
+        rows: &[Rows],
+        range: Range<usize>,
+        streams: bool,
+    ) -> Result<(), SumTreeError> {
         let all = view.transitions;
         let copy = |field: usize, rows: &Rows, slot: fn(&Transition) -> usize| {
             let column = &self.columns[field];
@@ -252,7 +285,7 @@ impl Replay {
                 unsafe { column.read_to(slot(&all[i]), rows.row(i), streams) };
             }
         };
-        let walk = self.settings.sequence.map(|_| self.walk(view, range.clone()));
+        let walk = self.settings.sequence.map(|_| self.walk(view, range.clone())).transpose()?;
         // Fields of no bytes have nothing to fill.
         let array = rows;
         for (source, rows) in self.outputs.iter().zip(rows).filter(|(_, rows)| rows.row_bytes > 0) {
@@ -296,6 +329,7 @@ impl Replay {
                 (_, None) => unreachable!("only sequences have outputs with steps"),
             }
         }
+        Ok(())
     }
 
     /// Slots of the frames of the stack that ends in the row in `slot`, which is that of a transition or comes after it,
@@ -378,9 +412,10 @@ impl Replay {
     }
 
     /// The steps of the sequences of some transitions.
-    fn walk(&self, view: &View<'_>, range: Range<usize>) -> Walk {
+    fn walk(&self, view: &View<'_>, range: Range<usize>) -> Result<Walk, SumTreeError> {
         let room = self.settings.n_step + 1;
-        let mut walk = Walk { slots: vec![0; room * range.len()], lengths: Vec::with_capacity(range.len()) };
+        let slots = vec_of_zeros(room.saturating_mul(range.len()))?;
+        let mut walk = Walk { slots, lengths: vec_with_room(range.len())? };
         for (t, slots) in view.transitions[range].iter().zip(walk.slots.chunks_exact_mut(room)) {
             let (mut slot, mut length) = (t.row.slot, 0);
             loop {
@@ -395,7 +430,7 @@ impl Replay {
             slots[length] = t.next;
             walk.lengths.push(length);
         }
-        walk
+        Ok(walk)
     }
 
     /// Fills one array of (steps, batch, ...) for some transitions; steps that are not there are 0.

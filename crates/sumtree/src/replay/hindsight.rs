@@ -7,7 +7,8 @@ use super::frames::Before;
 use super::settings::Strategy;
 use super::slots::Pin;
 use super::{Leaves, Replay};
-use crate::Rng;
+use crate::memory::{reserve, vec_with_room};
+use crate::{Rng, SumTreeError};
 
 impl Replay {
     /// The field that goals are copied from: the achieved goal of the observation after a step, if rows hold that, else
@@ -23,61 +24,86 @@ impl Replay {
         pin: &Pin<'_, Leaves>,
         rng: &mut Rng,
         transitions: &[Transition],
-    ) -> Vec<Option<usize>> {
+    ) -> Result<Vec<Option<usize>>, SumTreeError> {
         let (Some(hindsight), Some(achieved)) = (&self.settings.hindsight, self.roles.achieved) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let in_next_row = self.goal_column(achieved) == achieved;
         let mut candidates = Vec::new();
         let one = |t: &Transition| {
             // What the step achieved is not known where the observation after it is not there.
             if rng.unit() >= hindsight.share || (in_next_row && t.next == t.last) {
-                return None;
+                return Ok(None);
             }
             candidates.clear();
             if hindsight.strategy == Strategy::Episode {
-                self.earlier(pin, t, in_next_row, &mut candidates);
+                self.earlier(pin, t, in_next_row, &mut candidates)?;
             }
-            self.later(pin, t, in_next_row, &mut candidates);
-            match hindsight.strategy {
+            self.later(pin, t, in_next_row, &mut candidates)?;
+            Ok(match hindsight.strategy {
                 _ if candidates.is_empty() => None,
                 Strategy::Final => candidates.last().copied(),
                 _ => Some(candidates[rng.below(candidates.len() as u64) as usize]),
-            }
+            })
         };
-        transitions.iter().map(one).collect()
+        let mut goals = vec_with_room(transitions.len())?;
+        for goal in transitions.iter().map(one) {
+            goals.push(goal?);
+        }
+        Ok(goals)
     }
 
     /// Rows of the episode from that of `t` on that hold a goal achieved by a step from `t` on.
-    fn later(&self, pin: &Pin<'_, Leaves>, t: &Transition, in_next_row: bool, slots: &mut Vec<usize>) {
+    fn later(
+        &self,
+        pin: &Pin<'_, Leaves>,
+        t: &Transition,
+        in_next_row: bool,
+        slots: &mut Vec<usize>,
+    ) -> Result<(), SumTreeError> {
         let mut slot = t.row.slot;
         loop {
             if !in_next_row {
-                slots.push(slot);
+                push(slots, slot)?;
                 // What follows the last step only carries the final observation.
                 if self.flag(self.roles.terminated, slot) || self.flag(self.roles.truncated, slot) {
-                    return;
+                    return Ok(());
                 }
             }
             match pin.next(slot) {
                 Some(next) => slot = next,
-                None => return,
+                None => return Ok(()),
             }
             if in_next_row {
-                slots.push(slot);
+                push(slots, slot)?;
             }
         }
     }
 
     /// Rows before that of `t` that hold a goal achieved by a step before `t`, as far as they are still there.
-    fn earlier(&self, pin: &Pin<'_, Leaves>, t: &Transition, in_next_row: bool, slots: &mut Vec<usize>) {
+    fn earlier(
+        &self,
+        pin: &Pin<'_, Leaves>,
+        t: &Transition,
+        in_next_row: bool,
+        slots: &mut Vec<usize>,
+    ) -> Result<(), SumTreeError> {
         let history = &self.history;
         let horizon = history.ring.horizon(pin.marked());
         let slot = |sequence: u64| (sequence % history.ring.slots as u64) as usize;
         let mut at = history.sequence(pin, t.row);
         while let Before::Row(before) = history.before(horizon, at) {
-            slots.push(slot(if in_next_row { at } else { before }));
+            push(slots, slot(if in_next_row { at } else { before }))?;
             at = before;
         }
+        Ok(())
     }
+}
+
+fn push(slots: &mut Vec<usize>, slot: usize) -> Result<(), SumTreeError> {
+    if slots.len() == slots.capacity() {
+        reserve(slots, slots.len().max(16))?;
+    }
+    slots.push(slot);
+    Ok(())
 }

@@ -70,6 +70,13 @@ impl Ring {
         newest.saturating_sub(behind) * slots + row.slot as u64
     }
 
+    /// Sequence number of the newest row that a slot may hold while so many chunks are marked.
+    pub fn newest(&self, slot: usize, marked: u64) -> Option<u64> {
+        let (slots, slot) = (self.slots as u64, slot as u64);
+        let last = (marked * self.chunk as u64).checked_sub(1)?;
+        last.checked_sub((last % slots + slots - slot) % slots)
+    }
+
     /// The oldest sequence number whose row nobody has begun to overwrite while so many chunks are marked.
     pub fn horizon(&self, marked: u64) -> u64 {
         marked.saturating_sub((self.slots / self.chunk) as u64) * self.chunk as u64
@@ -105,6 +112,8 @@ pub(super) struct Layout {
     /// [`super::frames::History`], one word per slot or none.
     pub back: usize,
     pub back_words: usize,
+    /// Checksums of the rows in a file, one word per chunk.
+    pub sums: usize,
     pub columns: Vec<usize>,
     pub bytes: usize,
 }
@@ -141,6 +150,7 @@ impl Layout {
             states: place(4 * STATE_WORDS * ring.slots),
             tree: place(tree_bytes),
             back: place(4 * back_words),
+            sums: place(8 * (ring.slots / ring.chunk)),
             columns: settings.fields.iter().map(|f| place(column_bytes(f))).collect(),
             bytes: place(0),
         })
@@ -174,6 +184,17 @@ mod tests {
         let last_of_all = 6 * (Ring::LAP_MASK - 1);
         for range in [0..20, 5..6, 17..17, last_of_all - 3..last_of_all + 9] {
             assert!(ring.rows(range.clone()).eq(range.map(|sequence| ring.row(sequence))));
+        }
+    }
+
+    #[test]
+    fn the_newest_row_of_a_slot_is_the_last_one_that_was_marked() {
+        let ring = Ring::new(200); // Chunks of 3.
+        for marked in 0..150 {
+            for slot in 0..ring.slots {
+                let expected = (0..marked * 3).rev().find(|sequence| ring.row(*sequence).slot == slot);
+                assert_eq!(ring.newest(slot, marked), expected, "{marked} {slot}");
+            }
         }
     }
 

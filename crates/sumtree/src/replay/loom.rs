@@ -196,7 +196,7 @@ impl Model {
         let pin = member.pin();
         let update = pin.update(row, weight);
         if update == Update::Store {
-            pin.store_many(&[row], &[weight]);
+            pin.store_many(&[row], &[row.slot as u32], &[weight]);
         }
         update
     }

@@ -3,6 +3,7 @@
 #![doc = include_str!("README.md")]
 
 mod add;
+mod check;
 mod checksum;
 mod columns;
 mod compress;
@@ -30,6 +31,7 @@ mod loom;
 
 use std::sync::Arc;
 
+use crate::memory::{vec_of_zeros, vec_with_room};
 use crate::region::Cells;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Region, Scale, SumTree};
@@ -66,6 +68,8 @@ pub(crate) mod counter {
     pub const REDRAWN: usize = 25;
     /// Deaths whose odd parts in the sums have been mended.
     pub const REPAIRED: usize = 26;
+    /// Of a file: rows before this have their bytes in the checksums of their chunks.
+    pub const SUMMED: usize = 27;
     pub const COUNT: usize = 32;
 }
 
@@ -271,11 +275,11 @@ impl Replay {
     /// overwritten are dropped and counted. Returns how many were.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] for a priority that is not finite or a length that differs, [`ReplayError::Ticket`]; then
-    /// nothing was stored. [`ReplayError::UnknownTicket`] names the first ticket of a row that was never written; the
-    /// others' priorities are stored.
+    /// [`ReplayError::Tree`] for a priority that is not finite, a length that differs, or memory that is not to be had;
+    /// [`ReplayError::Ticket`]; then nothing was stored. [`ReplayError::UnknownTicket`] names the first ticket of a row that
+    /// was never written; the others' priorities are stored.
     pub fn update(&self, tickets: &[u64], priorities: Priorities<'_>) -> Result<usize, ReplayError> {
-        let mut weights = vec![0; tickets.len()];
+        let mut weights = vec_of_zeros(tickets.len())?;
         let largest = self.weights_of(priorities, &mut weights)?;
         for (position, ticket) in tickets.iter().enumerate() {
             let slot = slots::Row::of_ticket(*ticket).slot;
@@ -284,12 +288,13 @@ impl Replay {
                 return Err(ReplayError::Ticket { ticket: *ticket, position, slot, slots });
             }
         }
+        let (mut kept, mut stale, mut unknown) = (vec_with_room(tickets.len())?, 0, None);
+        let mut kept_slots = vec_with_room(tickets.len())?;
         self.mend()?;
         let member = self.slots.enter()?.change();
         self.touch();
         self.note_largest(largest);
         let pin = member.pin();
-        let (mut kept, mut stale, mut unknown) = (Vec::with_capacity(tickets.len()), 0, None);
         let slot = |ticket: &u64| slots::Row::of_ticket(*ticket).slot;
         tickets.iter().take(UPDATES_AHEAD).for_each(|ticket| pin.prefetch_write(slot(ticket)));
         for (i, ticket) in tickets.iter().enumerate() {
@@ -301,6 +306,7 @@ impl Replay {
                 Update::Store => {
                     weights[kept.len()] = weights[i];
                     kept.push(row);
+                    kept_slots.push(row.slot as u32);
                 }
                 Update::Parked => {}
                 Update::Stale => stale += 1,
@@ -318,7 +324,7 @@ impl Replay {
                 }
             }
         }
-        pin.store_many(&kept, &weights[..kept.len()]);
+        pin.store_many(&kept, &kept_slots, &weights[..kept.len()]);
         drop(pin);
         drop(member);
         self.count(counter::UPDATED, (tickets.len() - stale) as u64);
@@ -326,13 +332,16 @@ impl Replay {
         unknown.map_or(Ok(stale), Err)
     }
 
-    /// Checks that the tree's sums are exact and that the slots' states agree. Nothing else changes meanwhile.
+    /// Checks that the tree's sums are exact; of a mapped file also that the slots' states agree, and that the rows which
+    /// were there at the last flush have the bytes that they had then. Reads all of them. Adds and updates wait meanwhile.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] names the first node that is wrong.
+    /// [`ReplayError::Tree`] names the first node that is wrong, [`ReplayError::Rows`] the first rows,
+    /// [`ReplayError::File`] what else does not fit.
     pub fn verify(&self) -> Result<(), ReplayError> {
         let _gate = self.at_rest()?;
-        Ok(self.tree().verify()?)
+        self.tree().verify()?;
+        self.verify_rows()
     }
 
     /// After a process died in the middle of a change: mends what it may have left half done.

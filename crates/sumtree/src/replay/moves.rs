@@ -1,5 +1,6 @@
 //! Where the rows of a file go when the replay they are loaded into has another capacity.
 
+use super::check::SEQUENCE_MAX;
 use super::frames::{FIRST, LOST};
 use super::layout::Ring;
 use super::slots::{self, LINK, NO_LINK, Row, STATE_WORDS};
@@ -18,15 +19,17 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    /// `first` is the first row ever of the old ring.
-    pub fn new(from: Ring, to: Ring, first: u64, reserved: u64, marked: u64) -> Self {
+    /// `first` is the first row ever of the old ring. None where the new numbers were too large.
+    pub fn new(from: Ring, to: Ring, first: u64, reserved: u64, marked: u64) -> Option<Self> {
         let room = (to.slots - super::layout::SPARE_CHUNKS * to.chunk) as u64;
         let oldest = reserved.saturating_sub(room).max(from.horizon(marked)).min(reserved);
         // Rows before it may be kept for their bytes, but are not held.
         let held = reserved.saturating_sub(from.capacity as u64).max(first).max(oldest);
         // A lap that no ticket of the old ring names.
         let lap = reserved / from.slots as u64 + 1;
-        Self { from, to, reserved, oldest, held, marked, first: lap.saturating_mul(to.slots as u64) }
+        let first = lap.saturating_mul(to.slots as u64);
+        let fits = from == to || first.saturating_add(reserved - oldest) <= SEQUENCE_MAX;
+        fits.then_some(Self { from, to, reserved, oldest, held, marked, first })
     }
 
     /// Everything stays where it is.

@@ -1,8 +1,10 @@
 //! Making a replay in private or shared memory, finding one that is there, and leaving it.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::checksum::Checksum;
 use super::columns::Column;
 use super::frames::History;
 use super::layout::{HEADER_BYTES, Layout};
@@ -10,7 +12,7 @@ use super::process::{ENTRY_WORDS, PROCESSES, Processes};
 use super::slots::{MEMBER_WORDS, MEMBERS, STATE_WORDS, Slots, word};
 use super::tails::{Tails, Window};
 use super::{Leaves, Replay, ReplayError, Settings, counter};
-use crate::region::Cells;
+use crate::region::{Cells, shared_path};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{DEFAULT_SCALE, Region, Scale, SumTree, SumTreeError};
 
@@ -28,11 +30,20 @@ pub(super) mod header {
     /// Of a file: which run of the machine wrote it last, and whether the disk may lack some of that.
     pub const BOOT: usize = 6;
     pub const DIRTY: usize = 7;
-    pub const COUNT: usize = 8;
+    /// Checksum of the words that never change: settings, sizes, maker and birth.
+    pub const SUM: usize = 8;
+    /// Of a file: [`super::UNSEALED`], or the checksum of all but the rows that the last one to close it wrote.
+    pub const SEAL: usize = 9;
+    pub const COUNT: usize = 10;
+
+    /// The words that [`SUM`] is of.
+    pub const FIXED: [usize; 5] = [SETTINGS_BYTES, SETTINGS_SUM, REGION_BYTES, MAKER, BIRTH];
 }
 
 /// "parl" and the version of the layout.
-const MAGIC: u64 = 0x7061_726c_0000_0003;
+pub(super) const MAGIC: u64 = 0x7061_726c_0000_0004;
+/// The seal of a file that is open, or was not closed.
+pub(super) const UNSEALED: u64 = 0x6e6f_7420_636c_6f73;
 /// How long to wait for a replay that another process is just making.
 const MAKING: Duration = Duration::from_secs(10);
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
@@ -41,6 +52,16 @@ const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 pub(super) fn text_sum(text: &[u8]) -> u64 {
     text.iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Checksum of the header's words that never change.
+fn fixed_sum(header: &[AtomicU64]) -> u64 {
+    let mut sum = Checksum::new();
+    sum.update(&MAGIC.to_le_bytes());
+    for at in header::FIXED {
+        sum.update(&header[at].load(Ordering::Relaxed).to_le_bytes());
+    }
+    sum.finish()
 }
 
 impl Replay {
@@ -74,7 +95,10 @@ impl Replay {
         loop {
             let patience = match Self::try_attach(name) {
                 // Its maker may still be at it: between the file and its length, or before the last word.
-                Err(ReplayError::Tree(SumTreeError::Shared { .. })) => Duration::from_millis(20),
+                Err(ReplayError::Tree(SumTreeError::Shared {
+                    kind: ErrorKind::UnexpectedEof | ErrorKind::NotFound,
+                    ..
+                })) => Duration::from_millis(20),
                 Err(ReplayError::NotAReplay { unfinished: true, .. }) => MAKING,
                 other => return other,
             };
@@ -95,11 +119,12 @@ impl Replay {
         Self::lay_out(&settings)?;
         for _ in 0..100 {
             match Self::create_shared(name, settings.clone()) {
-                Err(ReplayError::Tree(SumTreeError::Shared { .. })) => {}
+                Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::AlreadyExists, .. })) => {}
                 other => return other,
             }
             let found = match Self::attach_shared(name) {
-                Err(ReplayError::Tree(SumTreeError::Shared { .. })) => continue, // Gone again: make it.
+                // Gone again: make it.
+                Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::NotFound, .. })) => continue,
                 other => other?,
             };
             let magic = &found.header()?[header::MAGIC];
@@ -110,8 +135,10 @@ impl Replay {
                 return found.same_settings(name, &settings);
             }
         }
-        let reason = "it keeps appearing and vanishing".to_owned();
-        Err(SumTreeError::Shared { name: name.to_owned(), reason }.into())
+        let reason = "other processes made and removed it 100 times meanwhile".to_owned();
+        let path = shared_path(name)?.display().to_string();
+        let kind = ErrorKind::ResourceBusy;
+        Err(SumTreeError::Shared { name: name.to_owned(), path, reason, kind }.into())
     }
 
     pub(super) fn same_settings(self, name: &str, settings: &Settings) -> Result<Self, ReplayError> {
@@ -141,6 +168,7 @@ impl Replay {
             let _ = self.flush(); // Closing cannot fail; without it the file is only as safe as the machine.
         }
         self.slots.close();
+        self.seal_if_last();
         self.region.release_file();
         if is_maker || processes.alive_count() == 0 {
             self.unlink();
@@ -222,8 +250,10 @@ impl Replay {
         ] {
             header[at].store(value, Ordering::Relaxed);
         }
+        header[header::SUM].store(fixed_sum(&header), Ordering::Relaxed);
+        header[header::SEAL].store(UNSEALED, Ordering::Relaxed);
         let seed = settings.seed;
-        let replay = Self::with(region, settings, layout, true)?;
+        let replay = Self::with(region, settings, layout, true, true)?;
         replay.counters[counter::SEED].store(seed, Ordering::Relaxed);
         // Until somebody gives a priority, the largest is 1.
         let mut one = [0];
@@ -233,14 +263,14 @@ impl Replay {
     }
 
     fn try_attach(name: &str) -> Result<Self, ReplayError> {
-        Self::of_region(name, Region::attach_shared(name)?)
+        Self::of_region(name, Arc::new(Region::attach_shared(name)?), true)
     }
 
-    /// The replay in a region that somebody made.
-    pub(super) fn of_region(name: &str, region: Region) -> Result<Self, ReplayError> {
+    /// The replay in a region that somebody made. Unless it `joins`, nothing is written, and this process has no place
+    /// among those that use it yet.
+    pub(super) fn of_region(name: &str, region: Arc<Region>, joins: bool) -> Result<Self, ReplayError> {
         let not =
             |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: false };
-        let region = Arc::new(region);
         if region.len() < HEADER_BYTES {
             return Err(not(format!("it has {} bytes", region.len())));
         }
@@ -252,6 +282,9 @@ impl Replay {
             return Err(ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: magic == 0 });
         }
         let get = |at: usize| header[at].load(Ordering::Relaxed);
+        if get(header::SUM) != fixed_sum(&header) {
+            return Err(not("its header is damaged".to_owned()));
+        }
         if get(header::REGION_BYTES) != region.len() as u64
             || get(header::SETTINGS_BYTES) > SETTINGS_BYTES_MAX
         {
@@ -265,13 +298,22 @@ impl Replay {
         if text_sum(&text) != get(header::SETTINGS_SUM) {
             return Err(not("its settings are damaged".to_owned()));
         }
-        let settings = String::from_utf8(text).ok().and_then(|text| Settings::of_text(&text));
+        let settings = String::from_utf8(text)
+            .ok()
+            .and_then(|text| Settings::of_text(&text).filter(|settings| settings.to_text() == text));
         let settings = settings.ok_or_else(|| not("its settings cannot be read".to_owned()))?;
         let layout = Self::lay_out(&settings)?;
         if layout.bytes != region.len() {
             return Err(not(format!("it has {} bytes, not {}", region.len(), layout.bytes)));
         }
-        Self::with(region, settings, layout, false)
+        if !joins {
+            // A region of this version holds a tree from its first word on; without one, the tree below would be made.
+            let tree = Cells::<AtomicU64>::in_region(&region, layout.tree, 1)?;
+            if tree[0].load(Ordering::Relaxed) == 0 {
+                return Err(not("its tree of weights is not there".to_owned()));
+            }
+        }
+        Self::with(region, settings, layout, false, joins)
     }
 
     fn with(
@@ -279,6 +321,7 @@ impl Replay {
         settings: Settings,
         layout: Layout,
         is_maker: bool,
+        joins: bool,
     ) -> Result<Self, ReplayError> {
         let roles = settings.roles()?;
         let window = Window::new(&settings, !roles.rebuilt.is_empty());
@@ -305,7 +348,10 @@ impl Replay {
                 members: Cells::in_region(&region, layout.members, MEMBERS * MEMBER_WORDS)?,
                 states: Cells::in_region(&region, layout.states, STATE_WORDS * slots)?,
                 weights: Leaves(SumTree::in_region(&region, layout.tree, slots as u64, settings.fan_out)?),
-                processes: Processes::new(process_cells, private)?,
+                processes: match joins {
+                    true => Processes::new(process_cells, private)?,
+                    false => Processes::unregistered(process_cells, private),
+                },
             },
             tails: Tails::new(tail_cells, window.rows, Arc::clone(&history)),
             history,

@@ -51,9 +51,14 @@ pub(super) struct Processes {
 impl Processes {
     /// The table in `entries`; `private` memory is never seen by another process, except as a copy after a fork.
     pub(super) fn new(entries: Cells<AtomicU64>, private: bool) -> Result<Self, ReplayError> {
-        let table = Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(forks()) };
+        let table = Self::unregistered(entries, private);
         table.register()?;
         Ok(table)
+    }
+
+    /// As [`Processes::new`], before this process has a place: nothing is written.
+    pub(super) fn unregistered(entries: Cells<AtomicU64>, private: bool) -> Self {
+        Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(forks()) }
     }
 
     /// Forgets everybody: nobody else has the region open.

@@ -2,6 +2,7 @@
 
 use super::slots::{Pin, word};
 use super::{Leaves, Replay, ReplayError, WeightNorm};
+use crate::memory::vec_of_zeros;
 use crate::sync::Ordering;
 use crate::{Draws, Mixture, Odds, Rng, SumTreeError};
 
@@ -140,14 +141,20 @@ impl Replay {
     /// Returns how many rows it were: fewer if others closed some of them first.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] when fewer rows can be drawn, [`ReplayError::Closed`].
+    /// [`ReplayError::Tree`] when fewer rows can be drawn or there is no memory for as many, [`ReplayError::Closed`].
     pub fn evict(&self, count: usize) -> Result<usize, ReplayError> {
-        let (mut indices, mut drawn) = (vec![0; count], vec![0; count]);
+        let live = 0..self.slots_used();
+        if count > live.len() {
+            let positive = self.tree().positive() as usize;
+            return Err(SumTreeError::TooFewLeaves { asked: count, positive }.into());
+        }
+        let (mut indices, mut drawn) = (vec_of_zeros(count)?, vec_of_zeros(count)?);
         let mut rng = self.next_rng();
         self.mend()?;
         let member = self.slots.enter()?.change();
+        self.touch();
         let pin: Pin<'_, Leaves> = member.pin();
-        self.tree().sample_eviction(&mut rng, 0..self.slots_used(), &mut indices, &mut drawn)?;
+        self.tree().sample_eviction(&mut rng, live, &mut indices, &mut drawn)?;
         let closed = indices.iter().filter(|slot| pin.evict(**slot as usize)).count();
         Ok(closed)
     }

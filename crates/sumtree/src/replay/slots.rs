@@ -60,11 +60,21 @@ const GENERATION: usize = 0;
 /// Slot + 1 of the next row of the same environment, or [`NO_LINK`].
 pub(super) const LINK: usize = 1;
 /// The weight given last: the one that a row gets when it becomes sampleable.
-const PARKED: usize = 2;
+pub(super) const PARKED: usize = 2;
 
 /// Whether a row with these state words can be drawn.
 pub(super) fn is_ready(state: [u32; STATE_WORDS]) -> bool {
     state[GENERATION] & (OPEN | READY) == OPEN | READY
+}
+
+/// Whether a row with these state words is published.
+pub(super) fn is_open(state: [u32; STATE_WORDS]) -> bool {
+    state[GENERATION] & OPEN != 0
+}
+
+/// Whether the state is one of a row: only open ones are ready.
+pub(super) fn flags_fit(state: [u32; STATE_WORDS]) -> bool {
+    state[GENERATION] & (OPEN | READY) != READY
 }
 
 /// The state words of a row for slot and lap `to`, linked to slot `next`; closed if it falls out of the capacity.
@@ -512,13 +522,9 @@ impl<W: Weights> Slots<W> {
         self.words[word::REAPED].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether every link leads to a slot, and chunks are closed before they are written.
-    pub(super) fn links_fit(&self) -> bool {
-        let word = |at: usize| self.words[at].load(Ordering::Relaxed);
-        let closed_first = word(word::CLEARED) <= word(word::MARKED);
-        closed_first
-            && (0..self.ring.slots)
-                .all(|slot| self.state(slot, LINK).load(Ordering::Relaxed) as usize <= self.ring.slots)
+    /// The words of a slot.
+    pub(super) fn words_of(&self, slot: usize) -> [u32; STATE_WORDS] {
+        std::array::from_fn(|which| self.state(slot, which).load(Ordering::Relaxed))
     }
 
     /// Brings weights and states together where a death came between them. Nobody else changes anything meanwhile.
@@ -799,9 +805,9 @@ impl<W: Weights> Pin<'_, W> {
     }
 
     /// Stores the weights of rows for which [`Pin::update`] said so under this pin.
-    pub(super) fn store_many(&self, rows: &[Row], weights: &[u32]) {
-        let slots: Vec<_> = rows.iter().map(|row| row.slot as u32).collect();
-        self.slots.weights.set_many(&slots, weights);
+    /// `slots` are those of `rows`.
+    pub(super) fn store_many(&self, rows: &[Row], slots: &[u32], weights: &[u32]) {
+        self.slots.weights.set_many(slots, weights);
         rows.iter().for_each(|row| self.close_stored(*row));
     }
 

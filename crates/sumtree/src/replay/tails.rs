@@ -127,14 +127,43 @@ impl Tails {
         }
     }
 
-    /// Renames the rows that tails hold, forgetting those that are no more; false if a tail cannot be one.
-    pub(super) fn move_rows(&self, to: impl Fn(Row) -> Option<Row>) -> bool {
+    /// Whether tails that nobody holds name slots of a ring of `slots`, and no more of them than a window has.
+    ///
+    /// # Errors
+    /// What is wrong with the first one that does not.
+    pub(super) fn check(&self, slots: usize) -> Result<(), String> {
+        let room = self.stride - TAIL_WORDS;
+        for (env, words) in self.words.chunks(self.stride).enumerate() {
+            let tail = |at: usize| words[at].load(Ordering::Relaxed);
+            let (waiting, first) = ((tail(STATE) & 0xffff) as usize, (tail(STATE) >> 16 & 0xffff) as usize);
+            if tail(LOCK) != 0 {
+                continue; // It is going to be emptied.
+            }
+            if waiting > room || first >= room {
+                return Err(format!(
+                    "environment {env} has {waiting} rows waiting from {first}, outside 0..{room}"
+                ));
+            }
+            let rows = (0..waiting).map(|i| tail(WAITING + (first + i) % room)).chain([tail(LAST)]);
+            for slot in rows.map(|ticket| Row::of_ticket(ticket).slot) {
+                if slot >= slots {
+                    return Err(format!("environment {env} names slot {slot}, outside 0..{slots}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames the rows that tails hold, forgetting those that are no more. After [`Tails::check`].
+    pub(super) fn move_rows(&self, to: impl Fn(Row) -> Option<Row>) {
         for words in self.words.chunks(self.stride) {
             let tail = |at: usize| words[at].load(Ordering::Relaxed);
             let (room, state) = (self.stride - TAIL_WORDS, tail(STATE));
             let (waiting, first) = ((state & 0xffff) as usize, (state >> 16 & 0xffff) as usize);
-            if waiting > room || first >= room {
-                return false;
+            if waiting == room {
+                // Its holder died between two steps.
+                empty(words);
+                continue;
             }
             if tail(LAST) != 0 {
                 let moved = to(Row::of_ticket(tail(LAST))).unwrap_or(GONE);
@@ -148,7 +177,6 @@ impl Tails {
             });
             words[STATE].store(state >> 32 << 32 | rows.len() as u64, Ordering::Relaxed);
         }
-        true
     }
 
     /// Locks the tails of `envs`, which are sorted and distinct, for an operation of the process with this tag.
@@ -293,7 +321,7 @@ impl Tail<'_> {
         // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
         let beyond = usize::from(self.window.needs_final && left > 0);
         while waiting > left {
-            if all || self.window.starts(steps - waiting as u64, waiting - beyond) {
+            if all || self.window.starts(steps.saturating_sub(waiting as u64), waiting - beyond) {
                 ready(Row::of_ticket(self.words[WAITING + first].load(Ordering::Relaxed)));
             }
             waiting -= 1;
