@@ -255,6 +255,46 @@ def test_a_file_that_another_run_of_the_machine_left_dirty_is_refused(tmp_path):
     parl.UniformReplay.open(torn).close()
 
 
+def test_a_closed_file_is_sealed_and_an_open_one_is_not(tmp_path):
+    path = tmp_path / "replay.map"
+    unsealed = b"not clos"[::-1]
+
+    def seal() -> bytes:
+        return path.read_bytes()[8 * 9 : 8 * 10]
+
+    first = parl.UniformReplay(60, SPEC, num_envs=4, path=path)
+    second = parl.UniformReplay.open(path)
+    for number in range(40):
+        step(second, number)
+    first.flush()
+    assert seal() == unsealed
+    first.close()
+    assert seal() == unsealed, "the other one is still there"
+    second.close()
+    assert seal() not in (unsealed, bytes(8)), "the last one"
+    whole = bytearray(path.read_bytes())
+    rows = len(whole) - 12_000  # Frames are the first field and take most of the file.
+    for at, reason in {
+        8: "its header is damaged",
+        8 * 9: "its checksum is wrong",
+        2000: "its checksum is wrong",
+        rows: r"the rows in slots \d+\.\.\d+ differ from their checksum",
+    }.items():
+        damaged = bytearray(whole)
+        damaged[at] ^= 16
+        path.write_bytes(damaged)
+        with (
+            pytest.raises(parl.errors.ReplayFileError, match=reason),
+            parl.UniformReplay.open(path) as replay,
+        ):
+            replay.verify()
+    path.write_bytes(whole)
+    with parl.UniformReplay.open(path) as replay:
+        assert seal() == unsealed
+        replay.verify()
+        assert len(replay) == 60
+
+
 def frames(count: int) -> np.ndarray:
     """Frames with a still background, a few moving boxes and one noisy corner, as games have them."""
     rng = np.random.default_rng(0)

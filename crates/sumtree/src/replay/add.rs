@@ -8,7 +8,7 @@ use super::slots::{LARGEST, Reservation, Row};
 use super::tails::{End, Step};
 use super::{Leaves, Replay, ReplayError, counter};
 use crate::SumTreeError;
-use crate::memory::{self, vec_of_zeros, vec_with_room};
+use crate::memory::{vec_of_zeros, vec_with_room};
 use crate::sync::Ordering;
 
 /// Priorities, as the caller has them.
@@ -62,26 +62,26 @@ impl Replay {
     /// of more rows than half the capacity the first half may be there when the memory for compressed rows runs out.
     pub fn add(&self, rows: &Rows<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
         self.check_rows(rows, tickets)?;
-        let mut parked: Vec<u32> = Vec::new();
+        let (mut parked, mut largest): (Vec<u32>, u32) = (Vec::new(), 0);
         if let Some(priorities) = rows.priorities {
             parked = vec_of_zeros(rows.count)?;
-            let largest = self.weights_of(priorities, &mut parked)?;
-            self.note_largest(largest);
+            largest = self.weights_of(priorities, &mut parked)?;
         }
         let ends = self.ends(rows)?;
         let envs = self.envs(rows)?;
         // A reservation is at most the capacity, and a row may bring its final observation.
         let piece = (self.settings.capacity / 2).max(1);
-        let mut room = Room::new(rows.count.min(piece), envs.len().min(piece))?;
+        let room = rows.count.min(piece);
+        let brings_finals = self.window.needs_final && self.window.autoreset != Autoreset::NextStep;
+        let finals = if brings_finals { room } else { 0 };
+        let mut room = Room::new(room, envs.len().min(piece), finals)?;
+        self.note_largest(largest);
         self.mend()?;
         for start in (0..rows.count).step_by(piece) {
             let end = (start + piece).min(rows.count);
             let mut finals = std::mem::take(&mut room.finals);
             finals.clear();
-            let bring_final = |i: &usize| self.has_final(ends.get(*i));
-            let count = if self.window.needs_final { (start..end).filter(bring_final).count() } else { 0 };
-            memory::reserve(&mut finals, count)?;
-            finals.extend((start..end).filter(|_| count > 0).filter(bring_final));
+            finals.extend((start..end).filter(|i| self.has_final(ends.get(*i))));
             let piece = Piece {
                 rows,
                 start,
@@ -411,10 +411,10 @@ impl Room {
     /// Rows that are made sampleable together, at least.
     const TOGETHER: usize = 64;
 
-    /// For pieces of so many rows of so many environments.
-    fn new(rows: usize, envs: usize) -> Result<Self, ReplayError> {
+    /// For pieces of so many rows of so many environments, with at most so many final observations.
+    fn new(rows: usize, envs: usize, finals: usize) -> Result<Self, ReplayError> {
         let (locked, complete) = (vec_with_room(envs)?, vec_with_room(rows.max(Self::TOGETHER))?);
-        Ok(Self { finals: Vec::new(), locked, complete })
+        Ok(Self { finals: vec_with_room(finals)?, locked, complete })
     }
 }
 
@@ -437,7 +437,7 @@ fn reals<'a>(field: &Field, bytes: &'a [u8]) -> impl Iterator<Item = (usize, f64
         "<f8" => 8,
         _ => 0,
     };
-    let per_row = if width == 0 { 1 } else { (field.row_bytes / width).max(1) };
+    let per_row = field.row_bytes.checked_div(width).map_or(1, |count| count.max(1));
     let bytes = if width == 0 { &[] } else { bytes };
     bytes.chunks_exact(width.max(1)).enumerate().map(move |(i, number)| {
         let number = match *number {
