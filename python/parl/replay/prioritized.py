@@ -291,7 +291,7 @@ class PrioritizedReplay:
         Raises:
             FileNotFoundError: there is no such file.
             ReplayFileError: it is no mapped replay, or damaged, or the machine went down while rows were
-                written.
+                written. Damage of the rows themselves is found by :meth:`verify`.
         """
         name = os.fspath(path)
         return cls._of(_Replay.open(name), hindsight, name)
@@ -694,10 +694,14 @@ class PrioritizedReplay:
         self._core.cut(env_id)
 
     def verify(self) -> None:
-        """Checks that every sum of the tree is exact.
+        """Checks that every sum of the tree is exact, and of a mapped file that the rows are what was stored.
+
+        Of a file (``path=``) it compares the checksums of all rows that were there at the last :meth:`flush`
+        or close, which reads all of them. Adds and updates wait meanwhile.
 
         Raises:
-            InconsistentError: names the first one that is not.
+            InconsistentError: names the first sum that is not exact.
+            ReplayFileError: names the first slots whose rows differ, or what else is damaged.
         """
         self._core.verify()
 

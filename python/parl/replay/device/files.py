@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parl import _native
+from parl.errors import ReplayFileError
 from parl.replay.device import jump, structs
 from parl.replay.device.structs import MAX_WEIGHT, SIZES, Strategy, Word
+from parl.replay.fields import check_described
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,6 +104,11 @@ class Opened:
     def __init__(self, path: str, capacity: int | None) -> None:
         self._core = _native.Replay.load(path, None, capacity)
         self.settings: dict[str, Any] = self._core.settings()
+        try:
+            check_described(path, self.settings["fields"], [name for name, *_ in self._core.outputs()])
+        except ReplayFileError:
+            self.close()
+            raise
         if self.settings["compression"] != "none":
             self.close()
             raise ValueError(
