@@ -378,7 +378,9 @@ fn an_update_is_not_lost_when_rows_become_ready_together() {
             thread::spawn(move || model.update(row, 7))
         };
         model.add_many(&[5, 6]);
-        let expected = if updater.join().unwrap() == Update::Stale { 6 } else { 7 };
+        // Before the row is published its ticket is none that was given out.
+        let is_early = matches!(updater.join().unwrap(), Update::Stale | Update::Unknown(_));
+        let expected = if is_early { 6 } else { 7 };
         assert_eq!(model.slots.weights.get(row.slot), expected);
         assert_eq!(model.slots.weights.get(0), 5);
     });
