@@ -310,6 +310,7 @@ impl Replay {
                 }
                 Update::Parked => {}
                 Update::Stale => stale += 1,
+                Update::Unknown(_) if self.was_moved(row) => stale += 1,
                 Update::Unknown(written) => {
                     stale += 1;
                     let (ticket, position) = (*ticket, i);
@@ -330,6 +331,13 @@ impl Replay {
         self.count(counter::UPDATED, (tickets.len() - stale) as u64);
         self.count(counter::STALE, stale as u64);
         unknown.map_or(Ok(stale), Err)
+    }
+
+    /// Whether a row has a lap of before the replay was loaded into another capacity.
+    #[cold]
+    fn was_moved(&self, row: slots::Row) -> bool {
+        let first = self.counters[counter::FIRST].load(Ordering::Relaxed);
+        first > 0 && (1..self.layout.ring.row(first).lap).contains(&row.lap)
     }
 
     /// Checks that the tree's sums are exact; of a mapped file also that the slots' states agree, and that the rows which
