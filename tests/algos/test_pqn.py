@@ -61,3 +61,22 @@ def test_images_bytes_and_bounds():
         PQN(Config(), BOX)
     with pytest.raises(ConfigError, match="td_lambda"):
         Config(td_lambda=1.5)
+
+
+def test_one_rare_failure_does_not_undo_what_was_learned():
+    """Gradients by norm, as on CartPole: while learning, once solved, and in the rollout of one failure."""
+    learner = PQN(default_config(SPEC), SPEC).make_learner(0, "cpu")
+    generator = torch.Generator().manual_seed(0)
+
+    def step(norm):
+        direction = torch.randn(learner.weights.shape, generator=generator) if norm < 80 else failure
+        learner.gradients.copy_(norm * direction / direction.norm())
+        learner.apply(0.5, alone)
+
+    failure = torch.randn(learner.weights.shape, generator=generator)
+    for norm in [1.0] * 500 + [0.02] * 500:
+        step(norm)
+    before = learner.weights.clone()
+    for _ in range(16):
+        step(80.0)
+    assert float((learner.weights - before).norm()) < 0.05 * float(before.norm())

@@ -10,12 +10,12 @@ Source: Hessel et al. (2018), "Rainbow: Combining Improvements in Deep Reinforce
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from parl.algos import dqn
 from parl.types import EnvSpec
 
 Rainbow = dqn.DQN
-default_run = dqn.default_run
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,15 @@ class Config(dqn.Config):
     hidden: tuple[int, ...] = (64,)
     learning_rate: float = 1e-3
     epsilon_last: float = 0.0
+
+
+def default_run(spec: EnvSpec) -> dict[str, Any]:
+    """Settings of the run that suit the observations.
+
+    51 atoms learn more slowly than one mean: CartPole takes some 4,000 updates, of which the replay ratio of
+    ``dqn`` gives 1,800 in 120,000 steps.
+    """
+    return dqn.default_run(spec) or {"replay_ratio": 4.0}
 
 
 def default_config(spec: EnvSpec) -> Config:
