@@ -57,6 +57,14 @@ def test_losses_are_checked_where_no_gradient_is_limited(tmp_path, monkeypatch, 
     ends_as_it_should(name, "loss", tmp_path, "lockstep")
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["dqn", "td3"])
+def test_initial_priorities_are_checked(tmp_path, name):
+    settings = faults.settings(name, "loss", math.nan, tmp_path, "lockstep")
+    with pytest.raises(NonFiniteError, match=r"initial priority is not finite: rewards of \d\S*e\+38 \(before"):
+        train(name, **settings, prioritized=True, initial_priority="td")
+
+
 @pytest.mark.parametrize(
     ("name", "worker"),
     [("a3c", "worker"), ("dqn", "actor"), ("es", "actor"), ("ga3c", "actor"), ("impala", "actor")],

@@ -17,6 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from parl._native import all_finite
+from parl.errors import NonFiniteError
 from parl.types import Algorithm, Array, EnvSpec, JudgingPolicy, Policy, Sink
 
 
@@ -105,6 +107,12 @@ class Estimates:
             running &= ~(step.terminated | step.truncated)
         if known.any():
             priorities = self._policy.priorities_of(total, discount, row.chosen, following)
+            if not all_finite(priorities[known]):
+                reward, value = float(total[known].max()), float(row.chosen[known].max())
+                raise NonFiniteError(
+                    f"an initial priority is not finite: rewards of {reward:g} (before reward_scale) and "
+                    f"values of {value:g} overflow"
+                )
             self._replay.update_priorities(row.tickets[known], priorities[known])
 
     def forget(self) -> None:
