@@ -5,8 +5,8 @@
 
 The share is the median processor time of the checks of one step divided by that of the step, both taken in
 turns in one thread of this process. Steps: one vector step of DQN's actor, one rollout of PPO
-(``CartPole-v1``, 8 environments), what PPO learns from it, one update of DQN (batch 64) and one of SAC
-(``Pendulum-v1``, batch 256), with parl's default settings.
+(``CartPole-v1``, 8 environments), what PPO and A2C learn from one, one update of DQN (batch 64) and one of
+SAC (``Pendulum-v1``, batch 256), with parl's default settings.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def replay_and_actor(made):
 def cases():
     """Name of a step, its checks, the step, and how often each is called in a turn."""
     from parl.envs import FiniteCheck
-    from parl.ops.finite import check_state, check_update
+    from parl.ops.finite import check_update
     from parl.runtime.rollout import RolloutActor, RolloutBuffer
 
     dqn = parts("dqn", "CartPole-v1", 8)
@@ -117,15 +117,17 @@ def cases():
         sac_update,
         (2_000, 20),
     )
-    ppo_learner = ppo.algorithm.make_learner(0, "cpu")
-    rollouts.collect(buffer, 0)
-    weights = {"weights": ppo_learner.weights}
-    yield (
-        "ppo: learning from a rollout",
-        lambda: check_state(weights, ""),
-        lambda: ppo_learner.learn(buffer.tensors(), 0.0, lambda _: None),
-        (200, 2),
-    )
+    for name, made in (("ppo", ppo), ("a2c", parts("a2c", "CartPole-v1", 8))):
+        learner = made.algorithm.make_learner(0, "cpu")
+        buffer = RolloutBuffer(made.spec, made.algorithm.rollout_steps, 8)
+        policy = made.algorithm.make_policy(0, 1, 8, 0)
+        RolloutActor(made.maker(8), made.spec, policy, 0).collect(buffer, 0)
+
+        def learn(learner=learner, buffer=buffer):
+            learner.learn(buffer.tensors(), 0.0, lambda _: None)
+
+        learn()
+        yield f"{name}: learning from a rollout", learner._check_finite, learn, (500, 5)
 
 
 def main():

@@ -61,7 +61,7 @@ def test_losses_are_checked_where_no_gradient_is_limited(tmp_path, monkeypatch, 
 @pytest.mark.parametrize("name", ["dqn", "td3"])
 def test_initial_priorities_are_checked(tmp_path, name):
     settings = faults.settings(name, "loss", math.nan, tmp_path, "lockstep")
-    with pytest.raises(NonFiniteError, match=r"initial priority is not finite: rewards of \d\S*e\+38 \(before"):
+    with pytest.raises(NonFiniteError, match=r"initial priority is not finite: rewards of \d\S*e\+38"):
         train(name, **settings, prioritized=True, initial_priority="td")
 
 

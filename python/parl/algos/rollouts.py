@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from parl._native import all_finite
 from parl.errors import ConfigError, NonFiniteError
 from parl.nets import flatten
 from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
@@ -213,7 +214,8 @@ class OptimizedLearner(ABC):
         for name, value in self.figures.items():
             if name.endswith("loss") and not math.isfinite(value):
                 raise NonFiniteError(f"{name} is {float(value)}")
-        check_state({"weights": self.weights}, "after the step")
+        if self.device.type != "cpu" or not all_finite(self.weights.numpy()):
+            check_state({"weights": self.weights}, "after the step")
 
     def _update_statistics(self, rollout: Rollout, average: Average) -> None:
         if self._moments is None:
