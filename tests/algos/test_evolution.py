@@ -208,3 +208,12 @@ def test_es_asks_for_both_signs_of_each_seed(size):
     pairs = (size + 1) // 2
     again = es.ES(es.Config(), SPEC).make_learner(0, "cpu").ask(4 * pairs)
     assert [seed for seed, _ in again[::2]] == [seed for seed, _ in (*first[::2], *second[::2])]
+
+
+def test_first_weights_have_the_deviation_of_their_layer():
+    shape = Shape(es.Config(hidden=(64, 64)), EnvSpec((100,), "float32", (), "int64", 50, "next_step"))
+    weights = shape.first(3)
+    for index, (matrix, bias) in enumerate(shape.layers(weights.unsqueeze(0))):
+        expected = (0.1 if index == 2 else 1.0) / np.sqrt(matrix.shape[1])
+        assert matrix.std().item() == pytest.approx(expected, rel=0.05)
+        assert not bias.any()

@@ -35,7 +35,7 @@ class Tensors:
     """
 
     def __init__(self, num_envs, spec):
-        self.num_envs, self._spec, self.resets = num_envs, spec, []
+        self.num_envs, self._spec, self.resets, self.seeds = num_envs, spec, [], []
         kind = torch.arange(num_envs) % 3
         self._lengths = torch.tensor([7, 6, 5])[kind]
         self._terminates = kind == 2
@@ -50,6 +50,7 @@ class Tensors:
     def reset(self, *, seed=None, options=None):
         mask = torch.ones(self.num_envs, dtype=torch.bool) if options is None else options["reset_mask"]
         self.resets.append(mask.clone())
+        self.seeds.append(seed)
         self._step.masked_fill_(mask, 0)
         return self._show(self._symbol).clone(), {}
 
@@ -84,6 +85,15 @@ def actor(made, spec=SPEC, envs=6, random_steps=0):
     policy.schedule(0)
     steps = made.rollout_steps
     return learner, DeviceRolloutActor(Tensors(envs, spec), spec, policy, steps, 0, random_steps)
+
+
+def test_environments_get_the_seed_once():
+    made, envs = algorithm(), Tensors(6, SPEC)
+    policy = made.make_device_policy(made.make_learner(0, "cpu"), 1)
+    policy.schedule(0)
+    one = DeviceRolloutActor(envs, SPEC, policy, made.rollout_steps, 5, 0)
+    one.collect()
+    assert envs.seeds == [5]
 
 
 @pytest.mark.parametrize("name", KINDS)

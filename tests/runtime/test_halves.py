@@ -66,6 +66,22 @@ def test_environments_and_rows_are_those_of_the_whole(make_setup):
     assert np.abs(batch.next_obs - batch.obs).max() < 1.5
 
 
+def test_episodes_of_both_halves_end(make_setup, monkeypatch):
+    """An actor that takes over from a lost one ends the episodes of all its environments."""
+    setup = dataclasses.replace(make_setup(env=cartpoles, num_envs=6), halves=True)
+    replay = setup.make_replay(None)
+    ended, end = [], type(replay).end_episodes
+    monkeypatch.setattr(
+        type(replay), "end_episodes", lambda self, ids: ended.extend(np.atleast_1d(ids)) or end(self, ids)
+    )
+    actor = setup.make_actor(0, replay, 1)
+    try:
+        actor.end_episodes()
+    finally:
+        actor.close()
+    assert sorted(ended) == list(range(6))
+
+
 @pytest.mark.parametrize("border", [60, 900])
 def test_a_resumed_run_repeats_the_uninterrupted_one(make_setup, tmp_path, border):
     """Also one that did not save on its way: a checkpoint changes nothing."""
