@@ -85,5 +85,5 @@ def test_help_reads_the_file(tmp_path, capsys):
 
 def test_a_run_directory_takes_missing_settings_from_its_environment(tmp_path):
     table = {"algorithm": "ppo", "run": {"env": "CartPole-v1", "num_envs": 2}, "ppo": {"clip": 0.3}}
-    opened = _open(RunDirectory.create(tmp_path, "old", table).path)
+    opened = _open(RunDirectory.create(tmp_path, "old", table).path, trusted=False)
     assert (opened.algorithm.gamma, opened.algorithm.clip, opened.config.num_envs) == (0.98, 0.3, 2)
