@@ -60,6 +60,10 @@ test-py: build
 test-slow: build  ## the tests that take minutes
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600
 
+test-peers: build  ## the tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
+	$(BIN)/python -m pip install --quiet --group peers
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/peers/run.py $(ARGS)
+
 # PyO3 serves CPython 3.14t and later.
 PYTHON_T ?= python3.14t
 FREE := target/free-threaded

@@ -1,0 +1,165 @@
+"""Runs the tests of other libraries with parl's classes in place of theirs: ``make test-peers``.
+
+Where a package on PyPI ships its tests, they are taken from there at run time and kept under
+``target/peers``, never in this repository. Where none does, ``rewritten`` checks the same things anew,
+against the library and against parl. Nothing here is part of ``make test``.
+
+``not_applicable.toml`` lists by name, with a reason each, the tests that do not apply: files that are not
+run, and tests that must fail. The command fails on a failure that is not listed, and on a listed test that
+passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+KEPT = HERE.parents[1] / "target" / "peers"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of one library."""
+
+    name: str
+    """Also the plugin's name of what it puts in place: ``substitute_<name>``."""
+    package: str
+    """On PyPI."""
+    tests: tuple[str, ...]
+    """Files or folders, below the sdist's root, or for ``installed`` below site-packages."""
+    installed: bool = False
+    options: tuple[str, ...] = ()
+
+
+SUITES = (
+    Suite("cpprb", "cpprb", ("test",)),
+    Suite(
+        "stable_baselines3",
+        "stable_baselines3",
+        ("tests/test_buffers.py", "tests/test_n_step_replay.py", "tests/test_dict_env.py"),
+    ),
+    # No sdist; its wheel carries the benchmarks, which are tests of the buffers' calls as well.
+    Suite(
+        "torchrl",
+        "torchrl",
+        ("benchmarks/test_replaybuffer_benchmark.py",),
+        installed=True,
+        options=("--benchmark-disable", "-k", "TensorDictPrioritizedReplayBuffer"),
+    ),
+)
+# These ship no tests of what parl stands in for, or only with other code: ``rewritten`` has a file for each.
+REWRITTEN = ("torchrl", "tianshou", "gymnasium", "stable_baselines3", "ale-py", "envpool")
+
+
+def version(package: str) -> str:
+    """The version that is installed, or ``-``."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "-"
+
+
+def sdist(package: str) -> Path:
+    """The root of the source distribution of the installed version, downloaded once."""
+    root = KEPT / f"{package}-{version(package)}"
+    if not root.is_dir():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        wanted = f"{package}=={version(package)}"
+        # Tests need no build: what the build needs is at hand or is not looked for.
+        command = ["pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--no-build-isolation"]
+        subprocess.run([sys.executable, "-m", *command, "--dest", str(KEPT), wanted], check=True)
+        with tarfile.open(KEPT / f"{root.name}.tar.gz") as archive:
+            archive.extractall(KEPT, filter="data")
+    return root
+
+
+def pytest(name: str, paths: list[str], folder: Path, options: tuple[str, ...] = (), **variables: str) -> int:
+    """Runs pytest on its own terms in ``folder``."""
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "PARL_PEER": name, "NUMBA_DISABLE_JIT": "1", **variables}
+    command = ["pytest", "-c", str(HERE / "pytest.ini"), "--rootdir", str(folder), "-p", "substitute"]
+    command = [sys.executable, "-m", *command, *options, *paths]
+    return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+@dataclass(frozen=True)
+class Found:
+    """How tests ended."""
+
+    ended: dict[str, str]
+    """By name: passed, failed, differs (as listed), skipped, or what is wrong with the list."""
+    through: set[str]
+    """Those that made an object of one of parl's classes."""
+
+
+def run(suite: Suite, quiet: bool) -> Found:
+    """Runs one library's tests; how each ended, by name."""
+    if suite.installed:
+        distribution = importlib.metadata.distribution(suite.package)
+        paths, folder = [str(distribution.locate_file(test)) for test in suite.tests], KEPT
+        folder.mkdir(parents=True, exist_ok=True)
+    else:
+        root = sdist(suite.package)
+        folder = root / suite.tests[0].split("/")[0]
+        paths = [str(root / test) for test in suite.tests]
+    quietly = ("--tb=no", "--no-header") if quiet else ("--tb=short",)
+    if suite.name == "cpprb" and not (folder / "v1").is_dir():
+        pytest(suite.name, ["test_save_load.py"], folder, ("--tb=no",), PARL_PEER_STEP="record_cpprb")
+    return results(suite.name, paths, folder, (*suite.options, *quietly))
+
+
+def results(name: str, paths: list[str], folder: Path, options: tuple[str, ...]) -> Found:
+    """Runs pytest and reads what the plugin wrote."""
+    file = KEPT / f"{name}.json"
+    file.unlink(missing_ok=True)
+    code = pytest(name, paths, folder, options, PARL_PEER_RESULTS=str(file))
+    if not file.is_file():
+        raise SystemExit(f"{name}: pytest ended with {code} before any test ran")
+    found = json.loads(file.read_text())
+    return Found(found["results"], set(found["through"]))
+
+
+def main() -> int:
+    """Runs the suites and prints a table; 1 if a test failed that is not listed, or passed that is."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("only", nargs="*", help="of these libraries, or `rewritten`; all by default")
+    parser.add_argument("--quiet", action="store_true", help="no tracebacks")
+    chosen = parser.parse_args()
+    rows: list[tuple[str, str, Found]] = []
+    for suite in SUITES:
+        if not chosen.only or suite.name in chosen.only:
+            kind = "wheel" if suite.installed else "sdist"
+            rows.append((suite.name, f"{version(suite.package)}, its own ({kind})", run(suite, chosen.quiet)))
+    if not chosen.only or "rewritten" in chosen.only:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        found = results("rewritten", [str(HERE / "rewritten")], HERE / "rewritten", ("--tb=short",))
+        versions = ", ".join(f"{name} {version(name)}" for name in REWRITTEN)
+        rows.append(("rewritten", f"written anew: {versions}", found))
+    bad = 0
+    columns = ("passed", "through parl", "differ", "skipped", "failed")
+    print(f"\n{'peer':18}", *(f"{column:>12}" for column in columns), " tests")
+    for name, what, found in rows:
+        wrong = {test: how for test, how in found.ended.items() if how.startswith(("failed", "listed"))}
+        bad += len(wrong)
+        passed = {test for test, how in found.ended.items() if how == "passed"}
+        # Where nothing is put in place of anything, each test names parl's class itself.
+        through = passed & found.through if name != "rewritten" else passed
+        differ, skipped = (list(found.ended.values()).count(how) for how in ("differs", "skipped"))
+        counts = (len(passed), len(through), differ, skipped, len(wrong))
+        print(f"{name:18}", *(f"{count:12}" for count in counts), f" {what}")
+        for test, how in sorted(wrong.items()):
+            print(f"    {test}: {how}")
+    print("differ, and files not run: by name and reason in tests/peers/not_applicable.toml")
+    return min(bad, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
