@@ -192,12 +192,12 @@ OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "thr
     "actors": learning(1),
     "actor_kind": parts("thread", "processes", False),
 }
-OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3)}
+OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3, schedule="free")}
 OWN["predictor"] = OWN["async"] | {
-    "predictors": parts(2, "predictors", 2),
-    "trainers": parts(2, "trainers", 2),
-    "rollouts_per_update": parts(3, "rollouts", 3),
-    "tune_every_s": parts(0.0, "tune_every_s", 0.0),
+    "predictors": parts(2, "predictors", 2, schedule="free"),
+    "trainers": parts(2, "trainers", 2, schedule="free"),
+    "rollouts_per_update": parts(3, "rollouts", 3, schedule="free"),
+    "tune_every_s": parts(0.0, "tune_every_s", 0.0, schedule="free"),
 }
 
 
@@ -379,6 +379,27 @@ def test_populations_refuse_what_they_have_no_use_for():
         wiring.run_of("ga", actors=2)
     with pytest.raises(ConfigError, match="device = 'nonsense'"):
         wiring.run_of("ga", device="nonsense")
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value", "reason"),
+    [
+        ("ppo", "stop_at_return", 1.0, "evaluation_episodes = 0"),
+        ("es", "evaluation_every", 10, "evaluation_episodes = 0"),
+        ("dqn", "ray_address", "auto", "engine = 'local'"),
+        ("dqn", "ray_steps", 3, "engine = 'local'"),
+        ("impala", "max_lag", 3, "schedule = 'lockstep'"),
+        ("ga3c", "max_lag", 3, "schedule = 'lockstep'"),
+        ("ga3c", "predictors", 2, "schedule = 'lockstep'"),
+        ("ga3c", "trainers", 2, "schedule = 'lockstep'"),
+        ("ga3c", "rollouts_per_update", 3, "schedule = 'lockstep'"),
+        ("ga3c", "tune_every_s", 0.0, "schedule = 'lockstep'"),
+    ],
+)
+def test_a_setting_without_what_it_needs_is_refused(name, setting, value, reason):
+    options = {"evaluation_episodes": 0} if "episodes" in reason else {}
+    with pytest.raises(ConfigError, match=f"{setting} = {value!r} has no effect with {reason}"):
+        wiring.run_of(name, **options, **{setting: value})
 
 
 @pytest.mark.parametrize(

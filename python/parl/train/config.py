@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from parl.errors import ConfigError
@@ -20,6 +20,19 @@ def check_starts(config: Any) -> None:
     """
     if config.random_starts != "auto":
         check_bounds(config, ("random_starts", 0, 2**20))
+
+
+def refuse_unused(config: Any, names: Iterable[str], reason: str) -> None:
+    """Refuses settings that were set, but have no effect.
+
+    Raises:
+        ConfigError: names the setting and ``reason``, what leaves it without effect.
+    """
+    defaults = {field.name: field.default for field in fields(config)}
+    for name in names:
+        value = getattr(config, name)
+        if value != defaults[name]:
+            raise ConfigError(f"{name} = {value!r} has no effect with {reason}")
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,8 @@ class RunConfig:
             ("log_every_s", 0, math.inf),
         )
         check_choices(self, ("schedule", ("free", "lockstep")))
+        if not self.evaluation_episodes:
+            refuse_unused(self, ("stop_at_return", "evaluation_every"), "evaluation_episodes = 0")
         keywords(self.env_options)
         keywords(self.evaluation_env_options)
 
@@ -161,6 +176,8 @@ class TrainConfig(RunConfig):
         )
         if self.halves and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
             raise ConfigError(f"halves need two environments per actor; num_envs = {self.num_envs}")
+        if self.engine == "local":
+            refuse_unused(self, ("ray_address", "ray_steps"), "engine = 'local'")
         if self.engine == "ray" and self.schedule == "lockstep":
             raise ConfigError("schedule = 'lockstep' is one thread; engine = 'ray' needs 'free'")
         for name in ("actors", "learners", "threads"):
@@ -243,6 +260,8 @@ class AsyncConfig(HogwildConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("max_lag", 0, 2**53))
+        if self.schedule == "lockstep":
+            refuse_unused(self, ("max_lag",), "schedule = 'lockstep', where no policy lags")
 
 
 @dataclass(frozen=True)
@@ -267,6 +286,9 @@ class PredictorConfig(AsyncConfig):
             ("rollouts_per_update", 1, 4096),
             ("tune_every_s", 0, math.inf),
         )
+        if self.schedule == "lockstep":
+            names = ("predictors", "trainers", "rollouts_per_update", "tune_every_s")
+            refuse_unused(self, names, "schedule = 'lockstep', where actors take turns")
 
 
 @dataclass(frozen=True)
