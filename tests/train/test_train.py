@@ -350,6 +350,29 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
     assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last")
 
 
+def test_without_shared_memory_processes_share_files(tmp_path):
+    """A mount namespace of its own has a /dev/shm that nobody can write."""
+    script = tmp_path / "script.py"
+    total = SCRIPT.replace('"100M"', "600").replace("print(run.stopped)", "print(run.env_steps)")
+    script.write_text(textwrap.dedent(total))
+    alone = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c"]
+    mount = "mount -t tmpfs -o ro none /dev/shm"
+    if subprocess.run([*alone, mount], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody make a mount namespace")
+    (tmp_path / "temporary").mkdir()
+    done = subprocess.run(
+        [*alone, f"{mount} && exec {sys.executable} {script} {tmp_path / 'runs'} free"],
+        env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 600
+    assert done.stderr.count("/dev/shm is missing or not writable") == 1
+    assert not list((tmp_path / "temporary").glob("parl-*"))
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_killed_worker_ends_the_run_with_a_status(tmp_path, which):
     process, workers = start(tmp_path)

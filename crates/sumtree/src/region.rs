@@ -2,6 +2,7 @@
 //! shared one. Structures are offsets in a region, so both go through one code path.
 #![allow(unsafe_code)] // Views of mapped memory; the invariants stand at each block.
 
+use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -50,8 +51,8 @@ impl Region {
 
     /// `bytes` of zeroed memory under a name that other processes of the same user can [`Region::attach_shared`].
     ///
-    /// It is a file of mode 0600 in `/dev/shm` (the temporary directory where there is none); it stays until
-    /// [`Region::unlink`].
+    /// It is a file of mode 0600 in `/dev/shm` (the temporary directory where that is missing or not writable); it
+    /// stays until [`Region::unlink`].
     ///
     /// # Errors
     /// [`SumTreeError::Name`], [`SumTreeError::Shared`] when the name is taken, [`SumTreeError::OutOfMemory`].
@@ -349,8 +350,14 @@ pub(crate) fn shared_path(name: &str) -> Result<PathBuf, SumTreeError> {
     if name.is_empty() || name.len() > 200 || name.starts_with('.') || !name.bytes().all(fine) {
         return Err(SumTreeError::Name { name: name.to_owned() });
     }
-    let dir = if cfg!(target_os = "linux") { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+    let dir = if is_writable(c"/dev/shm") { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
     Ok(dir.join(name))
+}
+
+/// Whether this process may make files in `dir`: containers may lack it, or have it read-only.
+fn is_writable(dir: &CStr) -> bool {
+    // SAFETY: `dir` is a string with its end, and the call keeps nothing of it.
+    unsafe { libc::access(dir.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
 fn shared(name: &str, path: &Path, error: &std::io::Error) -> SumTreeError {
@@ -482,6 +489,12 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
         assert!(matches!(Region::attach_shared(&name), Err(SumTreeError::Shared { .. })));
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_missing_folder_is_not_writable() {
+        assert!(is_writable(c"/tmp"));
+        assert!(!is_writable(c"/no/such/folder"));
     }
 
     #[test]

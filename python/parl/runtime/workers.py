@@ -13,9 +13,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -45,6 +47,27 @@ def _backward_works_in_a_fork() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def _share_by_files_without_shm() -> None:
+    """Lets processes share memory by files where ``/dev/shm`` is missing or not writable; warns about it.
+
+    Such files lie in the temporary directory, as the replay's do then, and lose their names at once.
+    """
+    shm = "/dev/shm"
+    if sys.platform != "linux" or os.access(shm, os.W_OK | os.X_OK):
+        return
+    from multiprocessing import heap
+
+    arena: Any = heap.Arena
+    if not arena._dir_candidates:
+        return
+    arena._dir_candidates = []
+    warnings.warn(
+        f"{shm} is missing or not writable: processes share memory by files in {tempfile.gettempdir()}, "
+        "which costs writes to its disk",
+        stacklevel=2,
+    )
+
+
 def choose_context(processes: bool, device: str = "cpu") -> Any:
     """The fastest safe way to start processes: ``fork`` from a quiet process, else a ``forkserver``.
 
@@ -57,6 +80,7 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
 
     if not processes:
         return multiprocessing.get_context()
+    _share_by_files_without_shm()
     quiet = threading.active_count() == 1 and device == "cpu" and not torch.cuda.is_initialized()
     quiet = quiet and sys.platform == "linux"
     # The threads of a process group are none of Python's.
