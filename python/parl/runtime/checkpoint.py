@@ -66,7 +66,9 @@ def read(folder: Path, trusted: bool = False) -> Saved:
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{folder / 'counters.json'} cannot be read: {error}") from error
     if counters.get("format") != FORMAT:
-        raise RunDirectoryError(f"{folder} has checkpoint format {counters.get('format')}, not {FORMAT}")
+        raise RunDirectoryError(
+            f"{folder / 'counters.json'} is of format {counters.get('format')!r}, not {FORMAT}"
+        )
     return Saved(folder, counters, trusted)
 
 
