@@ -9,6 +9,9 @@ use cule::machine::{self, Board, Machine, bus, cart, cpu, records};
 use cule::{Console, Options, env, rom};
 use xtask::ptx::{Block, Form, INPUTS, RESULTS, SLACK, STATE, block};
 
+#[path = "../../crates/cule/tests/support/roms.rs"]
+mod roms;
+
 // ---------------------------------------------------------------- a machine for the PTX that the generator uses
 
 #[derive(Clone, Debug)]
@@ -439,9 +442,7 @@ fn frame(lane: &Lane, m: &mut Machine, board: &mut Board) -> (u32, u32) {
 
 #[test]
 fn games() {
-    let folders = rom::folders(&[]);
-    if folders.is_empty() {
-        eprintln!("skipped: none of {:?} is set, so there are no ROMs to run", rom::FOLDER_VARIABLES);
+    if !roms::are_there(&rom::folders(&[])) {
         return;
     }
     let (mut inside, mut entries, mut frames) = (0, 0, 0);

@@ -102,6 +102,7 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
         },
         CuleError::CudaUnavailable { .. } => ours!(py, "CudaUnavailableError", message),
         CuleError::Cuda { .. } => PyRuntimeError::new_err(message),
+        CuleError::OutOfMemory { .. } => PyMemoryError::new_err(message),
         CuleError::RamIndex { .. } => PyIndexError::new_err(message),
         CuleError::RomWrongMd5 { .. }
         | CuleError::RomSize { .. }

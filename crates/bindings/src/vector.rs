@@ -14,8 +14,10 @@ use cule::batch::{
 use cule::env::{Action, full};
 use cule::observe::palette;
 use cule::step::{self, StepRules};
-use cule::{CuleError, console, rom};
-use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use cule::{CuleError, console, memory, rom};
+use numpy::{
+    PyArray1, PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -184,7 +186,7 @@ pub(crate) fn coloured<'py>(
         })
         .collect();
     let columns = pixels.len() / rows;
-    numpy::PyArray1::from_vec(py, colors).reshape([rows, columns, 3])
+    PyArray1::from_vec(py, colors).reshape([rows, columns, 3])
 }
 
 /// Numbers, flags, and whether an episode ended.
@@ -286,6 +288,16 @@ impl AtariBatch {
     }
 }
 
+/// An empty vector with room for `count` elements, or a MemoryError.
+fn reserved<T>(py: Python<'_>, count: usize) -> PyResult<Vec<T>> {
+    memory::reserved(count).map_err(|error| cule_error(py, error))
+}
+
+/// `count` copies of `value`, or a MemoryError.
+fn filled<T: Clone>(py: Python<'_>, value: T, count: usize) -> PyResult<Vec<T>> {
+    memory::filled(value, count).map_err(|error| cule_error(py, error))
+}
+
 /// The arrays that results are written to.
 struct Targets<'a> {
     obs: &'a mut [u8],
@@ -307,7 +319,7 @@ impl<'a> Targets<'a> {
             obs: bytes_mut(obs, "out")?,
             final_obs: final_obs.map(|array| bytes_mut(array, "final_obs")).transpose()?,
             ram: ram.map(|array| bytes_mut(array, "ram")).transpose()?,
-            reports: vec![Report::default(); rows],
+            reports: filled(obs.py(), Report::default(), rows)?,
         })
     }
 
@@ -336,13 +348,15 @@ impl<'a> Targets<'a> {
             |r| r.episode_length,
             |r| r.game_return,
         ];
-        let flags: [fn(&Report) -> bool; FLAGS] =
+let flags: [fn(&Report) -> bool; FLAGS] =
             [|r| r.terminated, |r| r.truncated, |r| r.ended, |r| r.game_over];
-        let numbers: Vec<i32> = columns.iter().flat_map(|column| reports.iter().map(column)).collect();
+        let mut all_numbers = reserved(py, NUMBERS * reports.len())?;
+        all_numbers.extend(columns.iter().flat_map(|column| reports.iter().map(column)));
         let ended = reports.iter().any(|report| report.ended);
-        let flags: Vec<bool> = flags.iter().flat_map(|column| reports.iter().map(column)).collect();
-        let numbers = numpy::PyArray1::from_vec(py, numbers).reshape([NUMBERS, reports.len()])?;
-        let flags = numpy::PyArray1::from_vec(py, flags).reshape([FLAGS, reports.len()])?;
+        let mut all_flags = reserved(py, FLAGS * reports.len())?;
+        all_flags.extend(flags.iter().flat_map(|column| reports.iter().map(column)));
+        let numbers = PyArray1::from_vec(py, all_numbers).reshape([NUMBERS, reports.len()])?;
+        let flags = PyArray1::from_vec(py, all_flags).reshape([FLAGS, reports.len()])?;
         Ok((numbers, flags, ended))
     }
 }
@@ -460,12 +474,12 @@ impl AtariBatch {
         envs.iter().try_for_each(|&env| self.check_env(env))?;
         let count = envs.len();
         let rows = self.with(py, move |batch| {
-            let mut rows = vec![0; batch.state_bytes(&envs) * envs.len()];
+            let mut rows = memory::filled(0, batch.state_bytes(&envs).saturating_mul(envs.len()))?;
             batch.save(&envs, &mut rows)?;
             Ok(rows)
         })?;
         let size = rows.len() / count.max(1);
-        numpy::PyArray1::from_vec(py, rows).reshape([count, size])
+        PyArray1::from_vec(py, rows).reshape([count, size])
     }
 
     /// Puts row i of `states` into environment `envs[i]`.
@@ -495,6 +509,30 @@ impl AtariBatch {
         self.check_env(env)?;
         let (pixels, rows, pal) = self.with(py, |batch| batch.picture(env))?;
         coloured(py, &pixels, rows, pal)
+    }
+
+    /// Palette indices, or with `gray` brightness, of the native picture of an environment: (rows, 160).
+    fn screen<'py>(&self, py: Python<'py>, env: usize, gray: bool) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        self.check_env(env)?;
+        let (mut pixels, rows, pal) = self.with(py, |batch| batch.picture(env))?;
+        if gray {
+            let table = &palette::GRAY[if pal { palette::PAL } else { palette::NTSC }];
+            pixels.iter_mut().for_each(|pixel| *pixel = table[*pixel as usize]);
+        }
+        let columns = pixels.len() / rows;
+        PyArray1::from_vec(py, pixels).reshape([rows, columns])
+    }
+
+    /// Lives, game over, truncated, frame number, episode frame number and RAM of an environment's console.
+    fn facts<'py>(
+        &self,
+        py: Python<'py>,
+        env: usize,
+    ) -> PyResult<(i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>)> {
+        self.check_env(env)?;
+        let f = self.with(py, |batch| batch.facts(env))?;
+        let ram = PyArray1::from_slice(py, &f.ram);
+        Ok((f.lives, f.over, f.truncated, f.frame_number, f.episode_frame_number, ram))
     }
 
     /// Name of the game of an environment.

@@ -147,6 +147,12 @@ pub enum CuleError {
         /// Results in a batch.
         batch_size: usize,
     },
+    /// The system has no such amount of memory to give.
+    #[error("{bytes} bytes of memory cannot be allocated")]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// The system gives no more threads.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {

@@ -8,11 +8,15 @@ mod error;
 pub mod games;
 pub mod lane;
 pub mod machine;
+pub mod memory;
 pub mod numpy_random;
 pub mod observe;
 pub mod random;
 pub mod rom;
 pub mod step;
+#[cfg(test)]
+#[path = "../tests/support/roms.rs"]
+mod test_roms;
 #[cfg_attr(processor_alone, allow(dead_code))]
 pub mod threaded;
 

@@ -27,6 +27,9 @@ use cule::step::{self, StepRules};
 use cule::{CuleError, console, rom};
 use libloading::Library;
 
+#[path = "support/roms.rs"]
+mod roms;
+
 /// The kernels, compiled with bounds checked, or for long runs (`PARL_GPU_STEPS`) to be fast; once for all tests.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -170,8 +173,7 @@ struct Pair {
 impl Pair {
     /// Environment i plays game i mod their number; `None` without ROMs.
     fn new(names: &[&str], envs: usize, settings: &Settings) -> Option<Self> {
-        if rom::folders(&[]).is_empty() {
-            eprintln!("skipped: none of {:?} is set, so there are no ROMs to run", rom::FOLDER_VARIABLES);
+        if !roms::are_there(&rom::folders(&[])) {
             return None;
         }
         let games: Vec<_> = names

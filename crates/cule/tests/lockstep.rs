@@ -17,6 +17,9 @@ use cule::random::{self, Random};
 use cule::step::{self, Episode, StepRules};
 use cule::{Console, Options, games, rom};
 
+#[path = "support/roms.rs"]
+mod roms;
+
 /// The compiled twin; one for all tests.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -271,9 +274,7 @@ fn weights(draws: &mut Draws) -> [f32; 160] {
 fn games_of_every_cartridge() {
     const GAMES_PER_SCHEME: usize = 3;
     const FRAMES: usize = 600;
-    let folders = rom::folders(&[]);
-    if folders.is_empty() {
-        eprintln!("skipped: none of {:?} is set, so there are no ROMs to run", rom::FOLDER_VARIABLES);
+    if !roms::are_there(&rom::folders(&[])) {
         return;
     }
     let mut of_scheme: HashMap<&str, usize> = HashMap::new();

@@ -9,6 +9,9 @@ use cule::machine::{self, Board, Machine, cart, compact, cpu, datapath, micro};
 use cule::random::{self, Random};
 use cule::{Console, Options, env, rom};
 
+#[path = "support/roms.rs"]
+mod roms;
+
 fn byte(random: &mut Random) -> u8 {
     random::draw(random) as u8
 }
@@ -176,9 +179,7 @@ fn programs_on_cartridges_of_many_kinds() {
 /// Frames of games, with pictures, as a lane plays them. Few instructions are run by the other interpreter.
 #[test]
 fn games() {
-    let folders = rom::folders(&[]);
-    if folders.is_empty() {
-        eprintln!("skipped: none of {:?} is set, so there are no ROMs to run", rom::FOLDER_VARIABLES);
+    if !roms::are_there(&rom::folders(&[])) {
         return;
     }
     for game in [

@@ -1,28 +1,55 @@
-//! Every ROM of the table as it lies in the folder that the environment names.
+//! Every ROM of the table as it lies in the folder that the environment names; and what tests do without one.
 
-use std::path::PathBuf;
+use std::env;
+use std::process::{Command, Output};
 
 use cule::rom;
 
-/// The first folder named by the environment, which must then exist.
-fn folder() -> Option<PathBuf> {
-    let Some(folder) = rom::folders(&[]).into_iter().next() else {
-        eprintln!("skipped: none of {:?} is set, so there are no ROMs to look at", rom::FOLDER_VARIABLES);
-        return None;
-    };
-    assert!(folder.is_dir(), "{} is named by the environment and is no folder", folder.display());
-    Some(folder)
-}
+#[path = "support/roms.rs"]
+mod roms;
 
 #[test]
 fn all_known_roms_are_what_the_table_says() {
-    let Some(folder) = folder() else { return };
+    if !roms::are_there(&rom::folders(&[])) {
+        return;
+    }
     for known in rom::known() {
         let rom = rom::load(known.game, &[], false).unwrap();
         assert_eq!(rom.bytes.len(), known.size_bytes, "{}", known.game);
-        assert_eq!(rom.md5, known.md5, "{} in {}", known.game, folder.display());
+        assert_eq!(rom.md5, known.md5, "{}", known.game);
         let scheme = format!("{:?}", rom.scheme);
         let expected = known.scheme.replace("2K", "K2").replace("4K", "K4");
         assert_eq!(scheme, expected, "{}", known.game);
+    }
+}
+
+/// The test above in a process of its own that knows no folder.
+fn without_roms(ci: &str) -> (Output, String) {
+    let mut test = Command::new(env::current_exe().expect("the test itself"));
+    rom::FOLDER_VARIABLES.iter().for_each(|name| {
+        test.env_remove(name);
+    });
+    let test = test.args(["--exact", "all_known_roms_are_what_the_table_says"]).env("CI", ci);
+    let output = test.output().expect("it runs");
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    (output, String::from_utf8(said).expect("text"))
+}
+
+#[test]
+fn a_test_without_roms_says_that_it_is_left_out() {
+    for ci in ["", "false"] {
+        let (output, said) = without_roms(ci);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("left out: all_known_roms_are_what_the_table_says"), "{said}");
+        assert!(said.contains("ALE_ROMS_DIR"), "{said}");
+    }
+}
+
+#[test]
+fn a_test_without_roms_fails_under_ci() {
+    for ci in ["true", "1"] {
+        let (output, said) = without_roms(ci);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("checks nothing"), "{said}");
     }
 }

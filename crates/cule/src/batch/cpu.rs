@@ -9,10 +9,11 @@ use super::pool::{Pool, guarded, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Work};
 use super::{Autoreset, Batch, Report, Settings, states};
-use crate::CuleError;
-use crate::env::Action;
+use crate::env::{self, Action};
 use crate::games::names;
+use crate::random::Random;
 use crate::rom::Rom;
+use crate::{CuleError, memory};
 
 /// Of a console.
 const RAM_BYTES: usize = 128;
@@ -27,6 +28,23 @@ pub struct Outputs<'a> {
     pub ram: Option<&'a mut [u8]>,
     /// Rewards, ends and figures.
     pub reports: &'a mut [Report],
+}
+
+/// A console as it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Lives left.
+    pub lives: i32,
+    /// The game has ended.
+    pub over: bool,
+    /// The console's own limit of frames was reached.
+    pub truncated: bool,
+    /// Frames since the ROM was loaded.
+    pub frame_number: i32,
+    /// Frames since the last reset.
+    pub episode_frame_number: i32,
+    /// The console's RAM.
+    pub ram: [u8; RAM_BYTES],
 }
 
 /// What one environment has to do.
@@ -88,7 +106,12 @@ impl Shared {
         Ok(Work::new(self.games[0].boot_console(0)?))
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn envs(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Room for the results of one environment.
+    pub(super) fn outcome(&self) -> Result<Outcome, CuleError> {
         let obs = self.obs_bytes();
         let final_obs = if self.settings.autoreset == Autoreset::SameStep { obs } else { 0 };
         Outcome::new(obs, final_obs, if self.wants_ram { RAM_BYTES } else { 0 })
@@ -221,15 +244,15 @@ impl CpuBatch {
         check(layout, &settings)?;
         let mixed = layout.games.len() > 1;
         let games = load_games(layout, &settings)?;
-        let slots =
-            layout.assignment.iter().enumerate().map(|(i, &game)| {
-                Mutex::new(Slot::new(game, &games[game], &settings, entropy_of(layout, i)))
-            });
-        let shared =
-            Arc::new(Shared { slots: slots.collect(), wants_ram: layout.wants_ram, settings, games });
-        let console = shared.games[0].boot_console(0)?;
-        let envs = shared.slots.len();
+        let envs = layout.assignment.len();
         let asynchronous = layout.batch_size < envs;
+        memory::check(needed_bytes(layout, &settings, &games[0]))?;
+        let mut slots = memory::reserved(envs)?;
+        for (i, &game) in layout.assignment.iter().enumerate() {
+            slots.push(Mutex::new(Slot::new(game, &games[game], &settings, entropy_of(layout, i))?));
+        }
+        let shared = Arc::new(Shared { slots, wants_ram: layout.wants_ram, settings, games });
+        let console = shared.games[0].boot_console(0)?;
         let threads = if asynchronous { 1 } else { layout.threads };
         let affinity = layout.affinity.map(Affinity::new).transpose()?;
         let affinity = affinity.as_ref();
@@ -244,7 +267,7 @@ impl CpuBatch {
             batch_size: layout.batch_size,
             mixed: if mixed { layout.assignment.to_vec() } else { vec![] },
             turn: vec![],
-            busy: vec![false; envs],
+            busy: memory::filled(false, envs)?,
         })
     }
 
@@ -293,6 +316,27 @@ impl CpuBatch {
         picture.ok_or(NOT_RESET(env))
     }
 
+    /// What a program can read of the console of an environment, beside its picture.
+    ///
+    /// # Errors
+    /// The environment has not been reset.
+    pub fn facts(&self, env: usize) -> Result<Facts, CuleError> {
+        self.check_idle(&[env])?;
+        let slot = lock(&self.shared.slots[env]);
+        if slot.head.ready == 0 {
+            return Err(NOT_RESET(env));
+        }
+        let state = &slot.head.state;
+        Ok(Facts {
+            lives: env::lives(state),
+            over: state.rules.over != 0,
+            truncated: env::truncated(state),
+            frame_number: state.env.frame_number,
+            episode_frame_number: state.env.episode_frame_number,
+            ram: state.machine.riot.ram,
+        })
+    }
+
     fn run(
         &self,
         command: impl Fn(usize) -> Command + Copy + Send,
@@ -325,7 +369,8 @@ impl CpuBatch {
         }
         // One game after the other: each has its own decoded cartridge, and two of them do not fit into the first cache
         // (8 games in a batch of 64 took 17 % less time so).
-        let mut jobs: Vec<Job<'_>> = out.jobs(0, size, command).collect();
+        let mut jobs: Vec<Job<'_>> = memory::reserved(envs)?;
+        jobs.extend(out.jobs(0, size, command));
         jobs.sort_by_key(|job| self.mixed[job.id]);
         let ranges: Vec<Vec<Job<'_>>> = (0..parts).rev().map(|part| jobs.split_off(bounds(part))).collect();
         self.pool.run(ranges.into_iter().rev().map(Vec::into_iter).collect(), work)
@@ -471,13 +516,13 @@ impl CpuBatch {
         if let Some(found) = mask.map(<[_]>::len).filter(|&found| found != envs) {
             return Err(CuleError::Count { what: "mask entries", found, expected: envs });
         }
-        Ok((0..envs)
-            .map(|env| {
-                // A negative seed leaves the generators as they are.
-                let seed = seeds.and_then(|seeds| seeds[env]).and_then(|seed| u64::try_from(seed).ok());
-                if mask.is_none_or(|mask| mask[env]) { Command::Reset(seed) } else { Command::Show }
-            })
-            .collect())
+        let mut commands = memory::reserved(envs)?;
+        commands.extend((0..envs).map(|env| {
+            // A negative seed leaves the generators as they are.
+            let seed = seeds.and_then(|seeds| seeds[env]).and_then(|seed| u64::try_from(seed).ok());
+            if mask.is_none_or(|mask| mask[env]) { Command::Reset(seed) } else { Command::Show }
+        }));
+        Ok(commands)
     }
 }
 
@@ -540,7 +585,7 @@ impl Batch for CpuBatch {
         }
         self.check_idle(envs)?;
         let size = rows.len() / envs.len();
-        let mut loaded = Vec::with_capacity(envs.len());
+        let mut loaded = memory::reserved(envs.len())?;
         for (i, &env) in envs.iter().enumerate() {
             let slot = lock(&self.shared.slots[env]);
             let game = &self.shared.games[slot.game];
@@ -565,6 +610,24 @@ pub(super) fn obs_shape(game: &Game, settings: &Settings) -> Vec<usize> {
         shape.insert(0, settings.stack);
     }
     shape
+}
+
+/// Memory that the environments of a batch and its threads take, observations of the caller apart.
+fn needed_bytes(layout: &Layout<'_>, settings: &Settings, game: &Game) -> usize {
+    /// Stack of a thread, and what it makes pictures in.
+    const THREAD_BYTES: usize = 4 << 20;
+    let envs = layout.assignment.len();
+    let planes = settings.stack.saturating_mul(game.screen.size_bytes());
+    // Results of an asynchronous batch wait in memory of their own; an allocation takes some bytes of its own.
+    let copies = if layout.batch_size == envs {
+        1
+    } else {
+        2 + usize::from(settings.autoreset == Autoreset::SameStep)
+    };
+    let env = size_of::<Mutex<Slot>>() + size_of::<Random>() + 64;
+    let env = planes.saturating_mul(copies).saturating_add(env);
+    let threads = thread_count(layout.threads, envs) * THREAD_BYTES;
+    envs.saturating_mul(env).saturating_add(threads)
 }
 
 /// Seed of an environment that is never seeded.

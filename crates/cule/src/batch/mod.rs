@@ -15,7 +15,7 @@ mod slot;
 mod states;
 mod team;
 
-pub use cpu::{CpuBatch, Layout, Outputs};
+pub use cpu::{CpuBatch, Facts, Layout, Outputs};
 pub use screen::{ChannelOrder, ObsType};
 
 use crate::CuleError;

@@ -11,6 +11,7 @@ use super::cpu::{Command, Shared};
 use super::pool::{check_process, lock};
 use super::slot::Work;
 use super::{CuleError, Report};
+use crate::memory;
 
 /// What one environment has to do.
 struct Task {
@@ -67,7 +68,13 @@ impl Queue {
         affinity: Option<&Affinity>,
         lockstep: bool,
     ) -> Result<Self, CuleError> {
-        let inner = Arc::new(Inner { line: Mutex::default(), work: Condvar::new(), done: Condvar::new() });
+        // One for each environment, so that no thread has to allocate where it cannot say that it failed.
+        let mut spare = memory::reserved(shared.envs())?;
+        for _ in 0..shared.envs() {
+            spare.push(shared.outcome()?);
+        }
+        let line = Line { spare, ..Line::default() };
+        let inner = Arc::new(Inner { line: Mutex::new(line), work: Condvar::new(), done: Condvar::new() });
         let mut queue = Self {
             inner: inner.clone(),
             threads: vec![],
@@ -204,7 +211,8 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
             }
             line = inner.work.wait(line).unwrap_or_else(std::sync::PoisonError::into_inner);
         };
-        let mut outcome = line.spare.pop().unwrap_or_else(|| shared.outcome());
+        // An environment has one task at a time, and there is one of these for each.
+        let mut outcome = line.spare.pop().expect("room for the results of every environment");
         drop(line);
         outcome.number = task.number;
         outcome.id = task.id;
@@ -226,16 +234,15 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
 }
 
 impl Outcome {
-    pub(super) fn new(obs: usize, final_obs: usize, ram: usize) -> Self {
-        let report = Report::default();
-        Self {
-            report,
-            obs: vec![0; obs],
-            final_obs: vec![0; final_obs],
-            ram: vec![0; ram],
+    pub(super) fn new(obs: usize, final_obs: usize, ram: usize) -> Result<Self, CuleError> {
+        Ok(Self {
+            report: Report::default(),
+            obs: memory::filled(0, obs)?,
+            final_obs: memory::filled(0, final_obs)?,
+            ram: memory::filled(0, ram)?,
             id: 0,
             error: None,
             number: 0,
-        }
+        })
     }
 }

@@ -12,7 +12,6 @@ use super::game::Game;
 use super::pictures::Pictures;
 use super::screen::Canvas;
 use super::{Boot, Noops, ObsType, Padding, Report, Settings};
-use crate::CuleError;
 use crate::console::Console;
 use crate::env::{self, Action, NOOP, State, full};
 use crate::lane::{self, Head, Recent, is_whole};
@@ -22,6 +21,7 @@ use crate::numpy_random;
 use crate::random::{self, Random};
 use crate::step;
 use crate::threaded::{self, Code};
+use crate::{CuleError, memory};
 
 const FIRE: u32 = 1;
 
@@ -51,16 +51,26 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(index: usize, game: &Game, settings: &Settings, entropy: u64) -> Self {
+    /// One that has not been reset.
+    ///
+    /// # Errors
+    /// [`CuleError::OutOfMemory`] where its planes find no room.
+    pub(super) fn new(
+        index: usize,
+        game: &Game,
+        settings: &Settings,
+        entropy: u64,
+    ) -> Result<Self, CuleError> {
+        let size = settings.stack.saturating_mul(game.screen.size_bytes());
         let mut slot = Self {
             game: index,
             head: Zeroable::zeroed(),
             random: Box::new(random::seeded(0)),
-            planes: vec![0; settings.stack * game.screen.size_bytes()].into(),
+            planes: memory::filled(0, size)?.into(),
             pictures: None,
         };
         slot.seed(entropy, settings);
-        slot
+        Ok(slot)
     }
 
     fn seed(&mut self, seed: u64, settings: &Settings) {
@@ -420,6 +430,10 @@ impl Slot {
     /// Checks what came from elsewhere: counters and registers that index something.
     pub(super) fn check(&self, game: &Game, settings: &Settings) -> Result<(), String> {
         let head = &self.head;
+        if head.ready == 0 && head.unused != 0 {
+            // It has not been reset: its console is not plugged in yet.
+            return self.check_counters(settings);
+        }
         machine::check(&head.state.machine, &game.boot.machine)?;
         if head.recent.count > 0 {
             machine::check(&head.recent.from, &game.boot.machine)?;
@@ -427,6 +441,11 @@ impl Slot {
         if head.state.env.game != game.row as u32 {
             return Err(format!("game {}, expected {}", head.state.env.game, game.row));
         }
+        self.check_counters(settings)
+    }
+
+    fn check_counters(&self, settings: &Settings) -> Result<(), String> {
+        let head = &self.head;
         let counters = head.newest as usize >= settings.stack || head.recent.count > 2;
         if counters || self.random.position as usize > random::STATE_WORDS {
             return Err("counters out of their ranges".into());

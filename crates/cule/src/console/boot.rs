@@ -15,6 +15,8 @@ use crate::rom::Rom;
 
 /// Lines above which a frame of the first 60 counts as PAL.
 const LONG_LINES: i32 = 285;
+/// Frames in a row that a program may leave open, by never ending its picture, while a mode is selected.
+const MOST_OPEN_FRAMES: u32 = 120;
 /// Draws of the core generator at power-on: RAM, and one that is dropped.
 const POWER_ON_DRAWS: u32 = 129;
 
@@ -195,28 +197,29 @@ impl Console {
         games::byte(&self.state.machine.riot.ram, address)
     }
 
-    /// Repeats `press`, which takes about so many frames, until `reached`.
+    /// Repeats `press`, which takes about so many frames, until `reached`. A ROM that is not the game's may never get
+    /// there: it is given up after [`SELECTION_FRAMES`], and sooner where its program ends no frame, since each of
+    /// those takes as long as ten of a game.
     fn until(
         &mut self,
         frames: u32,
         mut reached: impl FnMut(&Self) -> bool,
         mut press: impl FnMut(&mut Self),
     ) -> Result<bool, CuleError> {
-        let mut pressed = false;
-        let mut left = SELECTION_FRAMES / frames;
+        let (mut spent, mut open) = (0, 0);
         while !reached(self) {
-            if left == 0 {
+            if spent + frames > SELECTION_FRAMES || open > MOST_OPEN_FRAMES {
                 return Err(CuleError::ModeSelection {
                     game: names::NAMES[self.game()],
                     mode: self.state.rules.mode,
-                    frames: SELECTION_FRAMES,
+                    frames: spent,
                 });
             }
-            left -= 1;
             press(self);
-            pressed = true;
+            spent += frames;
+            open = if self.state.machine.unfinished == 0 { 0 } else { open + frames };
         }
-        Ok(pressed)
+        Ok(spent > 0)
     }
 
     fn mode_reached(&self) -> bool {

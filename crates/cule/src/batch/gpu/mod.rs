@@ -20,12 +20,12 @@ use super::game::Game;
 use super::pictures::Pictures;
 use super::slot::{Slot, Work};
 use super::{Autoreset, Layout, Settings, states};
-use crate::CuleError;
 use crate::games::names;
 use crate::lane::{self, Extra, Head};
 use crate::machine::input::Input;
 use crate::machine::{Board, cart};
 use crate::random::Random;
+use crate::{CuleError, memory};
 
 /// The kernels by name, with the file they are in.
 pub const KERNELS: [(&str, &str); 4] = [
@@ -198,7 +198,7 @@ impl<D: Device> GpuBatch<D> {
         let needy = layout.assignment.iter().filter(|&&game| tables.needy[game]).count();
         let rooms = if rules.draws == 0 { 0 } else { layout::rooms(envs, needy) };
         let cart_ram = games.iter().any(has_cart_ram);
-        let (heads, randoms) = first_states(layout, &games, &settings, cart_ram);
+        let (heads, randoms) = first_states(layout, &games, &settings, cart_ram)?;
         let mut pile = Pile { device: &device, memory: vec![], bytes: 0 };
         let playing: Vec<u32> = layout.assignment.iter().map(|&game| game as u32).collect();
         let mut plan = Plan {
@@ -600,7 +600,7 @@ impl<D: Device> GpuBatch<D> {
 
     fn understood(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
         let game = &self.games[self.playing[env]];
-        let like = Slot::new(self.playing[env], game, &self.settings, 0);
+        let like = Slot::new(self.playing[env], game, &self.settings, 0)?;
         let slot = states::load(row, &like, game, &self.settings)?;
         let machines = [&slot.head.state.machine, &slot.head.recent.from];
         if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
@@ -639,12 +639,12 @@ fn first_states(
     games: &[Game],
     settings: &Settings,
     cart_ram: bool,
-) -> (Vec<u32>, Vec<Random>) {
+) -> Result<(Vec<u32>, Vec<Random>), CuleError> {
     let envs = layout.assignment.len();
-    let mut heads = vec![0u32; envs * layout::head_words(cart_ram)];
-    let mut randoms = Vec::with_capacity(envs);
+    let mut heads = memory::filled(0u32, envs.saturating_mul(layout::head_words(cart_ram)))?;
+    let mut randoms = memory::reserved(envs)?;
     for (env, &game) in layout.assignment.iter().enumerate() {
-        let slot = Slot::new(game, &games[game], settings, super::cpu::entropy_of(layout, env));
+        let slot = Slot::new(game, &games[game], settings, super::cpu::entropy_of(layout, env))?;
         let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
         let stored = words.iter().enumerate().filter(|&(word, _)| cart_ram || !layout::is_cart_ram(word));
         for (place, (_, &value)) in stored.enumerate() {
@@ -652,5 +652,5 @@ fn first_states(
         }
         randoms.push(*slot.random);
     }
-    (heads, randoms)
+    Ok((heads, randoms))
 }
