@@ -166,6 +166,14 @@ def test_another_games_rules_on_a_jammed_program_end_too(tmp_path, rules):
     _under_rules(tmp_path, _image([0x02]), rules)
 
 
+@pytest.mark.parametrize("rules", ["space_invaders", "double_dunk", "adventure"])
+def test_a_program_that_ends_no_frame_is_given_up_soon(tmp_path, rules):
+    # A loop in RAM, where no record of a program helps: JMP $0080. 10,000 of its frames took nine seconds.
+    code = [0xA9, 0x4C, 0x85, 0x80, 0xA9, 0x80, 0x85, 0x81, 0xA9, 0x00, 0x85, 0x82, 0x4C, 0x80, 0x00]
+    with pytest.raises(AtariError, match=rf"{rules} was not reached within 1[23]\d frames"):
+        _console(tmp_path, _image(code), rules=rules)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", ["space_invaders", "pitfall2", "double_dunk", "adventure"])
 def test_another_games_rules_on_random_bytes_end_too(tmp_path, rules):

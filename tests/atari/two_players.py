@@ -2,9 +2,10 @@
 
 usage: two_players.py [--write]
 
-ale-py loads none of them under their names. The file says how they were when they equalled ale-py's under
-another game's rules (`test_exactness.py`), now with both players at the sticks. `--write` replaces it: look
-at the games first.
+The file is parl's own trace, not ale-py's, which loads none of them under their names: it shows that a game
+plays as it did, not that it plays as ale-py's. With one player they are compared with ale-py under another
+game's rules (`test_exactness.py`), and were equal when the file was written. `--write` replaces it: look at
+the games first.
 """
 
 from __future__ import annotations

@@ -185,6 +185,12 @@ def test_states_are_values(make):
     assert isinstance(one.serialize(), bytes)
     interface.act(0)
     assert not interface.cloneState() == one
+    # The action that may be repeated next is in no state: what was played meanwhile makes no difference.
+    interface.act(4)
+    interface.restoreState(one)
+    assert interface.cloneState() == one and interface.cloneState().serialize() == one.serialize()
+    interface.restoreState(with_rng)
+    assert interface.cloneState(True) == with_rng
     other = loaded(kind, "pong")
     other.restoreState(state_class(one.serialize()))
     assert np.array_equal(other.getRAM(), loaded(kind, "pong").getRAM())
@@ -262,8 +268,29 @@ def test_without_a_rom_calls_say_so():
         (parl_ale.ALEInterface, ("lives", "getMinimalActionSet", "reset_game", "getScreen", "cloneState")),
     ):
         for name in names:
-            with pytest.raises(RuntimeError, match="ROM not set"):
+            with pytest.raises(RuntimeError, match=r"ROM not set|no ROM is loaded"):
                 getattr(kind(), name)()
+
+
+def test_a_setting_that_cannot_be_set_is_named_with_its_value():
+    interface = parl_ale.ALEInterface()
+    for call, key, value, says in [
+        (interface.setInt, "frame_skipp", 3, "no setting 'frame_skipp' takes 3: there is none of this name"),
+        (interface.setFloat, "frame_skip", 0.5, "no setting 'frame_skip' takes 0.5: it is of type int"),
+        (interface.setString, "sound", "on", "no setting 'sound' takes 'on': it is of type bool"),
+    ]:
+        with pytest.raises(RuntimeError) as caught:
+            call(key, value)
+        assert str(caught.value) == says
+    interface.loadROM("pong")
+    for call, says in [
+        (lambda: interface.setMode(99), "mode 99 is not one of [0, 1]"),
+        (lambda: interface.setDifficulty(7), "difficulty 7 is not one of [0, 1, 2, 3]"),
+        (lambda: interface.setRAM(128, 0), "RAM index 128 is outside 0..128"),
+    ]:
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        assert str(caught.value) == says
 
 
 def test_roms_are_recognised_by_their_hash(tmp_path):
@@ -271,7 +298,7 @@ def test_roms_are_recognised_by_their_hash(tmp_path):
     path.write_bytes(roms.get_rom_path("pong").read_bytes())
     for kind in (ale_py.ALEInterface, parl_ale.ALEInterface):
         assert kind.isSupportedROM(path) == "pong"
-        with pytest.raises(RuntimeError, match="doesn't exist"):
+        with pytest.raises(RuntimeError, match=r"doesn't exist|all.bin is no file"):
             kind.isSupportedROM("/nowhere/at/all.bin")
         interface = kind()
         interface.loadROM(path)

@@ -22,6 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import parl
+from parl.atari import Console
+from parl.atari.ale import ALEInterface, ALEState
+from parl.atari.recording import Recorder
+from parl.envs.cartpole import CartPoleVectorEnv
+from parl.envs.classic import AcrobotVectorEnv
 from parl.envs.registration import env_id
 
 
@@ -178,6 +183,23 @@ def _at(envs: Any, states: np.ndarray) -> Any:
     return envs
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))])
+@pytest.mark.parametrize("options", [{}, {"obs_type": "ram"}, {"batch_size": 1, "num_threads": 1}], ids=str)
+def test_a_copy_before_the_first_reset_has_the_same_future(copied: Any, options: dict[str, Any]) -> None:
+    envs = parl.AtariVectorEnv("breakout", 2, repeat_action_probability=0.5, **options)
+    other = copied(envs)
+    with pytest.raises(ValueError, match=r"has not been reset|nobody to act for"):
+        other.step(np.zeros(other.batch_size, np.int64))
+    for _ in range(2):
+        (a, info), (b, other_info) = envs.reset(), other.reset()
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(info["frame_number"], other_info["frame_number"])
+    assert_same(
+        [envs.step(np.full(envs.batch_size, 1))[0] for _ in range(9)],
+        [other.step(np.full(envs.batch_size, 1))[0] for _ in range(9)],
+    )
+
+
 def test_clones_and_seeded_states() -> None:
     envs = parl.AtariVectorEnv("seaquest", 4)
     envs.reset(seed=0)
@@ -265,6 +287,10 @@ def test_own_arrays_and_torch() -> None:
         ({"obs_type": "index"}, (4, 210, 160)),
         ({"obs_type": "ram", "stack_num": 1}, (1, 128)),
         ({"img_height": None, "img_width": None}, (4, 210, 160)),
+        ({"stack_num": None}, (84, 84)),
+        ({"obs_type": "rgb", "stack_num": None}, (84, 84, 3)),
+        ({"obs_type": "rgb", "channel_order": "first", "stack_num": None}, (3, 84, 84)),
+        ({"obs_type": "ram", "stack_num": None}, (128,)),
     ],
     ids=str,
 )
@@ -274,7 +300,7 @@ def test_observation_types(options: dict[str, Any], shape: tuple[int, ...]) -> N
     obs, _, _, _, info = envs.step(np.array([1, 3]))
     assert obs.shape == (2, *shape) and obs in envs.observation_space
     if options.get("obs_type") == "ram":
-        np.testing.assert_array_equal(obs[:, 0], info["ram"])
+        np.testing.assert_array_equal(obs.reshape(2, 128), info["ram"])
 
 
 def test_channels_first_is_channels_last_moved() -> None:
@@ -345,7 +371,7 @@ def test_gymnasium_ids() -> None:
     assert single.render().shape == (210, 160, 3)
     single.close()
     assert env_id("ms_pacman") == "parl/MsPacman-v0"
-    assert sum(name.startswith("parl/") for name in gymnasium.registry) == 104
+    assert sum(name.startswith("parl/") for name in gymnasium.registry) == 2 * 104
 
 
 @pytest.mark.filterwarnings("ignore:.*render.*:UserWarning", "ignore:.*human.*:UserWarning")
@@ -400,6 +426,23 @@ def test_pictures() -> None:
         ({"img_width": None}, ValueError, "give both or neither"),
         ({"frameskip": 0}, ValueError, "frameskip is 0"),
         ({"frameskip": (3, 2)}, ValueError, "frameskip is 3..2"),
+        ({"frameskip": (2,)}, ValueError, "expected a whole number or"),
+        ({"frameskip": True}, TypeError, "frameskip is True"),
+        ({"num_envs": 2**30}, MemoryError, "num_envs is 1073741824: the environments need .* bytes"),
+        ({"num_envs": 2**28, "obs_type": "ram", "stack_num": 1}, MemoryError, "num_envs is 268435456"),
+        ({"stack_num": 1024, "img_height": 4096, "img_width": 4096, "num_envs": 99}, MemoryError, "num_envs"),
+        ({"num_envs": 2**31}, ValueError, "num_envs is 2147483648, expected 1 to 2147483647"),
+        ({"num_threads": 2**40}, ValueError, "num_threads is 1099511627776"),
+        ({"batch_size": 2**70}, ValueError, "batch_size is 1180591620717411303424"),
+        ({"img_width": 2**40}, ValueError, "img_width is 1099511627776, expected 1 to 4096"),
+        ({"stack_num": 2**40}, ValueError, "stack_num is 1099511627776, expected 1 to 1024"),
+        ({"frameskip": 2**40}, ValueError, "frameskip is 1099511627776, expected 1 to 10000"),
+        ({"noop_max": 2**40}, ValueError, "noop_max is 1099511627776"),
+        ({"max_num_frames_per_episode": 2**40}, ValueError, "max_num_frames_per_episode is 1099511627776"),
+        ({"max_num_steps_per_episode": 2**40}, ValueError, "max_num_steps_per_episode is 1099511627776"),
+        ({"sliding": 2**40}, ValueError, "sliding is 1099511627776"),
+        ({"mode": 2**40}, ValueError, "mode is 1099511627776"),
+        ({"difficulty": -1}, ValueError, "difficulty is -1"),
         ({"max_num_frames_per_episode": 0}, ValueError, "max_num_frames_per_episode is 0"),
         ({"repeat_action_probability": 1.5}, ValueError, "repeat_action_probability is 1.5"),
         ({"autoreset_mode": "Later"}, ValueError, "autoreset_mode is 'Later'"),
@@ -417,6 +460,82 @@ def test_pictures() -> None:
 def test_bad_arguments(options: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         parl.AtariVectorEnv(**{"game": "breakout", **options})
+
+
+_UNDER_A_LIMIT = """
+import resource
+import numpy as np
+import parl
+
+# An observation has 640,000 bytes.
+options = {"num_threads": 1, "img_height": 400, "img_width": 400, **OPTIONS}
+parl.AtariVectorEnv("pong", 2, **options).reset(seed=0)
+now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 2**26, now + 2**26))
+for count in (10, 35, 50, 90, 2_000):
+    try:
+        envs = parl.AtariVectorEnv("pong", count, **options)
+        envs.reset(seed=0)
+        envs.step(np.zeros(envs.batch_size, np.int64))
+        if not envs.is_async:
+            envs.get_state()
+        print("enough")
+    except MemoryError as error:
+        print("MemoryError", error)
+    envs = None
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 1}], ids=str)
+def test_a_memory_limit_raises_and_does_not_abort(options: dict[str, Any]) -> None:
+    code = _UNDER_A_LIMIT.replace("OPTIONS", repr(options))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[0] == "enough" and said[-1].startswith("MemoryError")
+    assert "bytes of memory cannot be allocated" in said[-1]
+
+
+@pytest.mark.parametrize("wrong", [0, (3, 2), (1, 2, 3), 2.5, "4", None, True], ids=repr)
+def test_a_wrong_frameskip_is_the_models_error_too(wrong: Any) -> None:
+    for make in (parl.AtariVectorEnv, parl.envs.AtariEnv):
+        with pytest.raises(gymnasium.error.Error, match="frameskip is"):
+            make("pong", frameskip=wrong)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: parl.AtariVectorEnv(),  # type: ignore[call-arg]
+        lambda: parl.AtariVectorEnv("brekout"),
+        lambda: parl.AtariVectorEnv("pong", num_envs="many"),  # type: ignore[arg-type]
+        lambda: parl.AtariVectorEnv("pong", speed=1),  # type: ignore[call-arg]
+        lambda: parl.make_vec("pong", preset="none"),
+        lambda: parl.envs.AtariEnv(),  # type: ignore[call-arg]
+        lambda: parl.envs.AtariEnv("pong", batch_size=2),
+        lambda: CartPoleVectorEnv(num_envs="many"),
+        lambda: CartPoleVectorEnv(speed=1),
+        lambda: AcrobotVectorEnv("many"),
+        lambda: AcrobotVectorEnv(),
+        lambda: Console(),
+        lambda: Console("brekout"),
+        lambda: Console("pong", frame_skip="many"),
+        lambda: ALEInterface(1),
+        lambda: ALEState(b"none"),
+        lambda: Recorder(),
+    ],
+)
+def test_a_constructor_that_fails_leaves_nothing_behind(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    with pytest.raises(Exception, match=r".") as caught:
+        make()
+    caught.value.__traceback__ = None
+    del caught
+    gc.collect()
+    assert not unraisable, unraisable[0].exc_value
 
 
 def test_bad_actions_seeds_and_masks() -> None:

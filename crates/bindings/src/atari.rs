@@ -354,8 +354,18 @@ impl Console {
         self.briefly(py, |console| console.set_drawing(true));
     }
 
-    fn save<'py>(&self, py: Python<'py>, generator: bool) -> Bound<'py, PyBytes> {
-        let state = self.briefly(py, |console| console.save(generator));
+    /// The state as bytes; without `held` the actions that stick are left out, as ALE's states leave them out.
+    #[pyo3(signature = (generator, held=true))]
+    fn save<'py>(&self, py: Python<'py>, generator: bool, held: bool) -> Bound<'py, PyBytes> {
+        let state = self.briefly(py, |console| {
+            let actions = console.held();
+            if !held {
+                console.set_held([env::Action { code: 0, step: 0 }; 2]);
+            }
+            let state = console.save(generator);
+            console.set_held(actions);
+            state
+        });
         PyBytes::new(py, &state)
     }
 

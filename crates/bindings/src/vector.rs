@@ -348,7 +348,7 @@ impl<'a> Targets<'a> {
             |r| r.episode_length,
             |r| r.game_return,
         ];
-let flags: [fn(&Report) -> bool; FLAGS] =
+        let flags: [fn(&Report) -> bool; FLAGS] =
             [|r| r.terminated, |r| r.truncated, |r| r.ended, |r| r.game_over];
         let mut all_numbers = reserved(py, NUMBERS * reports.len())?;
         all_numbers.extend(columns.iter().flat_map(|column| reports.iter().map(column)));

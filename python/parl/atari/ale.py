@@ -85,6 +85,13 @@ def _whole(name: str, value: SupportsIndex, low: int, high: int) -> int:
     return number
 
 
+def _kind_of(key: str) -> str:
+    """What a setting is, or that there is none of this name."""
+    if key not in _DEFAULTS:
+        return "there is none of this name"
+    return f"it is of type {type(_DEFAULTS[key]).__name__}"
+
+
 def _expect(name: str, value: object, kind: type | UnionType) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{name} is {value!r}, expected a {getattr(kind, '__name__', kind)}")
@@ -115,7 +122,8 @@ class ALEState:
             console.frame_number,
             console.episode_frame_number,
         )
-        state._content = console.save(generator=include_rng)
+        # The action that may be repeated next is not in a state: `restoreState` keeps the console's own.
+        state._content = console._native.save(include_rng, False)
         return state
 
     def serialize(self) -> bytes:
@@ -173,9 +181,7 @@ class ALEInterface:
 
     def _set(self, key: str, value: int | float | bool | str, kinds: tuple[type, ...]) -> None:
         if type(_DEFAULTS.get(key)) not in kinds:
-            raise RuntimeError(
-                f"The key {key} you are trying to set does not exist or has incorrect value type."
-            )
+            raise RuntimeError(f"no setting {key!r} takes {value!r}: {_kind_of(key)}")
         if key in _UNSUPPORTED and value != _DEFAULTS[key]:
             raise NotImplementedError(f"{key} is {value}: {_UNSUPPORTED[key]}")
         self._settings[key] = value
@@ -241,7 +247,7 @@ class ALEInterface:
     def isSupportedROM(path: str | os.PathLike[str], /) -> str | None:
         """The id of the game whose ROM a file is by its hash, or None."""
         if not Path(path).is_file():
-            raise RuntimeError("ROM file doesn't exist")
+            raise RuntimeError(f"{os.fspath(path)} is no file")
         try:
             rom = _native.Rom.find(os.fspath(path), [], True)
         except ValueError:
@@ -277,7 +283,7 @@ class ALEInterface:
     @property
     def _console(self) -> Console:
         if self._loaded is None:
-            raise RuntimeError("ROM not set")
+            raise RuntimeError("no ROM is loaded: call loadROM first")
         return self._loaded
 
     # ------------------------------------------------------------ playing
@@ -337,14 +343,14 @@ class ALEInterface:
         """Sets the mode that the next reset selects."""
         number = _whole("mode", mode, 0, _UINT_MAX)
         if number not in self._console.modes:
-            raise RuntimeError("Invalid game mode requested")
+            raise RuntimeError(f"mode {number} is not one of {list(self._console.modes)}")
         self._console.set_mode(number)
 
     def setDifficulty(self, difficulty: int, /) -> None:
         """Sets the difficulty from the next frame on."""
         number = _whole("difficulty", difficulty, 0, _UINT_MAX)
         if number not in self._console.difficulties:
-            raise RuntimeError("Invalid difficulty requested")
+            raise RuntimeError(f"difficulty {number} is not one of {list(self._console.difficulties)}")
         self._console.set_difficulty(number)
 
     # ------------------------------------------------------------ looking
@@ -369,7 +375,7 @@ class ALEInterface:
     def setRAM(self, index: int, value: int, /) -> None:
         """Writes one byte of RAM."""
         if _whole("index", index, 0, _UINT_MAX) > 127:
-            raise RuntimeError("setRAM index out of bounds.")
+            raise RuntimeError(f"RAM index {index} is outside 0..128")
         self._console.write_ram(index, _whole("value", value, 0, 255))
 
     def getScreenDims(self) -> tuple[int, int]:
@@ -455,4 +461,4 @@ def _check_buffer(buffer: Any, shape: tuple[int, ...], wrong_shape: type[Excepti
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8 or not buffer.flags.c_contiguous:
         raise TypeError("the buffer is no C-contiguous array of uint8")
     if buffer.shape != shape:
-        raise wrong_shape(f"Invalid shape, {buffer.shape}, expecting shape {shape}")
+        raise wrong_shape(f"the buffer has shape {buffer.shape}, expected {shape}")

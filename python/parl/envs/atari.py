@@ -67,10 +67,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             ``DISABLED`` an ended environment must be reset through ``options={"reset_mask": mask}``.
         img_height, img_width: size of a picture; None for the native one (210 x 160 in most games).
         grayscale: brightness instead of red, green, blue.
-        stack_num: pictures in an observation, the newest last.
+        stack_num: pictures in an observation, the newest last; None for one, without the axis of the stack.
         frameskip: frames per step, or (low, high): drawn from ``low..high-1`` for each step.
         maxpool: the brighter of the last two frames, pixel by pixel.
-        noop_max: bound of the idle frames after a reset.
+        noop_max: bound of the idle frames after a reset, at most 100,000.
         episodic_life: a lost life ends the episode, and the game is reset.
         life_loss_info: a lost life is reported as ``terminated``, and the game goes on.
         reward_clipping: rewards are cut to -1..1; also ``"clamp"`` and ``"sign"``, which mean the same.
@@ -110,6 +110,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     Raises:
         AtariError: (a ValueError) an argument is out of its bounds; the message names it.
+        MemoryError: so many environments, or observations so large, find no room.
         FileNotFoundError: the game's ROM is not there; says where it was looked for.
         CudaUnavailableError: ``device="cuda"`` cannot be had.
 
@@ -122,6 +123,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         >>> obs, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
         >>> envs.close()
     """
+
+    # Until the core is there, there is nothing to close. Gymnasium's own class says False.
+    closed = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Environments on the device that ``device`` names."""
@@ -148,7 +152,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         img_height: int | None = 84,
         img_width: int | None = 84,
         grayscale: bool = True,
-        stack_num: int = 4,
+        stack_num: int | None = 4,
         frameskip: int | tuple[int, int] = 4,
         maxpool: bool = True,
         noop_max: int = 30,
@@ -176,7 +180,6 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
         sliding: int = 0,
     ) -> None:
-        self.closed = True  # Nothing to close until the core is there.
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         arguments.check_device(device)
         if render_mode not in (None, *_RENDER_MODES):
@@ -187,7 +190,8 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
             raise AtariError(f'limit_counts is {limit_counts!r}, expected "steps" or "console"')
         if channel_order not in ("last", "first"):
             raise AtariError(f'channel_order is {channel_order!r}, expected "last" or "first"')
-        self._sliding = _planes_to_slide(sliding, stack_num, device)
+        stack = 1 if stack_num is None else arguments.whole("stack_num", stack_num, 1, 1024)
+        self._sliding = _planes_to_slide(sliding, stack, device)
         games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
         if not games:
             raise AtariError("game is an empty sequence, expected at least one game")
@@ -201,7 +205,18 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         if (img_height is None) != (img_width is None):
             raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
         size = None if img_height is None or img_width is None or native else (img_height, img_width)
-        low, high = frameskip if isinstance(frameskip, tuple) else (frameskip, frameskip)
+        if size is not None:
+            rows, columns = size
+            size = (
+                arguments.whole("img_height", rows, 1, 4096),
+                arguments.whole("img_width", columns, 1, 4096),
+            )
+        frames = arguments.frameskip(frameskip)
+        shown = obs_type or ("gray" if grayscale else "rgb")
+        plane_bytes = arguments.plane_bytes(shown, size)
+        arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
+        self._reward_dtype = np.dtype(reward_dtype)
+        self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
         self._core: Any = self._make_core(
             {
                 "games": ids,
@@ -221,33 +236,25 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
                 "console_frame_limit": limit if limit_counts == "console" else 0,
                 "life": self.life_loss,
                 "reward_clip": arguments.clip(reward_clipping),
-                "frameskip": (
-                    arguments.whole("frameskip", low, 1, 10_000),
-                    arguments.whole("frameskip", high, 1, 10_000),
-                ),
+                "frameskip": frames,
                 "maxpool": bool(maxpool),
-                "stack_num": arguments.whole("stack_num", stack_num, 1, 1024),
+                "stack_num": stack,
                 "padding": padding,
                 "noops": noops,
-                "noop_max": max(operator.index(noop_max), 0),
+                "noop_max": arguments.noop_max(noop_max),
                 "use_fire_reset": bool(use_fire_reset),
                 "show_last_frame": bool(show_last_frame),
                 "both_ends": bool(both_ends),
                 "boot": boot or ("exact" if device == "cpu" else "snapshot"),
                 "autoreset": self._autoreset.value,
-                "obs_type": obs_type or ("gray" if grayscale else "rgb"),
+                "obs_type": shown,
                 "channels_first": channel_order == "first",
-                "size": None
-                if size is None
-                else (
-                    arguments.whole("img_height", size[0], 1, 4096),
-                    arguments.whole("img_width", size[1], 1, 4096),
-                ),
+                "size": size,
                 "full_action_space": bool(full_action_space),
                 "continuous": bool(continuous),
                 "continuous_action_threshold": float(continuous_action_threshold),
-                "mode": mode,
-                "difficulty": difficulty,
+                "mode": arguments.choice("mode", mode),
+                "difficulty": arguments.choice("difficulty", difficulty),
             }
         )
         self.closed = False
@@ -256,11 +263,10 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self.metadata = {
             "autoreset_mode": self._autoreset,
             "render_modes": list(_RENDER_MODES),
-            "render_fps": _FPS / max(1, low),
+            "render_fps": _FPS / frames[0],
         }
         self._continuous = bool(continuous)
         self._ram_info = bool(ram_info)
-        self._reward_dtype = np.dtype(reward_dtype)
         self._clips = reward_clipping is not False
         self._several_ends = self.life_loss in _SEVERAL_ENDS
         self._torch = _torch() if output == "torch" else None
@@ -270,6 +276,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         # Actions that `send` has left for `recv` where all environments step together.
         self._sent: Arrays | None = None
         shape = tuple(self._core.obs_shape)
+        if stack_num is None and not (shown == "rgb" and channel_order == "first"):
+            # Colour planes that come first have no axis of their own for the stack.
+            shape = shape[1:]
         self._out_shape = (self.batch_size, *shape)
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
         self._observation_space: spaces.Space[Any] | None = None
@@ -298,6 +307,11 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         self, space: spaces.Space[Any]
     ) -> None:
         self._observation_space = space
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """What an ended environment does next; also ``metadata["autoreset_mode"]``."""
+        return self._autoreset
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -330,7 +344,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         colours = given["obs_type"] == "rgb" or (given["obs_type"] is None and not given["grayscale"])
         if self._several_ends or (colours and given["channel_order"] == "first"):
             return 1, "zero"
-        return int(given["stack_num"]), "zero" if given["padding"] == "zero" else "first"
+        return int(given["stack_num"] or 1), "zero" if given["padding"] == "zero" else "first"
 
     @property
     def num_threads(self) -> int:
@@ -362,9 +376,9 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         are reset, and the first batch is returned; the others come from ``recv``.
 
         Args:
-            seed: environment i gets seed + i, or entry i of an integer array. With a mask, the environments
-                of the mask are counted. A negative seed leaves an environment's generators alone. None: all
-                go on.
+            seed: environment i gets seed + i, or entry i of an integer array, at most 2^31 - 1, or 2^63 - 1
+                with ``noops="numpy"``. With a mask, the environments of the mask are counted. A negative
+                seed leaves an environment's generators alone. None: all go on.
             options: ``{"reset_mask": (N,) bool array}``; other keys are ignored.
             out: uint8 array to write observations to.
 
@@ -380,7 +394,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
         mask = arguments.reset_mask(options, self.num_envs)
         if mask is not None and self.is_async:
             raise AtariError("reset_mask needs batch_size == num_envs: others may be running")
-        seeds = arguments.seeds(seed, mask, self.num_envs)
+        seeds = arguments.seeds(seed, mask, self.num_envs, self._seed_limit)
         if isinstance(seed, int) and seed >= 0:
             super().reset(seed=seed)
         if self.is_async:

@@ -84,7 +84,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             given, chosen = self._seeds_where(seed, mask)
         else:
             on_host = arguments.reset_mask(options, self.num_envs)
-            seeds = arguments.seeds(seed, on_host, self.num_envs)
+            seeds = arguments.seeds(seed, on_host, self.num_envs, self._seed_limit)
             given = None if seeds is None else self._sent_there(torch.tensor(seeds, dtype=torch.int64))
             chosen = None if on_host is None else self._sent_there(torch.from_numpy(on_host.astype(np.uint8)))
         if isinstance(seed, int) and seed >= 0:
@@ -117,7 +117,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
         chosen = mask.to(torch.uint8)
         if seed is None:
             return None, chosen
-        start = arguments.whole("seed", seed, 0, arguments.INT32_MAX - self.num_envs)
+        start = arguments.whole("seed", seed, 0, self._seed_limit - self.num_envs)
         counted = start - 1 + torch.cumsum(mask, 0)
         return torch.where(mask, counted, -1), chosen
 
@@ -423,7 +423,7 @@ class CudaAtariVectorEnv(AtariVectorEnv):
             self._forget_slides(group)
             whole_bytes = math.prod(shape) * (1 + with_final)
             planes = self._sliding if self._sliding and out is None else 0
-            buffer_bytes = math.prod(shape) // self._arguments["stack_num"] * planes
+            buffer_bytes = math.prod(shape) // (self._arguments["stack_num"] or 1) * planes
             raise cuda.out_of_memory(place, max(whole_bytes, buffer_bytes)) from error
 
     def _sliding_of(self, group: Group) -> Sliding:

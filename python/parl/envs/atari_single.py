@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any, overload
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from parl.atari.actions import Action
 from parl.envs.atari import make_vec
 from parl.errors import AtariError
+
+if TYPE_CHECKING:
+    from parl.envs.atari import AtariVectorEnv
+
+# Keys for the four directions and the button, as Gymnasium's `play` takes them.
+_KEYS = {"UP": "w", "DOWN": "s", "RIGHT": "d", "LEFT": "a", "FIRE": " "}
+_NOOP_KEY = "e"
 
 
 class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
     """One environment of :class:`parl.AtariVectorEnv`, same keywords and defaults.
+
+    It has what wrappers written for ``ale_py.AtariEnv`` ask for: :meth:`get_action_meanings`, :attr:`ale`
+    and, with ``preset="raw"``, one frame per step and the native picture. So
+    ``stable_baselines3.common.env_util.make_atari_env`` and ``gymnasium.wrappers.AtariPreprocessing`` take
+    it, as ``"parl:parl/BreakoutNoFrameskip-v0"``.
 
     Args:
         game: a game's id.
         preset: as in :func:`parl.make_vec`.
         render_mode: ``"rgb_array"`` or ``"human"``.
         options: keywords of :class:`parl.AtariVectorEnv` that are not about many environments.
+            ``stack_num=None`` gives observations without the axis of the stack.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 15}  # noqa: RUF012
@@ -34,7 +49,8 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         if render_mode == "rgb_grid":
             raise AtariError('render_mode is "rgb_grid", expected "rgb_array", "human" or None')
         options.setdefault("num_threads", 1)
-        self._envs = make_vec(
+        self._make = functools.partial(
+            make_vec,
             game,
             1,
             preset=preset,
@@ -42,18 +58,52 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
             autoreset_mode=AutoresetMode.DISABLED,
             **options,
         )
+        self._envs: AtariVectorEnv = self._make()
         self._resets_games = self._envs.life_loss == "reports"
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": self._envs.metadata["render_fps"]}
         self.observation_space = self._envs.single_observation_space
         self.action_space = self._envs.single_action_space
 
+    @property
+    def ale(self) -> ConsoleView:
+        """The console as ale-py's names show it; for reading only."""
+        return ConsoleView(self)
+
+    @property
+    def _frameskip(self) -> int | tuple[int, int]:
+        # `AtariPreprocessing` asks for it by this name.
+        return self._envs.settings["frameskip"]
+
+    def get_action_meanings(self) -> list[str]:
+        """Names of the actions, in the order of their numbers: ``["NOOP", "FIRE", ...]``."""
+        return [Action(code).name for code in self._envs.action_codes]
+
+    def get_keys_to_action(self) -> dict[tuple[str, ...], int]:
+        """Keys of a keyboard -> action, for ``gymnasium.utils.play``: w, a, s, d, space, and e for NOOP.
+
+        Raises:
+            AttributeError: actions are continuous.
+        """
+        if isinstance(self.action_space, gymnasium.spaces.Box):
+            raise AttributeError("continuous actions have no keys: make the environment without continuous")
+        return {_keys_of(name): number for number, name in enumerate(self.get_action_meanings())}
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Starts an episode; the seed is that of environment 0 of a vector environment."""
-        super().reset(seed=seed)
+        """Starts an episode; the seed is that of environment 0 of a vector environment.
+
+        After :meth:`close` it makes the environment anew.
+        """
         del options
+        own = seed
+        if seed is not None and seed >= 0 and self._envs.settings["noops"] == "numpy":
+            # As in ale-py's environment: wrappers draw their idle frames from this generator.
+            own = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        super().reset(seed=own)
+        if self._envs.closed:
+            self._envs = self._make()
         obs, infos = self._envs.reset(seed=seed)
         return obs[0], self._single(infos)
 
@@ -86,5 +136,106 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         self._envs.seed_states(state)
 
     def close(self) -> None:
-        """Frees the environment; closing twice does nothing."""
+        """Frees the environment; closing twice does nothing, and :meth:`reset` makes it anew."""
         self._envs.close()
+
+
+class ConsoleView:
+    """What wrappers read of an :class:`AtariEnv` through ``env.ale``, by ale-py's names.
+
+    It always shows the console as it stands, also after a reset. It cannot change it: ``parl.atari.ale`` has
+    the whole interface, on a console of its own.
+
+    Raises:
+        AtariError: (each method) the environment has not been reset, is closed, or is on a CUDA device.
+    """
+
+    # ruff: noqa: N802 - the names are ALE's
+    def __init__(self, env: AtariEnv) -> None:
+        self._env = env
+
+    @property
+    def _core(self) -> Any:
+        envs = self._env._envs
+        envs._check_open()
+        if not hasattr(envs._core, "facts"):
+            raise AtariError('ale reads consoles of device="cpu" only')
+        return envs._core
+
+    def lives(self) -> int:
+        """Lives left, 0 in games without."""
+        return self._core.facts(0)[0]
+
+    def game_over(self, with_truncation: bool = True) -> bool:
+        """True when the game has ended, or its limit of frames was reached unless that shall not count."""
+        _, over, truncated, *_ = self._core.facts(0)
+        return over or (truncated and with_truncation)
+
+    def game_truncated(self) -> bool:
+        """True when the console's limit of frames was reached."""
+        return self._core.facts(0)[2]
+
+    def getFrameNumber(self) -> int:
+        """Frames since the ROM was loaded."""
+        return self._core.facts(0)[3]
+
+    def getEpisodeFrameNumber(self) -> int:
+        """Frames since the last reset."""
+        return self._core.facts(0)[4]
+
+    def getRAM(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """The 128 bytes of RAM, (128,) uint8; or nothing, and they are in ``buffer``."""
+        return _filled(buffer, self._core.facts(0)[5])
+
+    def getRAMSize(self) -> int:
+        """128."""
+        return 128
+
+    def getScreenDims(self) -> tuple[int, int]:
+        """Height and width."""
+        height, width = self._core.screen(0, False).shape
+        return height, width
+
+    @overload
+    def getScreen(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getScreen(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getScreen(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """Palette indices, (H, 160) uint8; or nothing, and they are in ``buffer``."""
+        return _filled(buffer, self._core.screen(0, False))
+
+    @overload
+    def getScreenGrayscale(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getScreenGrayscale(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getScreenGrayscale(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """Gray values, (H, 160) uint8; or nothing, and they are in ``buffer``."""
+        return _filled(buffer, self._core.screen(0, True))
+
+    @overload
+    def getScreenRGB(self) -> NDArray[np.uint8]: ...
+    @overload
+    def getScreenRGB(self, buffer: NDArray[np.uint8]) -> None: ...
+    def getScreenRGB(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
+        """Colors, (H, 160, 3) uint8; or nothing, and they are in ``buffer``."""
+        return _filled(buffer, self._core.picture(0))
+
+    def getMinimalActionSet(self) -> list[Action]:
+        """The actions of the environment, in the order of their numbers."""
+        return [Action(code) for code in self._env._envs.action_codes]
+
+
+def _filled(buffer: NDArray[np.uint8] | None, values: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+    if buffer is None:
+        return values
+    if buffer.shape != values.shape or buffer.dtype != np.uint8:
+        raise AtariError(
+            f"the buffer is {buffer.dtype} of shape {buffer.shape}, expected uint8 of shape {values.shape}"
+        )
+    buffer[...] = values
+    return None
+
+
+def _keys_of(name: str) -> tuple[str, ...]:
+    """``UPRIGHTFIRE`` -> ``("w", "d", " ")``."""
+    return tuple(key for part, key in _KEYS.items() if part in name) or (_NOOP_KEY,)

@@ -41,6 +41,21 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_num_steps_per_episode": 27_000,
             "show_last_frame": True,
         },
+        # gymnasium.make("...NoFrameskip-v4"): each frame as it is, for wrappers.
+        "raw": {
+            "frameskip": 1,
+            "stack_num": None,
+            "img_height": None,
+            "img_width": None,
+            "grayscale": False,
+            "maxpool": False,
+            "noops": "numpy",
+            "noop_max": 0,
+            "use_fire_reset": False,
+            "reward_clipping": False,
+            "limit_counts": "console",
+            "both_ends": True,
+        },
         # Mnih et al. (2015), "Human-level control through deep reinforcement learning", training setting.
         "nature": _NATURE,
         # Machado et al. (2018), "Revisiting the Arcade Learning Environment".

@@ -1,4 +1,8 @@
-"""Gymnasium ids: ``parl/Breakout-v0`` and its 103 sisters, for ``make`` and ``make_vec``."""
+"""Gymnasium ids of all games: ``parl/Breakout-v0`` and ``parl/BreakoutNoFrameskip-v0``.
+
+The second gives each frame as it is, as ``BreakoutNoFrameskip-v4`` of ale-py does, for wrappers that prepare
+pictures themselves.
+"""
 
 from __future__ import annotations
 
@@ -35,4 +39,10 @@ def register() -> None:
                 entry_point="parl.envs.atari_single:AtariEnv",
                 vector_entry_point="parl.envs.atari:make_vec",
                 kwargs={"game": row.id},
+            )
+            registration.register(
+                id=f"{NAMESPACE}/{env_name(row.id)}NoFrameskip-v{_VERSION}",
+                entry_point="parl.envs.atari_single:AtariEnv",
+                vector_entry_point="parl.envs.atari:make_vec",
+                kwargs={"game": row.id, "preset": "raw"},
             )
