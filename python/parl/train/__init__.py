@@ -372,8 +372,9 @@ def evaluate(
     Args:
         path: the run directory.
         episodes: how many, each in a freshly seeded environment.
-        seed: of the first; episode i starts from ``seed + i``.
-        checkpoint: ``"best"`` or ``"last"``.
+        seed: of the first; episode i starts from ``seed + i``. Seeds below 2**23 are used by no run, neither
+            in training nor in its own evaluations.
+        checkpoint: ``"best"``, chosen by its score, which is therefore too high on average, or ``"last"``.
         trust: load pickles of the run, see :func:`resume`.
 
     Returns:
