@@ -13,6 +13,7 @@ Source: Schaul et al. (2016), "Prioritized Experience Replay".
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -163,39 +164,31 @@ class ReplayBuffer:
         self._at, self._stored = (first + n) % size, min(self._stored + n, size)
         self._episode += n
         if self._next_of and n:
-            if self._chained and self._follows((first - 1) % size, rows):
+            # Without ``Nstep`` the next values of the row before can always be read from this one.
+            if self._chained and (self._n_step is None or self._follows((first - 1) % size, rows)):
                 self._tie((first - 1) % size)
             for slot in slots[self._is_loose[slots]]:
                 self._tie(int(slot))
-            nexts = {name: rows[f"next_{name}"] for name in self._next_of}
-            for i in (*self._breaks(rows, nexts, skip, n), n - 1):
+            for i in (0,) if n == 1 else self._ends(rows, skip, n):
                 slot = (first + i) % size
-                self._loose[slot] = {name: values[i].copy() for name, values in nexts.items()}
+                self._loose[slot] = {name: rows[f"next_{name}"][i].copy() for name in self._next_of}
                 self._is_loose[slot] = True
             self._chained = True
         self._written(slots, priorities if priorities is None or not priorities.ndim else priorities[skip:])
         return first
 
     def _follows(self, slot: int, rows: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether the next values of this row can be read from the first of ``rows``, which comes after it.
-
-        Without ``Nstep`` they always can; n steps later they mostly cannot.
-        """
-        if self._n_step is None:
-            return True
+        """Whether the next values of the row in this slot are the values of the first of ``rows``."""
         nexts = self._loose.get(slot, {})
         return all(np.array_equal(nexts.get(f"next_{name}", ()), rows[name][0]) for name in self._next_of)
 
-    def _breaks(
-        self, rows: Mapping[str, NDArray[Any]], nexts: Mapping[str, NDArray[Any]], first: int, n: int
-    ) -> Iterable[int]:
-        """The rows ``first..n - 1`` whose next values differ from the values of the row after them."""
-        if n - first < 2:
-            return ()
-        differs = np.zeros(n - first - 1, np.bool_)
-        for name, values in nexts.items():
-            other = values[first : n - 1] != rows[name][first + 1 : n]
-            differs |= other.reshape(len(other), -1).any(1)
+    def _ends(self, rows: Mapping[str, NDArray[Any]], first: int, n: int) -> list[int]:
+        """The rows ``first..n`` whose next values are not those of the row after them; the last is one."""
+        differs = np.zeros(n - first, np.bool_)
+        differs[-1] = True
+        for name in self._next_of:
+            other = rows[f"next_{name}"][first : n - 1] != rows[name][first + 1 : n]
+            differs[:-1] |= other.reshape(n - first - 1, math.prod(other.shape[1:])).any(1)
         return (np.flatnonzero(differs) + first).tolist()
 
     def _tie(self, slot: int) -> None:
@@ -406,7 +399,8 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             NotSampleableError: there is no row.
             ValueError: beta is negative or not finite.
         """
-        beta = exponent("beta", beta)
+        if not 0.0 <= beta < math.inf:
+            exponent("beta", beta)
         if self._stored == 0:
             raise NotSampleableError("the buffer is empty")
         slots, weights = self._slots.draw(batch_size)

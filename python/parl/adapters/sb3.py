@@ -11,8 +11,8 @@ SB3's own ``train`` neither weights its loss nor tells a buffer of TD errors. ``
     model = PrioritizedDQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs={"alpha": 0.6, "beta": 0.4})
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay"; for SAC and TD3 with the TD errors averaged
-over the critics. The three ``train`` methods follow those of Stable-Baselines3's DQN, SAC and TD3 step by step
-(Raffin et al. 2021, MIT license), with importance weights and priorities added.
+over the critics. The three ``train`` methods follow those of Stable-Baselines3's DQN, SAC and TD3 step by
+step (Raffin et al. 2021, MIT license), with importance weights and priorities added.
 """
 
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false

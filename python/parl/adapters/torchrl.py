@@ -155,7 +155,9 @@ class PrioritizedSampler(_TorchRLSampler):
             self._slots.tree.seed(int(torch.randint(2**62, (), generator=self._rng)))
         slots, weights = self._slots.draw(batch_size)
         index = torch.from_numpy(slots)
-        importance = (weights / self._slots.smallest) ** -exponent("beta", self._beta)
+        # A float was checked when it was set; a tensor can change by itself.
+        beta = self._beta if type(self._beta) is float else exponent("beta", self._beta)
+        importance = (weights / self._slots.smallest) ** -beta
         # By numpy: an operation of torch between two of numpy costs several of these.
         importance = torch.from_numpy(importance if self.dtype == torch.float64 else np.float32(importance))
         if storage.ndim > 1:
