@@ -105,6 +105,12 @@ mutants: build  ## change the code at random, count what the tests notice: PARTS
 damage: build  ## 5,000 damaged replay files of each kind: every one is refused, or used without a fault
 	$(BIN)/python tests/replay/damage.py $(ARGS)
 
+damage-runs: build  ## 5,000 damages of each file of a run: every one is refused, with the file's name
+	$(BIN)/python tests/train/damages.py $(ARGS)
+
+kills: build  ## 200 kills of training runs, between steps on the file system and at random moments: none is lost
+	$(BIN)/python tests/train/kills.py $(ARGS)
+
 lint: build  ## formats, lints, types, import directions, stubs, generated files
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings

@@ -73,11 +73,15 @@ def test_it_ends_at_the_limit_and_at_an_interrupt(make_setup):
 
 
 class Unpicklable(gymnasium.Wrapper):
+    def __init__(self, env):
+        super().__init__(env)
+        self.native = iter([])  # no plain data
+
     def __reduce__(self):
         raise TypeError("this environment is bolted to the floor")
 
 
-def test_an_environment_that_cannot_be_pickled_starts_new_episodes(make_setup, tmp_path):
+def test_an_environment_that_cannot_be_saved_starts_new_episodes(make_setup, tmp_path):
     setup = make_setup(env=lambda: Unpicklable(gymnasium.make("CartPole-v1")), actors=2)
     loop = run(setup, 500)
     with pytest.warns(UserWarning, match="bolted to the floor"):
