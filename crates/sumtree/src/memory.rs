@@ -1,14 +1,30 @@
 //! Vectors for batches of any size: memory that the system refuses is an error of the call, not an abort of the process.
+//! Those of a few kilobytes are made as any other.
 
 use crate::SumTreeError;
 use crate::region::check_against_machine;
+
+/// Less is allocated as anywhere else: where it fails, the error could not be told either.
+const SMALL_BYTES: usize = 4096;
+
+/// Whether so many elements are few.
+#[inline(always)]
+fn is_small<T>(length: usize) -> bool {
+    length <= SMALL_BYTES / size_of::<T>().max(1)
+}
 
 /// An empty vector with room for `length` elements.
 ///
 /// # Errors
 /// [`SumTreeError::OutOfMemory`] when the system refuses the memory, or the machine could never hold it.
-#[inline]
+#[inline(always)]
 pub fn vec_with_room<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
+    if is_small::<T>(length) { Ok(Vec::with_capacity(length)) } else { large(length) }
+}
+
+#[cold]
+#[inline(never)]
+fn large<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
     let mut items = Vec::new();
     reserve(&mut items, length)?;
     Ok(items)
@@ -18,7 +34,7 @@ pub fn vec_with_room<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
 ///
 /// # Errors
 /// As [`vec_with_room`].
-#[inline]
+#[inline(always)]
 pub fn vec_of_zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, SumTreeError> {
     let mut items = vec_with_room(length)?;
     items.resize(length, T::default());

@@ -8,8 +8,11 @@ use super::slots::{LARGEST, Reservation, Row};
 use super::tails::{End, Step};
 use super::{Leaves, Replay, ReplayError, counter};
 use crate::SumTreeError;
-use crate::memory::{vec_of_zeros, vec_with_room};
+use crate::memory::{reserve, vec_of_zeros, vec_with_room};
 use crate::sync::Ordering;
+
+/// Room for rows that become complete in one call, at least: rows that waited do too.
+const COMPLETE_MIN: usize = 16;
 
 /// Priorities, as the caller has them.
 #[derive(Debug, Clone, Copy)]
@@ -74,25 +77,32 @@ impl Replay {
         let room = rows.count.min(piece);
         let brings_finals = self.window.needs_final && self.window.autoreset != Autoreset::NextStep;
         let finals = if brings_finals { room } else { 0 };
-        let mut room = Room::new(room, envs.len().min(piece), finals)?;
+        // Allocated before anything is added.
+        let mut finals = vec_with_room(finals)?;
+        let mut complete = vec_with_room(room.max(COMPLETE_MIN))?;
+        // Environments in order are locked as they come.
+        let is_sorted = envs.is_sorted_by(|a, b| a < b);
+        let mut locked = vec_with_room(if is_sorted { 0 } else { envs.len().min(piece) })?;
         self.note_largest(largest);
         self.mend()?;
         for start in (0..rows.count).step_by(piece) {
             let end = (start + piece).min(rows.count);
-            let mut finals = std::mem::take(&mut room.finals);
             finals.clear();
             finals.extend((start..end).filter(|i| self.has_final(ends.get(*i))));
             let piece = Piece {
                 rows,
                 start,
                 end,
-                finals,
+                finals: &finals,
                 parked: parked.get(start..end),
                 ends: ends.get(start..end),
                 envs: envs.get(start..end),
             };
-            self.add_piece(&piece, &mut room, &mut tickets[start..end])?;
-            room.finals = piece.finals;
+            self.add_piece(
+                &piece,
+                ((!is_sorted).then_some(&mut locked), &mut complete),
+                &mut tickets[start..end],
+            )?;
         }
         Ok(())
     }
@@ -135,22 +145,32 @@ impl Replay {
             && self.window.autoreset != Autoreset::NextStep
     }
 
-    fn add_piece(&self, piece: &Piece<'_>, room: &mut Room, tickets: &mut [u64]) -> Result<(), ReplayError> {
+    /// The two vectors are working memory.
+    fn add_piece(
+        &self,
+        piece: &Piece<'_>,
+        (unsorted, complete): (Option<&mut Vec<u32>>, &mut Vec<Row>),
+        tickets: &mut [u64],
+    ) -> Result<(), ReplayError> {
         let count = piece.end - piece.start;
         // Before anybody could wait for us.
         let packed = self.pack(piece)?;
-        let Room { locked, complete, .. } = room;
-        locked.clear();
         complete.clear();
-        if let Some(envs) = piece.envs {
-            locked.extend_from_slice(envs);
-            if !envs.is_sorted_by(|a, b| a < b) {
-                locked.sort_unstable();
-                locked.dedup();
-            }
+        let mut locked = piece.envs.unwrap_or_default();
+        if let Some(unsorted) = unsorted {
+            unsorted.clear();
+            unsorted.extend_from_slice(locked);
+            unsorted.sort_unstable();
+            unsorted.dedup();
+            locked = unsorted;
         }
         let member = self.slots.enter()?;
-        let _locks = self.tails.lock(locked, &self.slots.processes, member.tag());
+        let locks = self.tails.lock(locked, &self.slots.processes, member.tag());
+        // Rows that waited may become complete too.
+        let most = count + locks.waiting();
+        if most > complete.capacity() {
+            reserve(complete, most)?;
+        }
         let member = member.change();
         self.touch();
         let reservation = self.slots.reserve(member, count + piece.finals.len());
@@ -159,7 +179,6 @@ impl Replay {
         // In order of sequence, so that a link never leads to a row that is not published: final observations first.
         let mut finals = reservation.rows().skip(count);
         reservation.rows().skip(count).for_each(|row| reservation.publish(row, 0));
-        let largest = || self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32;
         for (i, row) in reservation.rows().take(count).enumerate() {
             tickets[i] = row.ticket();
             reservation.publish(row, piece.parked.map_or(LARGEST, |parked| parked[i]));
@@ -167,18 +186,12 @@ impl Replay {
                 (Some(ends), Some(envs)) => {
                     let last = self.has_final(Some(&ends[i])).then(|| finals.next()).flatten();
                     let step = Step { row, end: ends[i], last };
-                    self.tails.append(&pin, envs[i], &self.window, step, |row| {
-                        if complete.len() == complete.capacity() {
-                            pin.make_ready(complete, largest());
-                            complete.clear();
-                        }
-                        complete.push(row);
-                    });
+                    self.tails.append(&pin, envs[i], &self.window, step, |row| complete.push(row));
                 }
                 _ => complete.push(row),
             }
         }
-        pin.make_ready(complete, largest());
+        pin.make_ready(complete, self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32);
         reservation.settle(&pin);
         drop(pin);
         drop(reservation);
@@ -400,31 +413,13 @@ impl Replay {
     }
 }
 
-/// Working memory of one call, allocated before anything is added.
-struct Room {
-    finals: Vec<usize>,
-    locked: Vec<u32>,
-    complete: Vec<Row>,
-}
-
-impl Room {
-    /// Rows that are made sampleable together, at least.
-    const TOGETHER: usize = 64;
-
-    /// For pieces of so many rows of so many environments, with at most so many final observations.
-    fn new(rows: usize, envs: usize, finals: usize) -> Result<Self, ReplayError> {
-        let (locked, complete) = (vec_with_room(envs)?, vec_with_room(rows.max(Self::TOGETHER))?);
-        Ok(Self { finals: vec_with_room(finals)?, locked, complete })
-    }
-}
-
 /// A part of the rows of one call, small enough for one reservation.
 struct Piece<'a> {
     rows: &'a Rows<'a>,
     start: usize,
     end: usize,
     /// Rows (counted in the whole call) that bring a final observation.
-    finals: Vec<usize>,
+    finals: &'a [usize],
     parked: Option<&'a [u32]>,
     ends: Option<&'a [End]>,
     envs: Option<&'a [u32]>,

@@ -343,6 +343,15 @@ pub(super) struct TailLocks<'a> {
     locked: usize,
 }
 
+impl TailLocks<'_> {
+    /// Rows that wait in these tails.
+    pub(super) fn waiting(&self) -> usize {
+        // Relaxed: under the locks.
+        let waiting = |env: &u32| self.tails.tail(*env)[STATE].load(Ordering::Relaxed) & 0xffff;
+        self.envs.iter().map(waiting).sum::<u64>() as usize
+    }
+}
+
 impl Drop for TailLocks<'_> {
     fn drop(&mut self) {
         for env in &self.envs[..self.locked] {
