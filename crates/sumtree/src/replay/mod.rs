@@ -437,10 +437,12 @@ mod tests {
             adding.join().is_err()
         });
         assert!(panicked);
-        // The row that was published is there, the others are closed for a lap; tickets for them are stale.
+        // The row that was published is there, the others are closed for a lap; no tickets for them were given out.
         assert_eq!((replay.sampleable(), replay.len()), (11, 30));
         let ghosts: Vec<u64> = (11..30).map(|slot| slot | 1 << 32).collect();
-        assert_eq!(replay.update(&ghosts, Priorities::F32(&[9.0; 19])).unwrap(), 19);
+        let error = replay.update(&ghosts, Priorities::F32(&[9.0; 19])).unwrap_err();
+        assert!(matches!(error, ReplayError::UnknownTicket { position: 0, .. }), "{error}");
+        assert_eq!(replay.counters().stale, 19);
         assert!((11..30).all(|slot| replay.tree().get(slot as u32).unwrap() == 0));
         add(&replay, 90);
         add(&replay, 90);
