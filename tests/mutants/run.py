@@ -11,10 +11,10 @@ measured by one run of the tests under coverage (``--measure`` brings it up to d
 A mutant of ``sumtree`` runs against its tests in cargo and in Python; one of ``games`` against plays recorded
 from ale-py, see ``game_mutants.py``.
 
-Outcomes lie in ``target/mutants``: an interrupted run goes on, and ``--again`` runs the survivors again,
-after tests were added. Survivors that are no gap in the tests stand in ``accepted.toml`` with a reason: they
-count as survivors in the first figure and are left out of the second. Exit status 1 when less than
-``--goal`` of the second is killed.
+Outcomes lie in ``target/mutants``: an interrupted run goes on, and ``--again`` runs again what no test
+killed, after tests were added. Survivors that are no gap in the tests stand in ``accepted.toml`` with a
+reason: they count as survivors in the first figure and are left out of the second. Exit status 1 when less
+than ``--goal`` of the second is killed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="begin no mutant after this time")
     parser.add_argument("--goal", type=float, default=0.9, help="share that must be killed")
     parser.add_argument("--only", default="", help="only files whose path contains this")
-    parser.add_argument("--again", action="store_true", help="run the survivors of this sample again")
+    parser.add_argument("--again", action="store_true", help="run again what was not killed by a test")
     parser.add_argument("--measure", nargs="*", metavar="TESTS", help="measure all or these tests, and stop")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the Python tests")
     arguments = parser.parse_args()
@@ -93,7 +93,7 @@ def run_part(part: str, arguments: argparse.Namespace, accepted: Accepted, deadl
         for number, mutant in enumerate(sample):
             known = state.outcomes.get(mutant.key)
             reason = accepted.reason(mutant.file, mutant.before, mutant.after)
-            again = arguments.again and not reason and known and known.outcome == "survived"
+            again = arguments.again and not reason and known and known.outcome != "killed"
             if (known and not again) or time.monotonic() > deadline:
                 continue
             runner = runner or kind.Runner(arguments)
