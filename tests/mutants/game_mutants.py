@@ -1,8 +1,9 @@
-"""Mutants of the games' rules, against RAM recorded from play on ale-py (``plays.py``).
+"""Mutants of the games' rules, against drawn RAM and against RAM recorded from play on ale-py (``plays.py``).
 
-The comparisons with ale-py in ``tests/atari`` look at reward, lives and game over of each frame. So a mutant
-that changes none of these on a recorded play of some length survives a comparison of that play. Here the
-rules alone are compiled (``rules.rs``), and run on the RAM of 104 plays: seconds instead of minutes a mutant.
+``crates/cule/tests/rules.rs`` holds the rules to numbers for drawn RAM. The comparisons with ale-py in
+``tests/atari`` look at reward, lives and game over of each frame, so a mutant that changes none of these on a
+recorded play survives a comparison of that play. Here the rules alone are compiled (``rules.rs``), and run on
+both: seconds instead of minutes a mutant.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ class Runner:
         subprocess.run([arguments.python, here / "plays.py", self._plays, str(FRAMES)], cwd=ROOT, check=True)
         shutil.rmtree(self._crate / "src", ignore_errors=True)
         shutil.copytree(ROOT / "crates" / "cule" / "src" / "games", self._crate / "src" / "games")
+        shutil.copytree(ROOT / "crates" / "cule" / "tests" / "drawn", self._crate / "src" / "drawn")
         shutil.copyfile(here / "rules.rs", self._crate / "src" / "main.rs")
         (self._crate / "Cargo.toml").write_text(MANIFEST)
         built, said = self._build()
         if not built:
             raise RuntimeError(f"the rules do not compile: {said}")
         self._expected = self._output()
-        if len(self._expected.splitlines()) < 100:
-            raise RuntimeError(f"only {len(self._expected.splitlines())} plays are in {self._plays}")
+        if len(self._expected.splitlines()) < 200:
+            raise RuntimeError(
+                f"only {len(self._expected.splitlines())} lines for the plays in {self._plays}"
+            )
 
     def _build(self) -> tuple[bool, str]:
         done = subprocess.run(["cargo", "build", "--quiet"], cwd=self._crate, capture_output=True, text=True)
@@ -91,10 +95,10 @@ class Runner:
         except subprocess.TimeoutExpired:
             return "timeout", ""
         pairs = zip(found.splitlines(), self._expected.splitlines(), strict=True)
-        others = [line.split()[0] for line, expected in pairs if line != expected]
+        others = [line.rsplit(" ", 1)[0] for line, expected in pairs if line != expected]
         if not others:
-            return "survived", f"the same in {FRAMES} frames of each game"
-        return "killed", f"{len(others)} games: {', '.join(others[:3])}"
+            return "survived", f"the same for drawn RAM and in {FRAMES} frames of each game"
+        return "killed", f"{len(others)} differ: {'; '.join(others[:3])}"
 
     def close(self) -> None:
         """Nothing is left running."""

@@ -1,22 +1,19 @@
-//! What the rules of the games make of recorded RAM, as one line a game: `rules FOLDER FRAMES`.
+//! What the games' rules make of recorded RAM and of drawn RAM, a line each a game: `rules FOLDER FRAMES`.
 //!
-//! Compiled by `game_mutants.py` together with a mutated copy of `crates/cule/src/games`, without the rest of the
-//! crate: a second instead of a minute.
+//! Compiled by `game_mutants.py` together with a mutated copy of `crates/cule/src/games` and with
+//! `crates/cule/tests/drawn`, without the rest of the crate: a second instead of a minute.
 #![allow(dead_code)]
 
+mod drawn;
 mod games;
 
+use drawn::link;
 use games::evaluate::{evaluate, start_values};
 use games::rows::ROWS;
 use games::{names, select};
 
 const FRAME_BYTES: usize = 129;
 const CART_RAM: [u8; 128] = [0; 128];
-
-/// A chain of FNV-1a over numbers.
-fn link(chain: u64, value: i64) -> u64 {
-    value.to_le_bytes().iter().fold(chain, |c, byte| (c ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-}
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -46,6 +43,7 @@ fn main() {
             let seen = [rules.reward, games::lives(&rules, game), i32::from(rules.over)];
             chain = seen.iter().fold(chain, |chain, value| link(chain, i64::from(*value)));
         }
-        println!("{name} {chain:016x}");
+        println!("{name}, played {chain:016x}");
+        println!("{name}, drawn {:016x}", drawn::chain(game));
     }
 }
