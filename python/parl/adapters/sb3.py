@@ -1,4 +1,4 @@
-"""Replay buffers for Stable-Baselines3, and its algorithms with prioritized replay that has its effect.
+"""Replay buffers and Atari environments for Stable-Baselines3, and its algorithms with prioritized replay.
 
 ``PrioritizedReplayBuffer`` and ``UniformReplayBuffer`` are ``replay_buffer_class`` of any off-policy
 algorithm of SB3: box and dict observations, several environments, time limits, ``VecNormalize``, ``n_steps``,
@@ -9,6 +9,10 @@ SB3's own ``train`` neither weights its loss nor tells a buffer of TD errors. ``
 ``PrioritizedSAC`` and ``PrioritizedTD3`` are SB3's classes with a ``train`` that does both::
 
     model = PrioritizedDQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs={"alpha": 0.6, "beta": 0.4})
+
+``AtariVecEnv`` gives SB3's algorithms parl's Atari environments::
+
+    PPO("CnnPolicy", AtariVecEnv("breakout", n_envs=8)).learn(1_000_000)
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay"; for SAC and TD3 with the TD errors averaged
 over the critics. The three ``train`` methods follow those of Stable-Baselines3's DQN, SAC and TD3 step by
@@ -35,6 +39,7 @@ from stable_baselines3.common.utils import polyak_update
 from torch.nn import functional as F
 
 from parl.adapters._slots import exponent
+from parl.adapters.sb3_envs import AtariVecEnv
 from parl.replay import PrioritizedReplay, UniformReplay
 
 if TYPE_CHECKING:
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
     from parl.replay import Batch
 
 __all__ = [
+    "AtariVecEnv",
     "PrioritizedDQN",
     "PrioritizedReplayBuffer",
     "PrioritizedSAC",

@@ -1,0 +1,227 @@
+"""Atari environments as a ``VecEnv`` of Stable-Baselines3; :mod:`parl.adapters.sb3` exports it.
+
+Source: the interface of ``stable_baselines3.common.vec_env.VecEnv`` (2.9), and what its documentation says of
+``terminal_observation``, ``TimeLimit.truncated`` and ``episode`` in the infos.
+"""
+
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecEnv
+
+from parl.atari.actions import Action
+from parl.envs.atari import AtariVectorEnv, make_vec
+from parl.errors import AtariError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from parl.envs.atari import Arrays
+
+# Seeds of the environments end here; Stable-Baselines3 draws from twice as many.
+_SEEDS = 2**31
+_FIGURES = ("lives", "frame_number", "episode_frame_number")
+_OWN = ("num_envs", "batch_size", "autoreset_mode", "lockstep", "output", "device")
+
+
+class AtariVecEnv(VecEnv):
+    """N Atari environments of :class:`parl.AtariVectorEnv`, stepped by Rust threads, for SB3's algorithms.
+
+    Observations are uint8 (N, 4, 84, 84), oldest picture first, so that ``"CnnPolicy"`` takes them without
+    ``VecTransposeImage`` and ``VecFrameStack``. An environment that ends is reset within the step. Its info
+    then holds
+
+    - ``terminal_observation``: the last observation of the episode;
+    - ``TimeLimit.truncated``: the episode was cut, not ended;
+    - ``episode``: where the whole game has ended, as ``Monitor`` gives it: ``r``, the game's points before
+      clipping, ``l``, its steps, and ``t``, seconds since the environments were made. With the default
+      preset an episode of the algorithm is a life; ``evaluate_policy`` and the log count games.
+
+    Args:
+        game: a game's id, or several.
+        n_envs: N.
+        preset: as in :func:`parl.make_vec`.
+        options: keywords of :class:`parl.AtariVectorEnv`, but for those that belong to other interfaces.
+
+    Raises:
+        AtariError: an option does not fit; and as :class:`parl.AtariVectorEnv`.
+
+    Examples:
+        >>> from parl.adapters.sb3 import AtariVecEnv
+        >>> envs = AtariVecEnv("breakout", n_envs=2)
+        >>> envs.reset().shape
+        (2, 4, 84, 84)
+        >>> envs.close()
+    """
+
+    def __init__(
+        self, game: str | Sequence[str], n_envs: int = 8, *, preset: str = "nature", **options: Any
+    ) -> None:
+        for name in _OWN:
+            if name in options:
+                raise AtariError(f"{name} is {options[name]!r}: AtariVecEnv sets it itself")
+        options.setdefault("reward_dtype", "float32")
+        self.envs: AtariVectorEnv = make_vec(
+            game, n_envs, preset=preset, autoreset_mode=AutoresetMode.SAME_STEP, **options
+        )
+        self._members = [AtariMember(self.envs, i) for i in range(n_envs)]
+        self._actions: NDArray[Any] | None = None
+        self._lengths = np.zeros(n_envs, np.int64)
+        self._made = time.time()
+        super().__init__(n_envs, self.envs.single_observation_space, self.envs.single_action_space)
+
+    # ------------------------------------------------------------------ playing
+
+    def reset(self) -> Arrays:
+        """Starts an episode everywhere, with the seeds of :meth:`seed`, taken modulo 2^31.
+
+        Raises:
+            AtariError: :meth:`set_options` set options: there are none.
+        """
+        if any(self._options):
+            raise AtariError(f"options are {self._options}, expected none")
+        seeds = None
+        if any(seed is not None for seed in self._seeds):
+            seeds = np.array([-1 if seed is None else seed % _SEEDS for seed in self._seeds], np.int64)
+        obs, infos = self.envs.reset(seed=seeds)
+        self._reset_seeds()
+        self._actions = None
+        self._lengths.fill(0)
+        self.reset_infos = _rows(infos, self.num_envs)
+        return obs
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Keeps the actions for :meth:`step_wait`."""
+        self._actions = np.asarray(actions)
+
+    def step_wait(self) -> tuple[Arrays, Arrays, NDArray[np.bool_], list[dict[str, Any]]]:
+        """One step of every environment: observations, rewards (N,) float32, dones (N,) bool, infos.
+
+        Raises:
+            AtariError: no actions were given; and as :meth:`parl.AtariVectorEnv.step`.
+        """
+        if self._actions is None:
+            raise AtariError("step_wait needs actions: call step_async first")
+        actions, self._actions = self._actions, None
+        obs, rewards, terminated, truncated, found = self.envs.step(actions)
+        dones = terminated | truncated
+        infos = _rows(found, self.num_envs)
+        cut = truncated & ~terminated
+        for info, was_cut in zip(infos, cut.tolist(), strict=True):
+            info["TimeLimit.truncated"] = was_cut
+        self._lengths += 1
+        for i in np.flatnonzero(dones).tolist():
+            self._end(i, infos[i], found)
+        return obs, rewards, dones, infos
+
+    def _end(self, i: int, info: dict[str, Any], found: dict[str, Any]) -> None:
+        """What an info says of the episode that has ended; its figures are those of that episode."""
+        self.reset_infos[i] = {name: info[name] for name in _FIGURES}
+        info["terminal_observation"] = found["final_obs"][i]
+        info.update({name: int(found["final_info"][name][i]) for name in _FIGURES})
+        if not found.get("_game_return", found["_episode_return"])[i]:
+            # A life.
+            return
+        points = found.get("game_return", found["episode_return"])[i]
+        seconds = round(time.time() - self._made, 6)
+        info["episode"] = {"r": float(points), "l": int(self._lengths[i]), "t": seconds}
+        self._lengths[i] = 0
+
+    def close(self) -> None:
+        """Frees the environments; closing twice does nothing."""
+        self.envs.close()
+
+    # ------------------------------------------------------------------ pictures
+
+    def get_images(self) -> Sequence[Any]:
+        """Native pictures, (rows, 160, 3) uint8 each; needs ``render_mode="rgb_array"``."""
+        return self.envs.render()
+
+    def render(self, mode: str | None = None) -> Any:
+        """All native pictures as one, or a window of them, as in SB3."""
+        if self.render_mode == "human":
+            return self.envs.render()
+        return super().render(mode)
+
+    # ------------------------------------------------------------------ members
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute of each :class:`AtariMember` of ``indices``.
+
+        Raises:
+            AttributeError: there is none of this name.
+        """
+        return [getattr(self._members[i], attr_name) for i in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Sets an attribute of each :class:`AtariMember` of ``indices``; settings of the game stay."""
+        for i in self._get_indices(indices):
+            setattr(self._members[i], attr_name, value)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        """Calls a method of each :class:`AtariMember` of ``indices``."""
+        return [getattr(self._members[i], method_name)(*args, **kwargs) for i in self._get_indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
+        """True for ``Monitor``, whose ``info["episode"]`` there is; nothing else wraps an environment."""
+        return [issubclass(Monitor, wrapper_class) for _ in self._get_indices(indices)]
+
+
+class AtariMember:
+    """One environment of an :class:`AtariVecEnv`, as ``get_attr`` and ``env_method`` see it.
+
+    Attributes:
+        index: its number.
+        game: its game's id.
+        render_mode, spec, metadata: those of all.
+        observation_space, action_space: of one environment.
+    """
+
+    def __init__(self, envs: AtariVectorEnv, index: int) -> None:
+        self._envs = envs
+        self.index = index
+        self.game = envs.games[index % len(envs.games)]
+        self.render_mode, self.spec, self.metadata = envs.render_mode, envs.spec, envs.metadata
+        self.observation_space, self.action_space = envs.single_observation_space, envs.single_action_space
+
+    @property
+    def unwrapped(self) -> AtariMember:
+        """Itself."""
+        return self
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        """The attribute of this name, as Gymnasium's environments give it."""
+        return getattr(self, name)
+
+    def get_action_meanings(self) -> list[str]:
+        """Names of the actions, in the order of their numbers."""
+        return [Action(code).name for code in self._envs.action_codes]
+
+    def get_state(self) -> NDArray[np.uint8]:
+        """The environment as bytes, (size,) uint8."""
+        return self._envs.get_state(self._mask())[0]
+
+    def set_state(self, state: NDArray[np.uint8]) -> None:
+        """Takes back what :meth:`get_state` gave."""
+        self._envs.set_state(np.asarray(state)[None], self._mask())
+
+    def render(self) -> Any:
+        """The native picture, (rows, 160, 3) uint8."""
+        return self._envs.render()[self.index]
+
+    def _mask(self) -> NDArray[np.bool_]:
+        return np.arange(self._envs.num_envs) == self.index
+
+
+def _rows(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """One dict for each environment: the figures of its console."""
+    columns = [infos[name].tolist() for name in _FIGURES]
+    return [dict(zip(_FIGURES, values, strict=True)) for values in zip(*columns, strict=True)][:count]
