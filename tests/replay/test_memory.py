@@ -54,6 +54,8 @@ LIMITED = """
         "update": lambda: tree.update(numbers, reals),
         "update one priority": lambda: tree.update(numbers, 1.0),
         "sample": lambda: tree.sample(n),
+        "sample 2^32": lambda: tree.sample(1 << 32),
+        "sample mixture 2^32": lambda: tree.sample_mixture(1 << 32, uniform=0.5),
         "sample distinct": lambda: tree.sample(few, mode="without_replacement"),
         "sample largest": lambda: tree.sample(few, mode="largest"),
         "sample eviction": lambda: tree.sample(few, mode="eviction"),
@@ -93,4 +95,4 @@ def test_calls_without_memory_are_errors_and_change_nothing():
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     *outcomes, last = done.stdout.split("\n")[:-1]
-    assert last == "whole" and len(outcomes) >= 19 and set(outcomes) == {"MemoryError"}, done.stdout
+    assert last == "whole" and len(outcomes) >= 20 and set(outcomes) == {"MemoryError"}, done.stdout
