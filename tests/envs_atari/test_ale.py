@@ -7,9 +7,9 @@ import zlib
 import ale_py
 import numpy as np
 import pytest
-from peers import compare_with_ale
 
 import parl
+from peers import compare_with_ale
 
 # Long and short, joystick and paddle, PAL, tall pictures, rows that are never drawn, frames that stay open.
 GAMES = (

@@ -6,12 +6,12 @@ import ale_py
 import gymnasium
 import numpy as np
 import pytest
-from peers import FIGURES, compare_stacks
 
 import parl
 from parl.envs.presets import PRESETS
 from parl.envs.registration import env_name
 from parl.errors import ConfigError
+from peers import FIGURES, compare_stacks
 
 
 @pytest.mark.parametrize("life_loss", [False, True])
