@@ -261,10 +261,12 @@ def test_one_process_at_a_time_trains_in_a_directory(tmp_path):
         hold()
         os._exit(0)
     os.read(begins[0], 1)
-    with pytest.raises(RunDirectoryError, match=f"in use: process {holder} trains in it"), run.lock():
-        pass
-    os.kill(holder, signal.SIGKILL)
-    os.waitpid(holder, 0)
+    try:
+        with pytest.raises(RunDirectoryError, match=f"in use: process {holder} trains in it"), run.lock():
+            pass
+    finally:
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
     with run.lock():
         pass
     with run.lock():
