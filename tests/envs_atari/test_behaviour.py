@@ -332,7 +332,7 @@ def test_infos_at_the_end_of_episodes() -> None:
 
 def test_disabled_autoreset() -> None:
     envs = parl.AtariVectorEnv("pong", 3, autoreset_mode="Disabled", max_num_frames_per_episode=12)
-    assert envs.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+    assert envs.metadata["autoreset_mode"] is envs.autoreset_mode is AutoresetMode.DISABLED
     envs.reset(seed=0)
     for _ in range(3):
         *_, truncated, _ = envs.step(np.zeros(3, np.int64))
@@ -389,6 +389,13 @@ def test_gymnasium_vector_wrappers() -> None:
     for _ in range(5):
         *_, info = envs.step(envs.action_space.sample())
     assert info["episode"]["l"].tolist() == [5, 5]
+
+
+def test_torchrl_wrapper() -> None:
+    torchrl = pytest.importorskip("torchrl.envs")
+    env = torchrl.GymWrapper(parl.AtariVectorEnv("pong", 2, num_threads=1, autoreset_mode="SameStep"))
+    rollout = env.rollout(3, break_when_any_done=False)
+    assert rollout["next", "observation"].shape == (2, 3, 4, 84, 84)
 
 
 def test_pictures() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Seeds of the environments end here; Stable-Baselines3 draws from twice as many.
 _SEEDS = 2**31
-_FIGURES = ("lives", "frame_number", "episode_frame_number")
+_FIGURES: tuple[str, ...] = ("lives", "frame_number", "episode_frame_number")
 _OWN = ("num_envs", "batch_size", "autoreset_mode", "lockstep", "output", "device")
 
 

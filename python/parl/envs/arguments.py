@@ -78,7 +78,8 @@ def frameskip(value: Any) -> tuple[int, int]:
         if high <= low:
             raise FrameskipError(f"frameskip is {low}..{high}, expected a low below the high")
         return low, high
-    return (_frames(value),) * 2
+    frames = _frames(value)
+    return frames, frames
 
 
 def _frames(value: Any) -> int:
