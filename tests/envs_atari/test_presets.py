@@ -87,7 +87,7 @@ def test_games_over_are_those_of_envpool(game: str) -> None:
 def test_every_preset_plays(preset: str) -> None:
     envs = parl.make_vec("breakout", 2, preset=preset)
     obs, _ = envs.reset(seed=0)
-    assert obs.shape == (2, 4, 84, 84)
+    assert obs.shape == ((2, 210, 160, 3) if preset == "raw" else (2, 4, 84, 84))
     for _ in range(20):
         obs, reward, *_ = envs.step(envs.action_space.sample())
     assert reward.shape == (2,)
