@@ -9,13 +9,15 @@ from pathlib import Path
 
 import gymnasium
 
-from parl.train import train
+from parl.train import sitting, train
 
 OPTIONS = {
     "dqn": {"learners": 1, "learning_starts": 100, "batch_size": 32, "schedule": "free"},
     "impala": {},
     "a3c": {},
     "es": {"actors": 2},
+    "ppo": {},  # its environments are stepped by the process that learns
+    "evaluation": {},
 }
 
 
@@ -33,8 +35,15 @@ class Hangs(gymnasium.Wrapper):
 if __name__ == "__main__":
     name, runs = sys.argv[1], sys.argv[2]
     options = {"num_envs": 4, "actors": 2, "actor_kind": "process", "hidden": (16,)} | OPTIONS[name]
-    if name == "es":
+    if name in ("es", "ppo", "evaluation"):
         del options["actor_kind"]
+    if name in ("ppo", "evaluation"):
+        del options["actors"]
+    if name == "evaluation":
+        sitting._ANSWER_S = 1.0
+        # Evaluations take more steps of an environment than the rollouts between them, and so hang first.
+        every = {"rollout_steps": 8, "evaluation_every": 64, "evaluation_episodes": 100}
+        name, options = "ppo", options | {"num_envs": 64} | every
     env = lambda: Hangs(gymnasium.make("CartPole-v1"))  # noqa: E731
-    run = train(name, env=env, total_frames="100M", runs=runs, name="run", quiet=True, **options)
+    run = train(name, env=env, total_frames="100M", runs=runs, name="run", quiet=False, **options)
     sys.stdout.write(run.stopped)

@@ -350,6 +350,38 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
     assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last")
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("ppo", "an environment of this process did not return within"),
+        ("evaluation", "the evaluation is cut off"),
+    ],
+)
+def test_an_interrupt_ends_a_run_whose_own_process_hangs(tmp_path, where, message):
+    """A step of training that hangs leaves nothing to save; an evaluation that hangs leaves everything."""
+    script = os.path.join(os.path.dirname(__file__), "hung.py")
+    process = subprocess.Popen(
+        [sys.executable, script, where, str(tmp_path), "400"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "hangs").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10.0
+    assert message in out
+    if where == "evaluation":
+        assert process.returncode == 0 and out.strip().endswith("interrupted")
+        assert RunDirectory.open(tmp_path / "run").checkpoints.verified("last")
+    else:
+        assert process.returncode == -signal.SIGINT and "there is no earlier checkpoint" in out
+
+
 def test_without_shared_memory_processes_share_files(tmp_path):
     """A mount namespace of its own has a /dev/shm that nobody can write."""
     script = tmp_path / "script.py"

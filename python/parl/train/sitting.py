@@ -35,6 +35,8 @@ _LOOK_EVERY = 25
 _EVALUATE_EVERY = 75
 # After an evaluation nobody asked for, this many times its duration passes before the next (free schedule).
 _EVALUATION_REST = 2.0
+# Seconds that the training loop has to answer an interrupt; workers that hang are given up within four.
+_ANSWER_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Sitting:
         # The environments of evaluations come first: workers are forked, and find everything loaded.
         evaluator = make_evaluator(self._setup, self._evaluation)
         with (
-            _signals(self._interrupt),
+            _signals(self._interrupt, _ANSWER_S) as self._signals,
             MetricsLog(self._run, self._config.tensorboard) as log,
             self._progress,
         ):
@@ -136,6 +138,12 @@ class Sitting:
                 except WorkerError:
                     self._rescue(loop)
                     raise
+                except _NoAnswer:
+                    self._progress.say(
+                        f"interrupted: an environment of this process did not return within {_ANSWER_S:g} s; "
+                        f"nothing is saved; {self._last_checkpoint()}"
+                    )
+                    raise KeyboardInterrupt from None
                 training_s = time.monotonic() - self._began
                 return Run(
                     self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
@@ -168,6 +176,7 @@ class Sitting:
             loop.advance((loop.env_steps // look_every + 1) * look_every, seconds=0.25)
             self._recent += [value for value, _ in loop.take_episodes()]
             if self._interrupted:
+                self._signals.answer()
                 self._log(loop, log)
                 self._save(loop, None)
                 self._progress.say(f"interrupted; saved in {self._run.path}, parl resume goes on from there")
@@ -176,7 +185,12 @@ class Sitting:
             if self._log_is_due(loop) or over:
                 self._log(loop, log)
             if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
-                solved = self._evaluate(loop, log, evaluator)
+                try:
+                    solved = self._evaluate(loop, log, evaluator)
+                except _NoAnswer:
+                    # Of the evaluation; the training loop stands between two updates and can be saved.
+                    self._progress.say("the evaluation is cut off")
+                    continue
                 if solved or over or config.evaluation_every:
                     self._save(loop, self._evaluation_return)
                 if solved:
@@ -320,25 +334,54 @@ class Sitting:
         self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
 
 
-class _signals:  # noqa: N801 - a context manager, used like a function
-    """Within it the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt."""
+class _NoAnswer(KeyboardInterrupt):
+    """The main thread did not come back to the training loop in time after an interrupt."""
 
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action = action
+
+class _signals:  # noqa: N801 - a context manager, used like a function
+    """Within it the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
+
+    After an interrupt the training loop has ``answer_s`` seconds to call :meth:`answer`; an environment that
+    hangs in this process keeps it from that, and :class:`_NoAnswer` is raised in the main thread. With None
+    there is no such limit.
+    """
+
+    def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
+        self._action, self._answer_s = action, answer_s
         self._old: dict[int, Any] = {}
-        self._asked = False
+        self._asked = self._late = False
+        self._timer: threading.Timer | None = None
+
+    def answer(self) -> None:
+        """Ends the wait: the training loop has seen the interrupt."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._late = None, False
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _handle(self, number: int, frame: object) -> None:
+        if self._late:
+            self._late = False
+            raise _NoAnswer
         if self._asked and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self._answer_s is not None and not self._asked:
+            self._timer = threading.Timer(self._answer_s, self._time_is_up)
+            self._timer.daemon = True
+            self._timer.start()
         self._asked = True
         self._action()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _signals:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._old[number] = signal.signal(number, self._handle)
+        return self
 
     def __exit__(self, *_: object) -> None:
+        self.answer()
         for number, old in self._old.items():
             signal.signal(number, old)
