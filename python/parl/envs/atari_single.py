@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any, overload
 
 import gymnasium
@@ -49,21 +48,17 @@ class AtariEnv(gymnasium.Env[NDArray[np.uint8], Any]):
         if render_mode == "rgb_grid":
             raise AtariError('render_mode is "rgb_grid", expected "rgb_array", "human" or None')
         options.setdefault("num_threads", 1)
-        self._make = functools.partial(
-            make_vec,
-            game,
-            1,
-            preset=preset,
-            render_mode=render_mode,
-            autoreset_mode=AutoresetMode.DISABLED,
-            **options,
-        )
-        self._envs: AtariVectorEnv = self._make()
+        self._game = game
+        self._keywords: dict[str, Any] = {"preset": preset, "render_mode": render_mode, **options}
+        self._envs = self._make()
         self._resets_games = self._envs.life_loss == "reports"
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": self._envs.metadata["render_fps"]}
         self.observation_space = self._envs.single_observation_space
         self.action_space = self._envs.single_action_space
+
+    def _make(self) -> AtariVectorEnv:
+        return make_vec(self._game, 1, autoreset_mode=AutoresetMode.DISABLED, **self._keywords)
 
     @property
     def ale(self) -> ConsoleView:
