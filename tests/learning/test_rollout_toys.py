@@ -8,7 +8,8 @@ from toys import Chain, Identity, Recall, Target
 from parl.algos.ppo import PPO
 from parl.envs import EnvMaker, spec_of
 from parl.run import RunDirectory
-from parl.train import evaluate, settings_from, train
+from parl.train import evaluate, train
+from parl.train.registry import resolve, table_layer
 
 COMMON = {"num_envs": 8, "hidden": (32,), "quiet": True, "schedule": "lockstep", "evaluation_episodes": 10}
 PPO_OPTIONS = {"rollout_steps": 16, "minibatch_size": 64, "epochs": 4, "learning_rate": 5e-3}
@@ -81,8 +82,9 @@ def test_values_of_the_chain_are_true(tmp_path):
     options = PPO_OPTIONS | {"gae_lambda": 0.9}
     run = train("ppo", env=Chain, **COMMON, **options, gamma=0.9, total_frames=20_000, runs=str(tmp_path))
     directory = RunDirectory.open(run.path)
-    _, config = settings_from("ppo", directory.config)
-    learner = PPO(config, spec_of(EnvMaker(Chain)(1))).make_learner(0, "cpu")
+    spec = spec_of(EnvMaker(Chain)(1))
+    _, config = resolve("ppo", spec, [table_layer("ppo", directory.config)])
+    learner = PPO(config, spec).make_learner(0, "cpu")
     learner.load_state_dict(torch.load(directory.checkpoints.last() / "learner.pt", weights_only=True))
     with torch.no_grad():
         value = learner.network(torch.eye(Chain.ROOMS))[1][:-1].numpy()

@@ -8,7 +8,8 @@ from toys import Chain, Identity
 from parl.algos.dqn import DQNLearner
 from parl.envs import EnvMaker, spec_of
 from parl.run import RunDirectory
-from parl.train import evaluate, settings_from, train
+from parl.train import evaluate, train
+from parl.train.registry import resolve, table_layer
 
 COMMON = {
     "num_envs": 8,
@@ -80,8 +81,9 @@ def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
     )
     np.testing.assert_allclose(evaluate(run.path, episodes=5), 0.5)
     directory = RunDirectory.open(run.path)
-    _, config = settings_from("dqn", directory.config)
-    learner = DQNLearner(config, spec_of(EnvMaker(Chain)(1)), 0, "cpu")
+    spec = spec_of(EnvMaker(Chain)(1))
+    _, config = resolve("dqn", spec, [table_layer("dqn", directory.config)])
+    learner = DQNLearner(config, spec, 0, "cpu")
     state = torch.load(directory.checkpoints.last() / "learner.pt", weights_only=True)
     learner.load_state_dict(state)
     with torch.no_grad():
