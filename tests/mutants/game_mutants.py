@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import time
 
-from python_mutants import ROOT, WORK, Mutant
-from records import Outcome
+from python_mutants import ROOT, WORK
+from records import Mutant, Outcome
 from rust_mutants import draw, population
 
 __all__ = ["Runner", "draw", "population"]

@@ -15,7 +15,6 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -24,7 +23,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 from coverage import CoverageData
 from coverage.exceptions import DataError
 from drop_keyword import DropKeyword
-from records import Outcome
+from records import Mutant, Outcome, keyed, nth_of_its_text
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "parl"
@@ -54,24 +53,6 @@ context = ${{PARL_COVERAGE_CONTEXT}}
 data_file = {data}
 disable_warnings = no-data-collected, module-not-imported, module-not-measured
 """
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one module."""
-
-    key: str
-    part: str
-    file: str
-    line: int
-    operator: str
-    before: str
-    after: str
-    source: str
-
-    def describe(self) -> str:
-        """The place, the operator and the two lines."""
-        return f"{self.file}:{self.line} [{self.operator}]\n  - {self.before}\n  + {self.after}"
 
 
 @functools.cache
@@ -147,7 +128,8 @@ def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
     def order(item: tuple[tuple[Any, ...], Any]) -> str:
         # By what stands there, so that changes elsewhere leave the sample as it is.
         file, start, _, kind = item[0]
-        text = f"{seed}|{file}|{kind}|{lines[file][start[0] - 1].strip()}|{start[1]}"
+        nth = nth_of_its_text(lines[file], start[0] - 1)
+        text = keyed(nth, seed, file, kind, lines[file][start[0] - 1].strip(), start[1])
         return hashlib.sha256(text.encode()).hexdigest()
 
     for site, changes in sorted(_all_sites(part, exclude), key=order):
@@ -157,9 +139,11 @@ def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
         changed = mutate_code(source, _operators()[name], occurrence)
         if changed is None or changed == source:
             continue
-        pairs = zip(source.splitlines(), changed.splitlines(), strict=False)
-        before, after = next((a.strip(), b.strip()) for a, b in pairs if a != b)
-        yield Mutant(f"{file}|{name}|{before}|{after}", part, file, start[0], name, before, after, changed)
+        pairs = enumerate(zip(source.splitlines(), changed.splitlines(), strict=False))
+        index, before, after = next((n, a.strip(), b.strip()) for n, (a, b) in pairs if a != b)
+        nth = nth_of_its_text(lines[file], index)
+        key = keyed(nth, file, name, before, after)
+        yield Mutant(key, part, file, start[0], nth, name, before, after, changed)
 
 
 class Server:

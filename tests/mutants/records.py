@@ -6,7 +6,44 @@ import json
 import math
 import pathlib
 import tomllib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file.
+
+    Attributes:
+        key: under what its outcome is kept.
+        nth: which of the file's lines with the text `before` is changed, from 1. A line number would change
+            with every edit above it.
+    """
+
+    key: str
+    part: str
+    file: str
+    line: int
+    nth: int
+    operator: str
+    before: str
+    after: str
+    source: str
+
+    def describe(self) -> str:
+        """The place, the operator and the two lines."""
+        return f"{self.file}:{self.line} [{self.operator}]\n  - {self.before}\n  + {self.after}"
+
+
+def keyed(nth: int, *parts: object) -> str:
+    """A key of these parts. Equal changes of equal lines of a file differ in `nth`."""
+    return "|".join(map(str, [*parts, nth] if nth > 1 else parts))
+
+
+def nth_of_its_text(lines: Sequence[str], index: int) -> int:
+    """How many lines up to this one, itself included, have its text."""
+    text = lines[index].strip()
+    return sum(line.strip() == text for line in lines[: index + 1])
 
 
 @dataclass(frozen=True)
@@ -56,10 +93,12 @@ class Accepted:
         table = tomllib.loads(path.read_text())
         self.excluded = {entry["file"]: entry["reason"] for entry in table.get("exclude", ())}
         survivors = table.get("survivor", ())
-        self.survivors = {(e["file"], e["before"], e["after"]): e["reason"] for e in survivors}
+        self.survivors = {
+            (e["file"], e["before"], e["after"], e.get("nth", 1)): e["reason"] for e in survivors
+        }
         if not all(reason.strip() for reason in [*self.excluded.values(), *self.survivors.values()]):
             raise ValueError(f"{path}: every entry needs a reason")
 
-    def reason(self, file: str, before: str, after: str) -> str | None:
+    def reason(self, mutant: Mutant) -> str | None:
         """Why this change may survive, or None."""
-        return self.survivors.get((file, before, after))
+        return self.survivors.get((mutant.file, mutant.before, mutant.after, mutant.nth))

@@ -92,7 +92,7 @@ def run_part(part: str, arguments: argparse.Namespace, accepted: Accepted, deadl
     try:
         for number, mutant in enumerate(sample):
             known = state.outcomes.get(mutant.key)
-            reason = accepted.reason(mutant.file, mutant.before, mutant.after)
+            reason = accepted.reason(mutant)
             again = arguments.again and not reason and known and known.outcome != "killed"
             if (known and not again) or time.monotonic() > deadline:
                 continue
@@ -116,7 +116,7 @@ def report(part: str, ran: list, accepted: Accepted) -> float:
     survivors = [(mutant, outcome) for mutant, outcome in ran if outcome.outcome == "survived"]
     listed = []
     for mutant, outcome in sorted(survivors, key=lambda pair: (pair[0].file, pair[0].line)):
-        reason = accepted.reason(mutant.file, mutant.before, mutant.after)
+        reason = accepted.reason(mutant)
         if reason:
             listed.append(mutant)
         print(f"\n{mutant.describe()}\n  {'accepted: ' + reason if reason else 'SURVIVED: ' + outcome.note}")

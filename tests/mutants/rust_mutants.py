@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from python_mutants import MEMORY_BYTES, Mutant, Server
-from records import Outcome
+from python_mutants import MEMORY_BYTES, Server
+from records import Mutant, Outcome, keyed, nth_of_its_text
 
 ROOT = pathlib.Path(__file__).parents[2]
 WORK = ROOT / "target" / "mutants"
@@ -72,24 +72,31 @@ def population(part: str, exclude: frozenset[str]) -> str:
 def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
     """Mutants in a random order that depends on the seed alone."""
 
+    kept = _kept(part, exclude)
+    files = {mutant["file"] for mutant in kept}
+    texts = {file: (ROOT / file).read_text().splitlines(keepends=True) for file in files}
+
+    def nth(mutant: dict[str, Any]) -> int:
+        return nth_of_its_text(texts[mutant["file"]], mutant["span"]["start"]["line"] - 1)
+
     def order(mutant: dict[str, Any]) -> str:
         # Without line numbers, so that changes elsewhere leave the sample as it is.
         name, column = mutant["name"].split(": ", 1)[-1], mutant["span"]["start"]["column"]
-        text = f"{seed}|{mutant['file']}|{name}|{column}"
+        text = keyed(nth(mutant), seed, mutant["file"], name, column)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    for one in sorted(_kept(part, exclude), key=order):
-        lines = (ROOT / one["file"]).read_text().splitlines(keepends=True)
+    for one in sorted(kept, key=order):
+        lines = texts[one["file"]]
         start, end = one["span"]["start"], one["span"]["end"]
         first, last = start["line"] - 1, end["line"] - 1
         head, tail = lines[first][: start["column"] - 1], lines[last][end["column"] - 1 :]
         changed = head + one["replacement"] + tail
         source = "".join([*lines[:first], changed, *lines[last + 1 :]])
         before = " ".join(line.strip() for line in lines[first : last + 1])
-        key = f"{one['file']}|{one['name'].split(': ', 1)[-1]}|{before}|{start['column']}"
-        yield Mutant(
-            key, part, one["file"], start["line"], one["genre"], before, " ".join(changed.split()), source
-        )
+        number, name = nth(one), one["name"].split(": ", 1)[-1]
+        key = keyed(number, one["file"], name, before, start["column"])
+        after = " ".join(changed.split())
+        yield Mutant(key, part, one["file"], start["line"], number, one["genre"], before, after, source)
 
 
 def _quick(folders: list[str]) -> list[str]:

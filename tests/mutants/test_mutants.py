@@ -26,14 +26,31 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     )
 
 
+def test_equal_changes_of_equal_lines_are_told_apart(tmp_path):
+    lines = ["def f():", "    return 1", "def g():", "    return 1"]
+    mutants = []
+    for index in (1, 3):
+        nth = records.nth_of_its_text(lines, index)
+        key = records.keyed(nth, "a.py", "NumberReplacer", "return 1", "return 2")
+        mutants.append(
+            records.Mutant(key, "ops", "a.py", index + 1, nth, "NumberReplacer", "return 1", "return 2", "")
+        )
+    assert [mutant.nth for mutant in mutants] == [1, 2]
+    assert mutants[0].key != mutants[1].key
+    entry = '[[survivor]]\nfile = "a.py"\nbefore = "return 1"\nafter = "return 2"\nreason = "g is unused."\n'
+    (tmp_path / "accepted.toml").write_text(f"{entry}nth = 2\n")
+    accepted = records.Accepted(tmp_path / "accepted.toml")
+    assert [accepted.reason(mutant) for mutant in mutants] == [None, "g is unused."]
+
+
 def test_every_accepted_survivor_is_in_the_code_and_has_a_reason(tmp_path):
     here, root = Path(__file__).parent, Path(__file__).parents[2]
     accepted = records.Accepted(here / "accepted.toml")
     for file in accepted.excluded:
         assert (root / file).is_file(), file
-    for file, before, _ in accepted.survivors:
+    for file, before, _, nth in accepted.survivors:
         lines = [line.strip() for line in (root / file).read_text().splitlines()]
-        assert before in lines, f"{file} has no line {before!r}"
+        assert lines.count(before) >= nth, f"{file} has no line {before!r}, or not {nth} of them"
     (tmp_path / "accepted.toml").write_text('[[exclude]]\nfile = "a.py"\nreason = " "\n')
     with pytest.raises(ValueError, match="every entry needs a reason"):
         records.Accepted(tmp_path / "accepted.toml")
