@@ -30,7 +30,9 @@ PACKAGE = ROOT / "python" / "parl"
 WORK = ROOT / "target" / "mutants"
 PARTS = ("ops", "replay", "algos", "runtime")
 # The folders of tests that are searched for those that run a line. The slow ones are left out.
-TESTS = tuple(f"tests/{name}" for name in ("ops", "nets", "replay", "algos", "runtime", "train", "envs"))
+TESTS = tuple(
+    f"tests/{name}" for name in ("ops", "nets", "replay", "algos", "runtime", "train", "envs", "border")
+)
 # Tests of a mutant that together take longer than this are left out, the longest first.
 BUDGET_S = 20.0
 MEMORY_BYTES = 8 << 30

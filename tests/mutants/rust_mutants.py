@@ -100,11 +100,14 @@ def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
 
 
 def _quick(folders: list[str]) -> list[str]:
-    """The tests in these folders that take up to a second, the quickest first; all, if not measured."""
+    """The tests in these folders that take up to a second, the quickest first; all of a folder not measured."""
     path = WORK / "tests.json"
     durations = json.loads(path.read_text())["durations"] if path.exists() else {}
+    unmeasured = [
+        folder for folder in folders if not any(test.startswith(f"{folder}/") for test in durations)
+    ]
     inside = [test for test in durations if test.startswith(tuple(folders)) and durations[test] <= 1.0]
-    return sorted(inside, key=lambda test: durations[test]) or folders
+    return unmeasured + sorted(inside, key=lambda test: durations[test])
 
 
 class Runner:
@@ -165,10 +168,18 @@ class Runner:
                 return outcome, note
         return "survived", "the tests of cargo and of Python passed"
 
+    @staticmethod
+    def _unbuilt(built: str, said: str) -> tuple[str, str]:
+        if built == "timeout":
+            raise TimeoutError(
+                f"a build did not end within {BUILD_S:.0f} s: the machine is too busy for mutants"
+            )
+        return "unviable", said[-300:]
+
     def _with_cargo(self, part: dict[str, Any]) -> tuple[str, str]:
         built, said = self._cargo("test", ["--no-run", *part["cargo"]], BUILD_S)
         if built != "passed":
-            return "unviable", said[-300:]
+            return self._unbuilt(built, said)
         ended, said = self._cargo("test", part["cargo"], TESTS_S)
         if ended == "passed":
             return "survived", ""
@@ -179,7 +190,7 @@ class Runner:
         words = ["--package", "bindings", "--features", "pyo3/extension-module"]
         built, said = self._cargo("build", words, BUILD_S)
         if built != "passed":
-            return "unviable", said[-300:]
+            return self._unbuilt(built, said)
         library = TREE / "python" / "parl" / "_native.abi3.so"
         library.unlink(missing_ok=True)
         shutil.copyfile(WORK / "cargo" / "mutants" / "lib_native.so", library)
