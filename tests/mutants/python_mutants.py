@@ -30,9 +30,8 @@ PACKAGE = ROOT / "python" / "parl"
 WORK = ROOT / "target" / "mutants"
 PARTS = ("ops", "replay", "algos", "runtime")
 # The folders of tests that are searched for those that run a line. The slow ones are left out.
-TESTS = tuple(
-    f"tests/{name}" for name in ("ops", "nets", "replay", "algos", "runtime", "train", "envs", "border")
-)
+FOLDERS = ("ops", "nets", "replay", "algos", "runtime", "train", "envs", "border")
+TESTS = tuple(f"tests/{name}" for name in FOLDERS)
 # Tests of a mutant that together take longer than this are left out, the longest first.
 BUDGET_S = 20.0
 MEMORY_BYTES = 8 << 30
@@ -216,6 +215,33 @@ def measure(python: str, tests: Sequence[str]) -> None:
     path.write_text(json.dumps(table))
 
 
+class Measured:
+    """What ``measure`` found of the tests that are there now: a test that is gone would fail with any mutant.
+
+    Attributes:
+        durations: seconds by test.
+        files: the tests that run a line, by file and line.
+    """
+
+    def __init__(self, python: str) -> None:
+        path = WORK / "tests.json"
+        if not path.exists():
+            measure(python, TESTS)
+        command = [python, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+        environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+        listed = subprocess.run(
+            [*command, *TESTS], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+        )
+        present = set(listed.stdout.splitlines())
+        table = json.loads(path.read_text())
+        self.durations: dict[str, float] = {
+            test: seconds for test, seconds in table["durations"].items() if test in present
+        }
+        self.files: dict[str, dict[str, list[str]]] = table["files"]
+        if unmeasured := len([test for test in present if "::" in test and test not in self.durations]):
+            print(f"{unmeasured} tests were not measured and run for no mutant: --measure", flush=True)
+
+
 class Runner:
     """Runs the tests of mutants in a copy of the package."""
 
@@ -227,15 +253,12 @@ class Runner:
         shutil.copytree(PACKAGE, self._tree / "parl", ignore=ignore)
         for library in PACKAGE.glob("*.so"):
             (self._tree / "parl" / library.name).symlink_to(library)
-        if not (WORK / "tests.json").exists():
-            measure(arguments.python, TESTS)
-        self._tests = json.loads((WORK / "tests.json").read_text())
+        self._measured = Measured(arguments.python)
         self._server = Server(arguments.python, self._tree, ROOT)
 
     def tests(self, mutant: Mutant) -> tuple[list[str], int]:
         """Tests that run the line of a mutant, the quickest first, and how many the budget leaves out."""
-        durations: dict[str, float] = self._tests["durations"]
-        files: dict[str, dict[str, list[str]]] = self._tests["files"]
+        durations, files = self._measured.durations, self._measured.files
         lines = files.get(mutant.file, {})
         stem = f"_{pathlib.Path(mutant.file).stem}"
         first, last, inside = _statement((ROOT / mutant.file).read_text(), mutant.line)
@@ -265,7 +288,7 @@ class Runner:
         if not tests:
             return Outcome("survived", "no test runs this line", 0.0)
         path = self._tree / pathlib.Path(mutant.file).relative_to("python")
-        expected = sum(self._tests["durations"][test] for test in tests)
+        expected = sum(self._measured.durations[test] for test in tests)
         began = time.monotonic()
         original = path.read_text()
         path.write_text(mutant.source)

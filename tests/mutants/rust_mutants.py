@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from python_mutants import MEMORY_BYTES, Server
+from python_mutants import MEMORY_BYTES, Measured, Server
 from records import Mutant, Outcome, keyed, nth_of_its_text
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -99,15 +99,11 @@ def draw(part: str, seed: int, exclude: frozenset[str]) -> Iterator[Mutant]:
         yield Mutant(key, part, one["file"], start["line"], number, one["genre"], before, after, source)
 
 
-def _quick(folders: list[str]) -> list[str]:
-    """The tests in these folders that take up to a second, the quickest first; all of a folder not measured."""
-    path = WORK / "tests.json"
-    durations = json.loads(path.read_text())["durations"] if path.exists() else {}
-    unmeasured = [
-        folder for folder in folders if not any(test.startswith(f"{folder}/") for test in durations)
-    ]
+def _quick(measured: Measured, folders: list[str]) -> list[str]:
+    """The tests in these folders that take up to a second, the quickest first."""
+    durations = measured.durations
     inside = [test for test in durations if test.startswith(tuple(folders)) and durations[test] <= 1.0]
-    return unmeasured + sorted(inside, key=lambda test: durations[test])
+    return sorted(inside, key=lambda test: durations[test])
 
 
 class Runner:
@@ -116,6 +112,7 @@ class Runner:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._environment = os.environ | {"CARGO_TARGET_DIR": str(WORK / "cargo")}
         self._copy()
+        self._measured = Measured(arguments.python)
         self._server = Server(arguments.python, TREE / "python", TREE)
 
     @staticmethod
@@ -171,9 +168,7 @@ class Runner:
     @staticmethod
     def _unbuilt(built: str, said: str) -> tuple[str, str]:
         if built == "timeout":
-            raise TimeoutError(
-                f"a build did not end within {BUILD_S:.0f} s: the machine is too busy for mutants"
-            )
+            raise TimeoutError(f"no build within {BUILD_S:.0f} s: the machine is too busy for mutants")
         return "unviable", said[-300:]
 
     def _with_cargo(self, part: dict[str, Any]) -> tuple[str, str]:
@@ -194,7 +189,11 @@ class Runner:
         library = TREE / "python" / "parl" / "_native.abi3.so"
         library.unlink(missing_ok=True)
         shutil.copyfile(WORK / "cargo" / "mutants" / "lib_native.so", library)
-        job = {"tests": _quick(part["python"]), "timeout_s": TESTS_S, "memory_bytes": MEMORY_BYTES}
+        job = {
+            "tests": _quick(self._measured, part["python"]),
+            "timeout_s": TESTS_S,
+            "memory_bytes": MEMORY_BYTES,
+        }
         answer = self._server.run(job)
         return answer["outcome"], answer["by"]
 
