@@ -6,6 +6,7 @@ cargo-mutants itself runs cargo's tests alone. Most of the replay is tested from
 from __future__ import annotations
 
 import argparse
+import fcntl
 import functools
 import hashlib
 import json
@@ -111,9 +112,12 @@ class Runner:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._environment = os.environ | {"CARGO_TARGET_DIR": str(WORK / "cargo")}
+        self._lock = (WORK / "tree.lock").open("w")  # two runs would change one tree
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._copy()
         self._measured = Measured(arguments.python)
         self._server = Server(arguments.python, TREE / "python", TREE)
+        self._checked = False
 
     @staticmethod
     def _copy() -> None:
@@ -146,6 +150,11 @@ class Runner:
 
     def run(self, mutant: Mutant) -> Outcome:
         """Runs the tests of one mutant."""
+        if not self._checked:
+            outcome, note = self._run(mutant)
+            if outcome != "survived":
+                raise RuntimeError(f"the tests of {mutant.part} fail without a mutant: {note}")
+            self._checked = True
         began = time.monotonic()
         path = TREE / mutant.file
         path.write_text(mutant.source)
