@@ -3,7 +3,7 @@
 use super::games::evaluate::{evaluate, start_values};
 use super::games::{self, select};
 
-const STEPS: u64 = 20_000;
+const STEPS: u64 = 50_000;
 /// Values that rules compare with more often than with others.
 const COMMON: [u8; 12] = [0, 1, 2, 3, 4, 8, 0x0F, 0x10, 0x80, 0xA0, 0xAA, 0xFF];
 
@@ -27,10 +27,10 @@ fn change(ram: &mut [u8; 128], random: &mut u64, count: u64) {
         let drawn = draw(random);
         let byte = &mut ram[(drawn & 127) as usize];
         let value = (drawn >> 16) as u8;
-        *byte = match (drawn >> 8) & 3 {
-            0 => value,
-            1 => COMMON[value as usize % COMMON.len()],
-            2 => (value % 10) << 4 | (value / 10) % 10,
+        *byte = match (drawn >> 8) & 7 {
+            0 | 1 => value,
+            2..=4 => COMMON[value as usize % COMMON.len()],
+            5 | 6 => (value % 10) << 4 | (value / 10) % 10,
             _ => byte.wrapping_add(value & 2).wrapping_sub(1),
         };
     }
@@ -60,6 +60,7 @@ pub fn chain(game: usize) -> u64 {
             start_values(&mut rules, game);
             rules.over = 0;
             select::on_reached(&mut rules, game, step % 100 == 0, &ram);
+            chain = link(chain, i64::from(games::lives(&rules, game)));
         }
         for mode in [rules.mode as i32, i32::from(ram[(draw(&mut random) & 127) as usize])] {
             chain = link(chain, i64::from(select::reached(game, mode, &ram, &cart_ram)));
