@@ -293,7 +293,7 @@ class Runner:
         original = path.read_text()
         path.write_text(mutant.source)
         try:
-            job = {"tests": tests, "timeout_s": 4 * expected + 30, "memory_bytes": MEMORY_BYTES}
+            job = {"tests": tests, "timeout_s": 2 * expected + 20, "memory_bytes": MEMORY_BYTES}
             answer = self._server.run(job)
         finally:
             path.write_text(original)

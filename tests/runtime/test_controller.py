@@ -31,6 +31,25 @@ def test_as_many_are_awake_as_are_busy(needed):
     assert controller.awake == 1 or (controller.awake - 1) * BUSY < needed, "and no more than needed"
 
 
+@pytest.mark.parametrize(
+    ("awake", "actors_wait", "learners_wait", "then"),
+    [
+        (8, 0.5, 0.0, 5),  # four are busy, and five of them are so below 85 %
+        (8, 0.75, 0.0, 3),
+        (8, 0.99, IDLE, 1),
+        (8, 0.1, 0.0, 8),  # 7.2 are busy, more than 85 % of seven
+        (3, 0.0, 2 * IDLE, 4),
+        (3, 0.2, 2 * IDLE, 3),  # learners wait, and yet actors do
+        (8, 0.0, 1.0, 8),
+        (1, 1.0, 0.0, 1),
+    ],
+)
+def test_one_decision(awake, actors_wait, learners_wait, then):
+    controller = Controller(8, awake)
+    controller.look(actors_wait, learners_wait)
+    assert controller.awake == then
+
+
 def test_it_wakes_them_when_the_learners_turn_faster():
     controller, _ = settle(6, 1.0)
     few = controller.awake
