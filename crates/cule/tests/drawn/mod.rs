@@ -30,7 +30,7 @@ fn change(ram: &mut [u8; 128], random: &mut u64, count: u64) {
         *byte = match (drawn >> 8) & 7 {
             0 | 1 => value,
             2..=4 => COMMON[value as usize % COMMON.len()],
-            5 | 6 => (value % 10) << 4 | (value / 10) % 10,
+            5 | 6 => ((value % 10) << 4) | ((value / 10) % 10),
             _ => byte.wrapping_add(value & 2).wrapping_sub(1),
         };
     }
