@@ -191,6 +191,8 @@ pub(crate) fn coloured<'py>(
 
 /// Numbers, flags, and whether an episode ended.
 type Results<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<bool>>, bool);
+/// Lives, game over, truncated, frame number, episode frame number, RAM.
+type Facts<'py> = (i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>);
 
 /// Environments that are stepped together. Arrays given for output are C-contiguous uint8 with one row per result.
 #[pyclass(frozen, module = "parl._native")]
@@ -524,11 +526,7 @@ impl AtariBatch {
     }
 
     /// Lives, game over, truncated, frame number, episode frame number and RAM of an environment's console.
-    fn facts<'py>(
-        &self,
-        py: Python<'py>,
-        env: usize,
-    ) -> PyResult<(i32, bool, bool, i32, i32, Bound<'py, PyArray1<u8>>)> {
+    fn facts<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Facts<'py>> {
         self.check_env(env)?;
         let f = self.with(py, |batch| batch.facts(env))?;
         let ram = PyArray1::from_slice(py, &f.ram);
