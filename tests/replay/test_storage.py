@@ -187,6 +187,14 @@ def test_a_killed_process_loses_nothing_that_was_flushed(tmp_path):
             first += 1
 
 
+def test_a_file_that_is_not_full_verifies(tmp_path):
+    with parl.UniformReplay(600, SPEC, path=tmp_path / "replay.map", num_envs=4) as replay:
+        replay.verify()
+        step(replay, 0)
+        replay.flush()
+        replay.verify()
+
+
 def test_mapped_files_that_are_something_else_are_refused(tmp_path):
     path = tmp_path / "replay.map"
     parl.UniformReplay(60, SPEC, path=path).close()
