@@ -170,10 +170,9 @@ def _time_average(size: int, learners: int, seconds: float) -> float:
     with contextlib.closing(Rendezvous()) as rendezvous:
         rounds = 0
         elapsed = 0.0
-        more = True
 
         def run(rank: int) -> None:
-            nonlocal rounds, elapsed, more
+            nonlocal rounds, elapsed
             peers = GlooPeers(rendezvous.path, rank, learners, timeout_s=60.0)
             gradients = torch.zeros(size)
             start = time.perf_counter()
