@@ -18,6 +18,7 @@ __all__ = [
     "Rom",
     "SumTree",
     "__version__",
+    "all_finite",
     "cuda_compile",
     "cuda_prepare",
     "cuda_report",
