@@ -24,7 +24,7 @@ class RunDirectoryError(ParlError, ValueError):
 
 
 class UntrustedRunError(RunDirectoryError):
-    """A run holds pickles, which run code when they are loaded, and nobody said that the run is trusted."""
+    """A run holds pickles, which run code when loaded, and the run was not declared as trusted."""
 
 
 class WorkerError(ParlError, RuntimeError):

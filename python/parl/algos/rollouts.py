@@ -210,7 +210,7 @@ class OptimizedLearner(ABC):
     def _check_finite(self) -> None:
         """Checks the losses of the latest update and the weights, where no one waits for them to be known."""
         if self._there is not None:
-            return  # on a device: whoever reads the metrics checks the weights
+            return  # on a device the weights are checked where the metrics are read
         for name, value in self.figures.items():
             if name.endswith("loss") and not math.isfinite(value):
                 raise NonFiniteError(f"{name} is {float(value)}")

@@ -110,7 +110,7 @@ class AtariVectorEnv(VectorEnv[Any, Any, Any]):
 
     Raises:
         AtariError: (a ValueError) an argument is out of its bounds; the message names it.
-        MemoryError: so many environments, or observations so large, find no room.
+        MemoryError: there is not enough memory for that many environments or observations of that size.
         FileNotFoundError: the game's ROM is not there; says where it was looked for.
         CudaUnavailableError: ``device="cuda"`` cannot be had.
 

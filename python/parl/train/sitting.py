@@ -349,22 +349,26 @@ class _signals:  # noqa: N801 - a context manager, used like a function
     def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
         self._action, self._answer_s = action, answer_s
         self._old: dict[int, Any] = {}
-        self._asked = self._late = False
+        self._asked = self._late = self._answered = False
         self._timer: threading.Timer | None = None
 
     def answer(self) -> None:
         """Ends the wait: the training loop has seen the interrupt."""
+        self._answered = True
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._late = None, False
 
     def _time_is_up(self) -> None:
+        if self._answered:
+            return
         self._late = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _handle(self, number: int, frame: object) -> None:
         if self._late:
             self._late = False
+            if self._answered:
+                return  # the answer came between the end of the wait and this signal
             raise _NoAnswer
         if self._asked and number == signal.SIGINT:
             raise KeyboardInterrupt
