@@ -1,6 +1,6 @@
 //! `cargo xtask kernels`: every generated file of `crates/cule`, written or compared.
 
-use crate::{device, interpreter, predicated, ptx, threaded};
+use crate::{device, fast_cpu, interpreter, predicated, ptx};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn sources() -> Vec<Generated> {
         Generated { path: "crates/cule/src/machine/compact.rs".into(), text: interpreter::compact() },
         Generated { path: "crates/cule/src/machine/records.rs".into(), text: ptx::records() },
         Generated { path: "crates/cule/src/machine/micro.rs".into(), text: predicated::table() },
-        Generated { path: "crates/cule/src/threaded/handlers.rs".into(), text: threaded::handlers_file() },
+        Generated { path: "crates/cule/src/fast_cpu/handlers.rs".into(), text: fast_cpu::handlers_file() },
         Generated { path: "crates/cule/kernels/cpu_brx.cuh".into(), text: ptx::header() },
     ]
 }

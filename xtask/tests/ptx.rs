@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use cule::machine::{self, Board, Machine, bus, cart, cpu, records};
+use cule::machine::{self, Board, Machine, Plain, bus, cart, cpu, records};
 use cule::{Console, Options, env, rom};
 use xtask::ptx::{Block, Form, INPUTS, RESULTS, SLACK, STATE, block};
 
@@ -461,7 +461,7 @@ fn games() {
             let port = (number as u8).wrapping_mul(37) | 0x0F;
             (ours.input.port_a, theirs.input.port_a) = (port, port);
             let (ran, entered) = frame(&lane, &mut ours, &mut boards[0]);
-            machine::step(&mut theirs, &mut boards[1], &lane.rom);
+            machine::step(&mut Plain { rom: &lane.rom }, &mut theirs, &mut boards[1]);
             (ours.cpu.left, ours.bus) = (theirs.cpu.left, theirs.bus);
             assert_eq!(ours, theirs, "{game}, frame {number}");
             inside += ran;

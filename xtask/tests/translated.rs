@@ -18,14 +18,34 @@ macro_rules! cases {
     )),*),*] };
 }
 
-const CASES: [Case; 29] = cases! {
+const CASES: [Case; 30] = cases! {
     arithmetic: case_u8 case_u16 case_u32 case_u64 case_i8 case_i16 case_i32 case_i64
         case_u8_casts case_u16_casts case_u32_casts case_u64_casts
         case_i8_casts case_i16_casts case_i32_casts case_i64_casts;
     constants: case_scalars case_tables;
     control: case_match case_if case_loops case_return;
+    generics: case_sum;
     places: case_literals case_order case_references case_tuples case_enums case_names case_floats;
 };
+
+/// What stands in for a type parameter is a struct in C++.
+const KEPT: &str = "
+struct Kept {
+    uint32_t now;
+    uint32_t add(uint32_t value) { return now = now * 3 + value; }
+    uint64_t total(const Array<uint32_t, 4>& line) const { return static_cast<uint64_t>(now) << 1 ^ line[2]; }
+    void put(Array<uint32_t, 4>& line, uint32_t at) {
+        line[at] = now;
+        now ^= 1;
+    }
+};
+namespace subset::generics {
+static uint64_t case_sum(uint32_t a, uint32_t b, uint32_t c) {
+    Kept kept{b};
+    return sum(kept, a, b, c);
+}
+}
+";
 
 /// Inputs: the corners of the types, then random numbers of every size.
 fn inputs() -> Vec<[u32; 3]> {
@@ -82,7 +102,7 @@ fn every_case_gives_the_same_numbers() {
     let calls: String =
         CASES.iter().map(|(name, _)| format!("        put(subset::{name}(n[0], n[1], n[2]));\n")).collect();
     let program = format!(
-        "#include \"machine.cuh\"\n#include <cstdio>\n\
+        "#include \"machine.cuh\"\n#include <cstdio>\n{KEPT}\
          static void put(uint64_t x) {{ std::fwrite(&x, 8, 1, stdout); }}\n\
          int main() {{\n    uint32_t n[3];\n    while (std::fread(n, 4, 3, stdin) == 3) {{\n{calls}    }}\n}}\n"
     );
@@ -106,7 +126,7 @@ fn every_case_gives_the_same_numbers() {
 
 #[test]
 fn the_list_of_cases_is_complete() {
-    for module in ["arithmetic", "constants", "control", "places"] {
+    for module in ["arithmetic", "constants", "control", "generics", "places"] {
         let text = std::fs::read_to_string(folder().join(format!("{module}.rs"))).unwrap();
         let written =
             text.lines().filter_map(|l| l.strip_prefix("pub fn case_")).filter_map(|l| l.split('(').next());
@@ -115,7 +135,7 @@ fn the_list_of_cases_is_complete() {
             assert!(CASES.iter().any(|(known, _)| *known == name), "{name} is not run");
         }
     }
-    assert_eq!(subset::constants::names(), ["slow", "fast"]);
+    assert_eq!(subset::constants::names(), ["slow", "fast", "plain", ""]);
 }
 
 #[test]

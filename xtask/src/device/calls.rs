@@ -1,11 +1,12 @@
 //! Calls: functions of the crate, the methods of numbers and arrays that have a twin in the prelude, two macros.
 
 use super::body::{Body, Effect, Ex};
-use super::items::{Def, Space, spelled};
+use super::items::{Def, Parameter, Space, Trait, cpp_name, spelled};
 use super::refusal::{Result, refuse};
 use super::types::{Int, Ty};
 use proc_macro2::Span;
 use syn::parse::Parser;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprCall, ExprMethodCall, Pat, Token};
 
@@ -67,22 +68,48 @@ impl Body<'_> {
         };
         let krate = self.krate;
         let function = &krate.functions[id];
-        if function.parameters.len() != e.args.len() {
-            let (takes, given): (usize, usize) = (function.parameters.len(), e.args.len());
-            return refuse(e.span(), format!("`{}` takes {takes} arguments, not {given}", function.name));
+        let name: String = krate.cpp_path(function.module, &function.name);
+        self.called(e, &e.args, &function.name, &function.parameters, &name, &function.result)
+    }
+
+    /// `runner.run(...)`, where the type of `runner` is the function's parameter: a member function in C++.
+    fn trait_method(&mut self, e: &ExprMethodCall, id: usize, receiver: &Ex) -> Result<Ex> {
+        let krate = self.krate;
+        let of: &Trait = &krate.traits[id];
+        let Some(method) = of.methods.iter().find(|m| e.method == m.name) else {
+            return refuse(e.method.span(), format!("method `{}` of {}", e.method, of.name));
+        };
+        let name: String = format!("{}.{}", receiver.wrapped(), cpp_name(&method.name));
+        let ex: Ex = self.called(e, &e.args, &method.name, &method.parameters, &name, &method.result)?;
+        let effect: Effect = if method.mutable { Effect::Writes } else { ex.effect.max(Effect::Reads) };
+        Ok(Ex { effect, ..ex })
+    }
+
+    /// The call of what is `code` in C++.
+    fn called<'e>(
+        &mut self,
+        e: &'e impl Spanned,
+        arguments: &'e Punctuated<Expr, Token![,]>,
+        name: &str,
+        parameters: &[Parameter],
+        code: &str,
+        result: &Ty,
+    ) -> Result<Ex> {
+        if parameters.len() != arguments.len() {
+            let (takes, given): (usize, usize) = (parameters.len(), arguments.len());
+            return refuse(e.span(), format!("`{name}` takes {takes} arguments, not {given}"));
         }
-        let arguments = e.args.iter().zip(&function.parameters).filter(|(_, p)| !p.ty.is_text());
+        let arguments = arguments.iter().zip(parameters).filter(|(_, p)| !p.ty.is_text());
         let parts: Vec<Ex> =
             self.operands(arguments.map(|(e, p)| (e, &p.ty)), |body, e, ty| body.argument(e, ty))?;
         let mut effect: Effect = Body::effect(&parts);
-        if function.writes() {
+        if parameters.iter().any(|p| matches!(p.ty, Ty::Ref { mutable: true, .. })) {
             effect = Effect::Writes;
-        } else if function.parameters.iter().any(|p| matches!(p.ty, Ty::Ref { .. })) {
+        } else if parameters.iter().any(|p| matches!(p.ty, Ty::Ref { .. })) {
             effect = effect.max(Effect::Reads);
         }
         let listed: Vec<String> = parts.iter().map(|p| p.code.clone()).collect();
-        let name: String = krate.cpp_path(function.module, &function.name);
-        Ok(Ex::new(format!("{name}({})", listed.join(", ")), function.result.clone(), effect))
+        Ok(Ex::new(format!("{code}({})", listed.join(", ")), result.clone(), effect))
     }
 
     /// An argument for a parameter of type `ty`; references are C++ references, slices pairs of pointer and length.
@@ -232,6 +259,7 @@ impl Body<'_> {
             };
         }
         match value {
+            Ty::Parameter(id) => self.trait_method(e, id, &ex),
             Ty::Int(int) => self.integer_method(e, &name, int, ex),
             Ty::Float(true) if name == "to_bits" && e.args.is_empty() => {
                 Ok(Ex::new(format!("rs::to_bits({})", ex.code), Ty::Int(Int::U64), ex.effect))

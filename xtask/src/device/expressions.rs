@@ -270,6 +270,11 @@ impl Body<'_> {
             values.push((&value.expr, item.fields[at].ty.clone()));
         }
         let ty: Ty = Ty::Struct(id);
+        if let Some(Expr::Path(rest)) = e.rest.as_deref()
+            && let Ok(Def::Const(base)) = krate.resolve(self.module, &rest.path, Space::Values)
+        {
+            return self.completed(id, base, &places, values);
+        }
         if let Some(rest) = &e.rest {
             values.push((rest, ty.clone()));
         }
@@ -291,6 +296,33 @@ impl Body<'_> {
             .filter_map(|at| places.iter().position(|p| *p == at).map(|i| parts[i].in_braces(krate)))
             .collect();
         Ok(Ex::new(format!("{name}{{{}}}", ordered.join(", ")), ty, effect))
+    }
+
+    /// A struct whose other fields are those of a constant: one expression, so that tables can have such rows.
+    fn completed(
+        &mut self,
+        id: usize,
+        base: usize,
+        places: &[usize],
+        values: Vec<(&Expr, Ty)>,
+    ) -> Result<Ex> {
+        let krate = self.krate;
+        let item = &krate.structs[id];
+        let ty: Ty = Ty::Struct(id);
+        let base: Ex = self.constant(base);
+        let parts: Vec<Ex> =
+            self.operands(values.into_iter(), |body, e, ty| body.expression(e, Some(&ty)))?;
+        let effect: Effect = Body::effect(&parts);
+        let fields: Vec<String> = item
+            .fields
+            .iter()
+            .enumerate()
+            .map(|(at, field)| match places.iter().position(|place| *place == at) {
+                Some(i) => parts[i].in_braces(krate),
+                None => format!("{}.{}", base.code, cpp_name(&field.name)),
+            })
+            .collect();
+        Ok(Ex::new(format!("{}{{{}}}", ty.cpp(krate), fields.join(", ")), ty, effect))
     }
 
     fn array(&mut self, e: &syn::ExprArray, want: Option<&Ty>) -> Result<Ex> {

@@ -265,13 +265,10 @@ const CALLED: [&str; 9] = [
     "machine::tia::objects::cells",
 ];
 
-/// Functions whose body a kernel may give itself, with the macro by which it says so.
-const GIVEN: [(&str, &str); 1] = [("lane::play::run", "PARL_OWN_RUN")];
-
 /// Functions that a GPU has an instruction for, and the body that uses it.
 const INTRINSICS: [(&str, &str); 4] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
-    ("lane::show::larger_of_four", "return __vmaxu4(a, b);"),
+    ("observe::plane::larger_of_four", "return __vmaxu4(a, b);"),
     (
         "machine::tia::rows::four",
         "return __byte_perm(colors, 0, ((low & 15) * 0x249 & 0x1111) | ((high & 15) * 0x492 & 0x2222));",
@@ -282,7 +279,7 @@ const INTRINSICS: [(&str, &str); 4] = [
 /// Functions that touch whole words of pictures where Rust names their bytes, and their body in C++: a GPU does not put bytes
 /// together by itself, since it does not know that they lie at a multiple of a word.
 const WIDE: [(&str, &str); 3] = [
-    ("lane::show::word_at", "return rs::load<uint32_t>(bytes.data, at);"),
+    ("observe::plane::word_at", "return rs::load<uint32_t>(bytes.data, at);"),
     (
         "machine::tia::paint::put",
         "if (at <= PICTURE_BYTES - 8u) rs::store<uint64_t>(board.picture[buffer].at, at, pixels);",
@@ -320,7 +317,11 @@ fn signature(krate: &Crate, function: &Function) -> String {
         })
         .collect();
     let result: String = function.result.cpp(krate);
-    format!("{placed}{constant} {result} {}({})", cpp_name(&function.name), parameters.join(", "))
+    let template: String = match function.bound {
+        None => String::new(),
+        Some(id) => format!("template <class {}> ", cpp_name(&krate.traits[id].name)),
+    };
+    format!("{template}{placed}{constant} {result} {}({})", cpp_name(&function.name), parameters.join(", "))
 }
 
 fn write_function(krate: &Crate, id: usize) -> Result<String> {
@@ -339,10 +340,6 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
     };
     body.block(&function.item.block, &target)?;
     let path: String = krate.cpp_path(function.module, &function.name);
-    let given = GIVEN.iter().find(|(name, _)| *name == path);
-    if let Some((_, own)) = given {
-        let _ = writeln!(out, "#ifndef {own}");
-    }
     let _ = writeln!(out, "{} {{", signature(krate, function));
     let intrinsic = INTRINSICS.iter().find(|(name, _)| *name == path);
     if let Some((_, text)) = intrinsic {
@@ -358,6 +355,6 @@ fn write_function(krate: &Crate, id: usize) -> Result<String> {
     if intrinsic.is_some() {
         out.push_str("#endif\n");
     }
-    out.push_str(if given.is_some() { "}\n#endif\n" } else { "}\n" });
+    out.push_str("}\n");
     Ok(out)
 }

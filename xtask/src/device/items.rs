@@ -8,7 +8,9 @@ use proc_macro2::Span;
 use std::collections::HashMap;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
-use syn::{Attribute, Expr, FnArg, Ident, Item, ItemFn, Pat, ReturnType, Type, UseTree, Visibility};
+use syn::{
+    Attribute, Expr, FnArg, Ident, Item, ItemFn, Pat, ReceiverKind, ReturnType, Type, UseTree, Visibility,
+};
 
 /// A named field of a struct.
 pub struct Field {
@@ -63,17 +65,31 @@ pub struct Function {
     pub result: Ty,
     /// Constants declared in the body, by name.
     pub constants: HashMap<String, usize>,
+    /// The trait of its type parameter, if it has one.
+    pub bound: Option<usize>,
     pub item: ItemFn,
+}
+
+/// What a generic function asks of its type parameter. A kernel gives a C++ struct with member functions of these names.
+pub struct Trait {
+    pub module: usize,
+    pub name: String,
+    pub methods: Vec<Method>,
+    item: syn::ItemTrait,
+}
+
+pub struct Method {
+    pub name: String,
+    /// Takes `&mut self`.
+    pub mutable: bool,
+    /// Without `self`.
+    pub parameters: Vec<Parameter>,
+    pub result: Ty,
 }
 
 impl Function {
     pub fn is_const(&self) -> bool {
         self.item.sig.constness.is_some()
-    }
-
-    /// A call may change what a reference stands for.
-    pub fn writes(&self) -> bool {
-        self.parameters.iter().any(|p| matches!(p.ty, Ty::Ref { mutable: true, .. }))
     }
 }
 
@@ -85,6 +101,7 @@ pub enum Def {
     Enum(usize),
     Alias(usize),
     Function(usize),
+    Trait(usize),
     Const(usize),
     Variant(usize, usize),
     /// There is such an item, and it is not for the device.
@@ -109,6 +126,7 @@ pub struct Crate {
     pub enums: Vec<Enum>,
     pub consts: Vec<Const>,
     pub functions: Vec<Function>,
+    pub traits: Vec<Trait>,
     aliases: Vec<Alias>,
     /// Types and modules, then values: Rust keeps two books of names.
     names: [HashMap<(usize, String), Def>; 2],
@@ -133,6 +151,7 @@ impl Crate {
             enums: Vec::new(),
             consts: Vec::new(),
             functions: Vec::new(),
+            traits: Vec::new(),
             aliases: Vec::new(),
             names: [HashMap::new(), HashMap::new()],
         };
@@ -216,7 +235,7 @@ impl Crate {
             Item::Impl(i) => {
                 return refuse(i.span(), "an impl block: use free functions, or #[cfg(not(device))]");
             }
-            Item::Trait(t) => return refuse(t.span(), "a trait"),
+            Item::Trait(t) => return self.declare_trait(module, t),
             Item::Union(u) => return refuse(u.span(), "a union"),
             Item::Macro(m) => return refuse(m.span(), "a macro"),
             Item::ForeignMod(f) => return refuse(f.span(), "foreign functions"),
@@ -296,9 +315,7 @@ impl Crate {
     fn declare_function(&mut self, module: usize, item: ItemFn) -> Result<()> {
         let signature: &syn::Signature = &item.sig;
         let name: String = signature.ident.to_string();
-        if !signature.generics.params.is_empty() {
-            return refuse(signature.generics.span(), format!("generic function `{name}`"));
-        }
+        check_generics(signature)?;
         if let Some(token) = &signature.asyncness {
             return refuse(token.span(), format!("async function `{name}`"));
         }
@@ -328,8 +345,29 @@ impl Crate {
             parameters: Vec::new(),
             result: Ty::Unit,
             constants,
+            bound: None,
             item,
         });
+        Ok(())
+    }
+
+    fn declare_trait(&mut self, module: usize, item: syn::ItemTrait) -> Result<()> {
+        if !item.generics.params.is_empty() || !item.supertraits.is_empty() || item.unsafety.is_some() {
+            return refuse(item.span(), "a trait with parameters, with supertraits, or unsafe");
+        }
+        for member in &item.items {
+            match member {
+                syn::TraitItem::Fn(method) if method.default.is_some() => {
+                    return refuse(method.span(), "a method with a body: the device's struct has its own");
+                }
+                syn::TraitItem::Fn(method) if method.sig.generics.params.is_empty() => {
+                    check_name(&method.sig.ident)?;
+                }
+                other => return refuse(other.span(), "a trait of more than methods"),
+            }
+        }
+        self.name(module, Space::Types, &item.ident, Def::Trait(self.traits.len()));
+        self.traits.push(Trait { module, name: item.ident.to_string(), methods: Vec::new(), item });
         Ok(())
     }
 
@@ -359,9 +397,26 @@ impl Crate {
                 Err(refusal) => note(self, self.structs[id].module, refusal),
             }
         }
+        for id in 0..self.traits.len() {
+            match self.methods(id) {
+                Ok(methods) => self.traits[id].methods = methods,
+                Err(refusal) => note(self, self.traits[id].module, refusal),
+            }
+        }
         for id in 0..self.functions.len() {
-            match self.signature(&self.functions[id]) {
-                Ok((parameters, result)) => {
+            let function: &Function = &self.functions[id];
+            let signature = self.bound(function).and_then(|bound| {
+                let (parameters, result) = self.signature(
+                    function.module,
+                    function.item.sig.inputs.iter(),
+                    &function.item.sig,
+                    bound.as_ref(),
+                )?;
+                Ok((bound, parameters, result))
+            });
+            match signature {
+                Ok((bound, parameters, result)) => {
+                    self.functions[id].bound = bound.map(|(_, id)| id);
                     self.functions[id].parameters = parameters;
                     self.functions[id].result = result;
                 }
@@ -418,9 +473,45 @@ impl Crate {
         Ok((fields, text))
     }
 
-    fn signature(&self, function: &Function) -> Result<(Vec<Parameter>, Ty)> {
+    fn methods(&self, id: usize) -> Result<Vec<Method>> {
+        let item: &Trait = &self.traits[id];
+        let mut methods: Vec<Method> = Vec::new();
+        for member in &item.item.items {
+            let syn::TraitItem::Fn(method) = member else { continue };
+            let mut inputs = method.sig.inputs.iter();
+            let mutable: bool = match inputs.next() {
+                Some(FnArg::Receiver(syn::Receiver {
+                    kind: ReceiverKind::Reference(_, None, by), ..
+                })) => by.is_some(),
+                _ => return refuse(method.span(), "a method without `&self` or `&mut self`"),
+            };
+            let (parameters, result) = self.signature(item.module, inputs, &method.sig, None)?;
+            methods.push(Method { name: method.sig.ident.to_string(), mutable, parameters, result });
+        }
+        Ok(methods)
+    }
+
+    /// The type parameter of a function, and its trait.
+    fn bound(&self, function: &Function) -> Result<Option<(Ident, usize)>> {
+        let Some(syn::GenericParam::Type(parameter)) = function.item.sig.generics.params.first() else {
+            return Ok(None);
+        };
+        let Some(syn::TypeParamBound::Trait(bound)) = parameter.bounds.first() else { return Ok(None) };
+        match self.resolve(function.module, &bound.path, Space::Types)? {
+            Def::Trait(id) => Ok(Some((parameter.ident.clone(), id))),
+            _ => refuse(bound.span(), "a bound that is no trait of the device subset"),
+        }
+    }
+
+    fn signature<'a>(
+        &self,
+        module: usize,
+        inputs: impl Iterator<Item = &'a FnArg>,
+        signature: &syn::Signature,
+        bound: Option<&(Ident, usize)>,
+    ) -> Result<(Vec<Parameter>, Ty)> {
         let mut parameters: Vec<Parameter> = Vec::new();
-        for input in &function.item.sig.inputs {
+        for input in inputs {
             let FnArg::Typed(input) = input else {
                 return refuse(input.span(), "a method: use a free function");
             };
@@ -433,13 +524,18 @@ impl Crate {
                     return refuse(other.span(), "a pattern as parameter: name it and take it apart inside");
                 }
             };
-            let ty: Ty = self.ty(function.module, &input.ty)?;
+            let ty: Ty = match (&*input.ty, bound) {
+                (Type::Reference(by), Some((name, id))) if is_named(&by.elem, name) => {
+                    Ty::Ref { mutable: by.mutability.is_some(), to: Box::new(Ty::Parameter(*id)) }
+                }
+                (ty, _) => self.ty(module, ty)?,
+            };
             parameters.push(Parameter { name, mutable, ty });
         }
-        let result: Ty = match &function.item.sig.output {
+        let result: Ty = match &signature.output {
             ReturnType::Default => Ty::Unit,
             ReturnType::Type(_, ty) => {
-                let result: Ty = self.ty(function.module, ty)?;
+                let result: Ty = self.ty(module, ty)?;
                 if matches!(result, Ty::Ref { .. }) {
                     return refuse(ty.span(), "a reference as result: return the value or its index");
                 }
@@ -477,20 +573,25 @@ impl Crate {
             }
             Type::Reference(reference) => {
                 let mutable: bool = reference.mutability.is_some();
+                let is_static: bool = reference.lifetime.as_ref().is_some_and(|l| l.ident == "static");
                 let to: Ty = match &*reference.elem {
+                    // Lists of a table's rows are for the host, as their text is.
+                    Type::Slice(_) if is_static && !mutable => Ty::Text,
                     Type::Slice(slice) => Ty::Slice(Box::new(self.ty(module, &slice.elem)?)),
                     Type::Path(path) if path.path.is_ident("str") => {
-                        if mutable || reference.lifetime.as_ref().is_none_or(|l| l.ident != "static") {
+                        if mutable || !is_static {
                             return refuse(
                                 ty.span(),
                                 "text: only `&'static str` in rows of tables, which is dropped",
                             );
                         }
-                        return Ok(Ty::Ref { mutable, to: Box::new(Ty::Text) });
+                        Ty::Text
                     }
                     other => self.ty(module, other)?,
                 };
-                if let Some(lifetime) = &reference.lifetime {
+                if let Some(lifetime) = &reference.lifetime
+                    && to != Ty::Text
+                {
                     return refuse(lifetime.span(), format!("lifetime `{lifetime}`"));
                 }
                 if matches!(to, Ty::Ref { .. }) {
@@ -668,6 +769,28 @@ fn item_name(item: &Item) -> Option<&Ident> {
         Item::Struct(i) => Some(&i.ident),
         _ => None,
     }
+}
+
+/// A function has at most one type parameter, of one trait.
+fn check_generics(signature: &syn::Signature) -> Result<()> {
+    let generics: &syn::Generics = &signature.generics;
+    let known: bool = match generics.params.first() {
+        None => true,
+        Some(syn::GenericParam::Type(parameter)) => {
+            let traits = parameter.bounds.iter().filter(|b| matches!(b, syn::TypeParamBound::Trait(_)));
+            generics.params.len() == 1 && parameter.bounds.len() == 1 && traits.count() == 1
+        }
+        Some(_) => false,
+    };
+    if known && generics.where_clause.is_none() {
+        return Ok(());
+    }
+    let name: &Ident = &signature.ident;
+    refuse(generics.span(), format!("generic function `{name}`: one type parameter of one trait is known"))
+}
+
+fn is_named(ty: &Type, name: &Ident) -> bool {
+    matches!(ty, Type::Path(path) if path.path.is_ident(name))
 }
 
 /// A path as it was written.

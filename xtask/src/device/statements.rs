@@ -195,13 +195,13 @@ impl Body<'_> {
                 self.bind(name, cpp, ty, mutable);
                 return Ok(());
             };
-            return self.initialised(name, mutable, ty, &ex, unused);
+            return self.initialized(name, mutable, ty, &ex, unused);
         }
         let ex: Ex = self.expression(init, Some(&ty))?;
-        self.initialised(name, mutable, ty, &ex, unused)
+        self.initialized(name, mutable, ty, &ex, unused)
     }
 
-    fn initialised(&mut self, name: &Ident, mutable: bool, ty: Ty, ex: &Ex, unused: &str) -> Result<()> {
+    fn initialized(&mut self, name: &Ident, mutable: bool, ty: Ty, ex: &Ex, unused: &str) -> Result<()> {
         let constant: &str = if mutable { "" } else { "const " };
         let spelled: String = ty.cpp(self.krate);
         let cpp: String = self.declare(name, ty, mutable)?;
@@ -227,7 +227,7 @@ impl Body<'_> {
                     let part: Ex = Ex::new(format!("{}._{at}", whole.code), of.clone(), Effect::None);
                     let unused: &str =
                         if p.ident.to_string().starts_with('_') { "[[maybe_unused]] " } else { "" };
-                    self.initialised(&p.ident, p.mutability.is_some(), of.clone(), &part, unused)?;
+                    self.initialized(&p.ident, p.mutability.is_some(), of.clone(), &part, unused)?;
                 }
                 other => return refuse(other.span(), "this pattern in `let`"),
             }

@@ -1,6 +1,6 @@
 //! Types of the subset, their C++ spelling, and their `repr(C)` layout.
 
-use super::items::Crate;
+use super::items::{Crate, cpp_name};
 
 /// Integer types. `usize` counts and indexes: 32 bits in C++, never part of the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +122,8 @@ pub enum Ty {
     Struct(usize),
     Enum(usize),
     Tuple(Vec<Ty>),
+    /// The type parameter of a function, by its trait. Only behind a reference.
+    Parameter(usize),
     Ref {
         mutable: bool,
         to: Box<Ty>,
@@ -160,6 +162,7 @@ impl Ty {
             Ty::Struct(id) => krate.structs[*id].name.clone(),
             Ty::Enum(id) => krate.enums[*id].name.clone(),
             Ty::Tuple(of) => format!("({})", of.iter().map(|t| t.rust(krate)).collect::<Vec<_>>().join(", ")),
+            Ty::Parameter(id) => krate.traits[*id].name.clone(),
             Ty::Ref { mutable, to } => format!("&{}{}", if *mutable { "mut " } else { "" }, to.rust(krate)),
         }
     }
@@ -179,6 +182,7 @@ impl Ty {
                 let parts: Vec<String> = of.iter().map(|t| t.cpp(krate)).collect();
                 format!("Tuple{}<{}>", of.len(), parts.join(", "))
             }
+            Ty::Parameter(id) => cpp_name(&krate.traits[*id].name),
             Ty::Ref { mutable, to } => match (&**to, mutable) {
                 (Ty::Slice(of), true) => format!("Slice<{}>", of.cpp(krate)),
                 (Ty::Slice(_), false) => to.cpp(krate),

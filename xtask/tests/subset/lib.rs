@@ -4,6 +4,7 @@
 pub mod arithmetic;
 pub mod constants;
 pub mod control;
+pub mod generics;
 pub mod places;
 
 /// Folds a value into a running hash.
