@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use cule::fast_cpu::{Code, handlers::CLASS_NAMES};
 use cule::machine::{self, INSTRUCTIONS_PER_STEP, cpu};
-use cule::threaded::{Code, handlers::CLASS_NAMES};
 use cule::{Console, Options, console, rom};
 
 const FRAMES: u32 = 1500;

@@ -8,7 +8,7 @@
 //! `speed=N` the script is played N times and only frames per second are printed.
 //!
 //! `way=plain` runs the plain interpreter. `poke=FRAME:INDEX:VALUE` writes a byte of RAM after a frame.
-//! `dump=PREFIX` writes the picture after the last frame, as palette indices and as colours, and the machine's registers
+//! `dump=PREFIX` writes the picture after the last frame, as palette indices and as colors, and the machine's registers
 //! to `PREFIX.screen`, `PREFIX.rgb` and `PREFIX.txt`. `state=FILE` prints the registers in a saved state, and plays nothing.
 
 use std::io::Write as _;
@@ -74,7 +74,7 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
         }
     }
     let rom = rom::read(Path::new(path))?;
-    let row = if game == "unknown" { games::rows::UNKNOWN } else { console::game_row(game)? };
+    let row = if game == "unknown" { games::table::UNKNOWN } else { console::game_row(game)? };
     let mut console = Console::new(&rom, row, options)?;
     if plain {
         console.run_plainly();

@@ -1,6 +1,6 @@
-// One console, played frame by frame as `parl.atari.Console` plays it: one thread. The state comes from the host and goes
-// back to it; how sticky actions, frames and rewards follow each other is `Console::act_two` of src/console.rs.
-#include "machine.cuh"
+// One console, played frame by frame as `parl.atari.Console` plays it (`env::act`): one thread. The state comes from the
+// host and goes back to it.
+#include "runner.cuh"
 
 // Where one console lies and what it does; `src/cuda/console.rs` has the same.
 struct Play {
@@ -20,15 +20,12 @@ extern "C" __global__ void parl_act(Play play) {
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
     cule::env::State state = *play.state;
     cule::random::Random& random = *play.random;
-    const Slice<const uint8_t> rom(play.rom, play.rom_bytes);
+    Plain runner{Slice<const uint8_t>(play.rom, play.rom_bytes)};
     int32_t reward = 0;
     for (uint32_t frame = 0; frame < play.frames; ++frame) {
-        cule::env::hold(state, random, play.keep, play.a, play.b);
-        if (cule::env::ended(state)) continue;
-        cule::env::set_held_inputs(state);
         state.machine.draw = 1;
-        cule::env::emulate(state, *play.board, rom);
-        reward = rs::wrapping_add<int32_t>(reward, cule::env::count_frame(state));
+        const int32_t more = cule::env::act(runner, state, random, *play.board, play.keep, play.a, play.b);
+        reward = rs::wrapping_add<int32_t>(reward, more);
     }
     *play.state = state;
     *play.reward = reward;

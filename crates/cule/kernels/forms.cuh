@@ -1,21 +1,20 @@
 // How the lanes of a warp play their frames. The plain form lets each run its own instructions; the grouped one lets those
-// at the same place run them together: the smallest key goes first (src/lane/turns.rs); in the predicated one all lanes run
+// at the same place run them together: the smallest key goes first (src/env/warp_schedule.rs); in the predicated one all lanes run
 // the same micro-steps, wherever they are (src/machine/predicated.rs). All leave the same machine.
 #pragma once
-#define PARL_OWN_RUN
-#include "machine.cuh"
 #include "cpu_brx.cuh"
+#include "runner.cuh"
 
 // How a game is played, and what the jump table knows of its ROM: a record per byte.
-struct Turns {
+struct WarpSchedule {
     const uint64_t* records;
     uint32_t form;    // one of FORM_
     uint32_t window;  // picture rows that are one window of the key, as a shift
 };
 
 // What the block's first warp plays: one game, so all its lanes have the same.
-static __device__ Turns& turns_of_block() {
-    __shared__ Turns all;
+static __device__ WarpSchedule& schedule_of_block() {
+    __shared__ WarpSchedule all;
     return all;
 }
 
@@ -120,7 +119,7 @@ static __device__ __noinline__ void store_by_hand(cule::machine::Machine& m, cul
 static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, cule::machine::Board& board,
                                                 Slice<const uint8_t> rom, uint32_t budget) {
     const uint32_t together = __activemask();
-    const Turns turns = turns_of_block();
+    const WarpSchedule schedule = schedule_of_block();
     cule::machine::Machine& m = row_of(threadIdx.x);
     rs::put(m, given);
     const uint32_t ram = static_cast<uint32_t>(__cvta_generic_to_shared(&m.riot.ram));
@@ -129,23 +128,23 @@ static __device__ __noinline__ void run_grouped(cule::machine::Machine& given, c
     cule::brx::Registers r{};
     take_registers(r, m.cpu);
     r.left = m.cpu.jammed != 0 ? 0 : budget;
-    uint32_t next = cule::lane::turns::next_stretch(0, turns.window);
+    uint32_t next = cule::env::warp_schedule::next_stretch(0, schedule.window);
     uint32_t& stored = last_store(threadIdx.x);
     stored = r.cycles;
     for (;;) {
         const uint32_t key =
-            r.left == 0 ? 0xFFFFFFFFu : cule::lane::turns::key(m.tia, r.cycles, r.s, r.pc, turns.window);
+            r.left == 0 ? 0xFFFFFFFFu : cule::env::warp_schedule::key(m.tia, r.cycles, r.s, r.pc, schedule.window);
         const uint32_t first = smallest(together, key);
         if (first >= next) {
             if (first == 0xFFFFFFFFu) break;
             // All lanes have left a stretch of rows: what is complete of them is drawn by all who are here, together.
             if (r.left != 0 && m.draw != 0 && m.eager == 0 && m.cart.claims == 0) {
-                cule::machine::tia::beam::catch_up(m, board, cule::lane::turns::finished(m.tia, first, turns.window, stored));
+                cule::machine::tia::beam::catch_up(m, board, cule::env::warp_schedule::finished(m.tia, first, schedule.window, stored));
             }
-            next = cule::lane::turns::next_stretch(first, turns.window);
+            next = cule::env::warp_schedule::next_stretch(first, schedule.window);
         }
         if (key == first) {
-            cule::brx::run(r, ram, rom.data, turns.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
+            cule::brx::run(r, ram, rom.data, schedule.records, four_blocks(m.cart, 0), four_blocks(m.cart, 4), low, span);
             if (r.code == 1) by_hand(m, board, rom, r);
             if (r.code == 2) {
                 stored = r.cycles;
@@ -171,15 +170,17 @@ static __device__ __noinline__ void run_predicated(cule::machine::Machine& given
     rs::put(given, m);
 }
 
-namespace cule::lane::play {
-PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
-    const uint32_t form = turns_of_block().form;
-    if (form == turns::FORM_GROUPED) {
+// As the form of the block's game says.
+static __device__ __noinline__ void run_form(cule::machine::Machine& m, cule::machine::Board& board, Slice<const uint8_t> rom,
+                                             uint32_t budget) {
+    const uint32_t form = schedule_of_block().form;
+    if (form == cule::env::warp_schedule::FORM_GROUPED) {
         run_grouped(m, board, rom, budget);
-    } else if (form == turns::FORM_PREDICATED) {
+    } else if (form == cule::env::warp_schedule::FORM_PREDICATED) {
         run_predicated(m, board, rom, budget);
     } else {
-        machine::compact::run(m, board, rom, budget);
+        cule::machine::compact::run(m, board, rom, budget);
     }
 }
-}  // namespace cule::lane::play
+
+using Formed = Runner<run_form>;

@@ -214,7 +214,7 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_e
     };
     const Entry all[] = {{"parl_step", parl_step, true},
                          {"parl_reset", parl_reset, true},
-                         {"parl_rooms", parl_rooms, false},
+                         {"parl_saved_pictures", parl_saved_pictures, false},
                          {"parl_states", parl_states, false}};
     for (const Entry& entry : all) {
         if (std::strcmp(entry.name, name) != 0) continue;
@@ -225,7 +225,7 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_e
         given_kernel = entry.run;
         body = run_given;
         // A file of its own on a device: what does not step has the plain form.
-        turns_of_block() = Turns{nullptr, cule::lane::turns::FORM_PLAIN, 0};
+        schedule_of_block() = WarpSchedule{nullptr, cule::env::warp_schedule::FORM_PLAIN, 0};
         for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
             if (entry.has_barriers) {
                 run_block();
@@ -248,7 +248,7 @@ extern "C" void parl_lanes(uint64_t split, uint64_t* turns_and_lanes) {
 
 // Sizes that the other side must agree on.
 extern "C" uint32_t parl_size(uint32_t which) {
-    const uint32_t sizes[] = {sizeof(Batch), sizeof(Call), sizeof(cule::lane::Head), PARL_OFFSET(cule::machine::Board, ram),
+    const uint32_t sizes[] = {sizeof(Batch), sizeof(Call), sizeof(cule::env::state::Head), PARL_OFFSET(cule::machine::Board, ram),
                               FIRST_CART, SECOND_CART, SHARED_BYTES};
     return which < 7 ? sizes[which] : 0;
 }

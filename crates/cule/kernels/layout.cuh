@@ -1,20 +1,20 @@
 // Where the environments of a batch lie in device memory, and what a launch is told. No fact about the console.
 //
-// The Rust side of these structs is src/batch/gpu/layout.rs; tests/gpu.rs holds their sizes against each other.
+// The Rust side of these structs is src/batch/cuda/layout.rs; tests/gpu.rs holds their sizes against each other.
 #pragma once
 #include "machine.cuh"
 
 // No environment: threads that fill up a warp, so that a warp has one game.
-PARL_CONST uint32_t NOBODY = 0xFFFFFFFFu;
+PARL_CONST uint32_t NO_ENV = 0xFFFFFFFFu;
 
 // What an environment does when its episode has ended, as `Call::mode` of `parl_step`.
 PARL_CONST uint32_t NEXT_STEP = 0, SAME_STEP = 1, DISABLED = 2;
 // Why `parl_reset` runs, as `Call::mode`: resets that are due, those due within a step, those the caller asks for.
 PARL_CONST uint32_t RESET_DUE = 0, RESET_WITHIN = 1, RESET_ASKED = 2;
 // Faults: the largest environment that met one is kept, plus one.
-PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_ROOM = 4, FAULT_STICK = 5;
+PARL_CONST uint32_t FAULT_ACTION = 0, FAULT_NOT_RESET = 1, FAULT_ENDED = 2, FAULT_MODE = 3, FAULT_SAVED_PICTURES = 4, FAULT_STICK = 5;
 // The environment keeps no pictures.
-PARL_CONST uint32_t NO_ROOM = 0xFFFFFFFFu;
+PARL_CONST uint32_t NO_SAVED_PICTURES = 0xFFFFFFFFu;
 // Environments that a block plays at once: the lanes of its first warp. Its other warps help to show.
 PARL_CONST uint32_t LANES = 32;
 // What actions are, as `Call::wide_actions`: 0 for int32 indices, these for int64 ones and for sticks, which are floats
@@ -23,14 +23,14 @@ PARL_CONST uint32_t WIDE = 1, STICKS = 2;
 
 // All environments. Word w of the head of environment e is at heads[w * count + e]: lanes of a warp read neighbours.
 // Boards and pictures to work in belong to the lanes that are resident at a time, which take one environment after the
-// other; pictures that an environment keeps lie in one of a number of rooms.
+// other; pictures that an environment keeps lie in one of a number of places for saved pictures.
 struct Batch {
     uint32_t* heads;
     cule::random::Random* randoms;
-    cule::lane::Extra* extras;
+    cule::env::state::Extra* extras;
     uint8_t* planes;
-    uint32_t* rooms;       // per environment, NO_ROOM or where its kept pictures lie
-    uint32_t* taken;       // one bit per room
+    uint32_t* saved_pictures;  // per environment, the place of its kept pictures or NO_SAVED_PICTURES
+    uint32_t* taken;       // one bit per place
     uint8_t* kept;
     uint8_t* scratch;
     uint32_t* queue;       // environments whose reset runs in a launch of its own
@@ -38,14 +38,14 @@ struct Batch {
     uint32_t* faults;
     const uint32_t* order;
     const uint32_t* playing;
-    const cule::lane::LaneGame* games;
-    const cule::lane::LaneRules* rules;
-    const cule::lane::Start* starts;
+    const cule::env::state::EnvGame* games;
+    const cule::env::state::EnvSettings* rules;
+    const cule::env::state::ResetState* reset_states;
     const uint8_t* roms;
     const uint64_t* records;   // per byte of the ROMs, what the jump table knows of it
     const uint32_t* choices;   // per game, how it is played: form and window
     const uint8_t* boot_pictures;
-    const cule::lane::show::Reduction* reductions;
+    const cule::observe::plane::Reduction* reductions;
     const cule::observe::Cell* cells;
     const float* weights;
     const cule::observe::Blend* blends;
@@ -54,8 +54,8 @@ struct Batch {
     uint32_t threads;
     uint32_t board_bytes;
     uint32_t scratch_bytes;
-    uint32_t room_count;
-    uint32_t start_count;
+    uint32_t saved_count;
+    uint32_t reset_state_count;
     uint32_t plane_bytes;
     uint32_t stack;
     uint32_t inputs_per_env;
@@ -94,86 +94,87 @@ struct Call {
 // The words of a head that are the RAM of a cartridge, of the console and of its copy: left out where no game has any.
 PARL_CONST uint32_t CART_WORDS = sizeof(cule::machine::cart::Cart::ram) / 4;
 PARL_CONST uint32_t CART_AT = PARL_OFFSET(cule::machine::Machine, cart) + PARL_OFFSET(cule::machine::cart::Cart, ram);
-PARL_CONST uint32_t FIRST_CART = (PARL_OFFSET(cule::lane::Head, state) + PARL_OFFSET(cule::env::State, machine) + CART_AT) / 4;
-PARL_CONST uint32_t SECOND_CART = (PARL_OFFSET(cule::lane::Head, recent) + PARL_OFFSET(cule::lane::Recent, from) + CART_AT) / 4;
-PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::lane::Head) / 4;
+PARL_CONST uint32_t FIRST_CART = (PARL_OFFSET(cule::env::state::Head, state) + PARL_OFFSET(cule::env::State, machine) + CART_AT) / 4;
+PARL_CONST uint32_t SECOND_CART = (PARL_OFFSET(cule::env::state::Head, recent) + PARL_OFFSET(cule::env::state::Recent, from) + CART_AT) / 4;
+PARL_CONST uint32_t HEAD_WORDS = sizeof(cule::env::state::Head) / 4;
 
-// Where word w of a head is among those that are stored; NOBODY where it is not.
+// Where word w of a head is among those that are stored; NO_ENV where it is not.
 [[maybe_unused]] static __device__ uint32_t stored_word(const Batch& b, uint32_t w) {
     if (b.cart_ram != 0 || w < FIRST_CART) return w;
-    if (w < FIRST_CART + CART_WORDS) return NOBODY;
+    if (w < FIRST_CART + CART_WORDS) return NO_ENV;
     if (w < SECOND_CART) return w - CART_WORDS;
-    return w < SECOND_CART + CART_WORDS ? NOBODY : w - 2 * CART_WORDS;
+    return w < SECOND_CART + CART_WORDS ? NO_ENV : w - 2 * CART_WORDS;
 }
 
 // A byte of a head, null where it is not stored and so zero.
 [[maybe_unused]] static __device__ uint8_t* head_byte(const Batch& b, uint32_t env, uint32_t byte) {
     const uint32_t word = stored_word(b, byte / 4);
-    if (word == NOBODY) return nullptr;
+    if (word == NO_ENV) return nullptr;
     return reinterpret_cast<uint8_t*>(b.heads + static_cast<uint64_t>(word) * b.count + env) + byte % 4;
 }
 
-[[maybe_unused]] static __device__ void load_head(const Batch& b, uint32_t env, cule::lane::Head& head) {
+[[maybe_unused]] static __device__ void load_head(const Batch& b, uint32_t env, cule::env::state::Head& head) {
     uint32_t* words = reinterpret_cast<uint32_t*>(&head);
     for (uint32_t w = 0; w < HEAD_WORDS; ++w) {
         const uint32_t at = stored_word(b, w);
-        words[w] = at == NOBODY ? 0 : b.heads[static_cast<uint64_t>(at) * b.count + env];
+        words[w] = at == NO_ENV ? 0 : b.heads[static_cast<uint64_t>(at) * b.count + env];
     }
 }
 
-[[maybe_unused]] static __device__ void store_head(const Batch& b, uint32_t env, const cule::lane::Head& head) {
+[[maybe_unused]] static __device__ void store_head(const Batch& b, uint32_t env, const cule::env::state::Head& head) {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(&head);
     for (uint32_t w = 0; w < HEAD_WORDS; ++w) {
         const uint32_t at = stored_word(b, w);
-        if (at != NOBODY) b.heads[static_cast<uint64_t>(at) * b.count + env] = words[w];
+        if (at != NO_ENV) b.heads[static_cast<uint64_t>(at) * b.count + env] = words[w];
     }
 }
 
 // What a lane works in.
-struct Desk {
+struct Workspace {
     cule::machine::Board* board;
     uint8_t* pictures;
     uint8_t* inputs;
     cule::random::Random* generators;  // two
 };
 
-[[maybe_unused]] static __device__ Desk desk_of(const Batch& b, uint32_t block, uint32_t lane) {
+[[maybe_unused]] static __device__ Workspace workspace_of(const Batch& b, uint32_t block, uint32_t lane) {
     uint8_t* at = b.scratch + static_cast<uint64_t>(block * LANES + lane) * b.scratch_bytes;
-    const uint32_t work = cule::lane::WORK_PICTURES * b.rules->picture_bytes;
+    const uint32_t work = cule::env::state::WORK_PICTURES * b.rules->picture_bytes;
     uint8_t* inputs = at + b.board_bytes + work;
     uint8_t* generators = inputs + b.inputs_per_env * sizeof(cule::machine::input::Input);
-    return Desk{reinterpret_cast<cule::machine::Board*>(at), at + b.board_bytes, inputs,
+    return Workspace{reinterpret_cast<cule::machine::Board*>(at), at + b.board_bytes, inputs,
                 reinterpret_cast<cule::random::Random*>(generators)};
 }
 
-[[maybe_unused]] static __device__ Slice<uint8_t> work_of(const Batch& b, const Desk& desk) {
-    return Slice<uint8_t>(desk.pictures, cule::lane::WORK_PICTURES * b.rules->picture_bytes);
+[[maybe_unused]] static __device__ Slice<uint8_t> work_of(const Batch& b, const Workspace& workspace) {
+    return Slice<uint8_t>(workspace.pictures, cule::env::state::WORK_PICTURES * b.rules->picture_bytes);
 }
 
-[[maybe_unused]] static __device__ uint32_t room_bytes(const Batch& b) {
-    return cule::lane::KEPT_PICTURES * b.rules->picture_bytes;
+[[maybe_unused]] static __device__ uint32_t saved_bytes(const Batch& b) {
+    return cule::env::state::KEPT_PICTURES * b.rules->picture_bytes;
 }
 
-[[maybe_unused]] static __device__ uint8_t* room_of(const Batch& b, uint32_t room) {
-    return b.kept + static_cast<uint64_t>(room) * room_bytes(b);
+[[maybe_unused]] static __device__ uint8_t* saved_pictures_at(const Batch& b, uint32_t place) {
+    return b.kept + static_cast<uint64_t>(place) * saved_bytes(b);
 }
 
 // The kept pictures of an environment, none where it keeps none.
 [[maybe_unused]] static __device__ Slice<const uint8_t> kept_of(const Batch& b, uint32_t env) {
-    const uint32_t room = b.rooms[env];
-    return room == NO_ROOM ? Slice<const uint8_t>(b.kept, 0u) : Slice<const uint8_t>(room_of(b, room), room_bytes(b));
+    const uint32_t place = b.saved_pictures[env];
+    if (place == NO_SAVED_PICTURES) return Slice<const uint8_t>(b.kept, 0u);
+    return Slice<const uint8_t>(saved_pictures_at(b, place), saved_bytes(b));
 }
 
-// Gives the environment a room, if it has none; false where all are taken.
-[[maybe_unused]] static __device__ bool take_room(const Batch& b, uint32_t env) {
-    if (b.rooms[env] != NO_ROOM) return true;
-    const uint32_t words = (b.room_count + 31) / 32;
+// Gives the environment a place for pictures, if it has none; false where all are taken.
+[[maybe_unused]] static __device__ bool reserve_saved_pictures(const Batch& b, uint32_t env) {
+    if (b.saved_pictures[env] != NO_SAVED_PICTURES) return true;
+    const uint32_t words = (b.saved_count + 31) / 32;
     for (uint32_t i = 0; i < words; ++i) {
         // Each begins somewhere else.
         const uint32_t word = (env / 32 + i) % words;
-        for (uint32_t bit = 0; bit < 32 && 32 * word + bit < b.room_count; ++bit) {
+        for (uint32_t bit = 0; bit < 32 && 32 * word + bit < b.saved_count; ++bit) {
             if ((b.taken[word] >> bit & 1) == 0 && (atomicOr(b.taken + word, 1u << bit) >> bit & 1) == 0) {
-                b.rooms[env] = 32 * word + bit;
+                b.saved_pictures[env] = 32 * word + bit;
                 return true;
             }
         }
@@ -181,56 +182,56 @@ struct Desk {
     return false;
 }
 
-[[maybe_unused]] static __device__ void leave_room(const Batch& b, uint32_t env) {
-    const uint32_t room = b.rooms[env];
-    if (room == NO_ROOM) return;
-    b.rooms[env] = NO_ROOM;
-    atomicAnd(b.taken + room / 32, ~(1u << room % 32));
+[[maybe_unused]] static __device__ void free_saved_pictures(const Batch& b, uint32_t env) {
+    const uint32_t place = b.saved_pictures[env];
+    if (place == NO_SAVED_PICTURES) return;
+    b.saved_pictures[env] = NO_SAVED_PICTURES;
+    atomicAnd(b.taken + place / 32, ~(1u << place % 32));
 }
 
 [[maybe_unused]] static __device__ void fault(const Batch& b, uint32_t kind, uint32_t env) { atomicMax(b.faults + kind, env + 1); }
 
-// Keeps the pictures that a step or reset says cannot be made again, or gives their room back.
-[[maybe_unused]] static __device__ void keep_pictures(const Batch& b, uint32_t env, cule::lane::Extra& extra, const Desk& desk) {
+// Keeps the pictures that a step or reset says cannot be made again, or frees their place.
+[[maybe_unused]] static __device__ void keep_pictures(const Batch& b, uint32_t env, cule::env::state::Extra& extra, const Workspace& workspace) {
     if (extra.kept == 0) {
-        leave_room(b, env);
+        free_saved_pictures(b, env);
         return;
     }
-    if ((extra.kept & cule::lane::KEPT_FRESH) == 0) return;
-    extra.kept &= static_cast<uint8_t>(~cule::lane::KEPT_FRESH);
-    if (!take_room(b, env)) {
+    if ((extra.kept & cule::env::state::KEPT_FRESH) == 0) return;
+    extra.kept &= static_cast<uint8_t>(~cule::env::state::KEPT_FRESH);
+    if (!reserve_saved_pictures(b, env)) {
         extra.kept = 0;
-        fault(b, FAULT_ROOM, env);
+        fault(b, FAULT_SAVED_PICTURES, env);
         return;
     }
     const uint32_t size = b.rules->picture_bytes;
-    uint8_t* room = room_of(b, b.rooms[env]);
-    for (uint32_t i = 0; i < 2; ++i) cule::machine::tia::rows::expand_all(*desk.board, i, size / cule::machine::tia::WIDTH);
+    uint8_t* place = saved_pictures_at(b, b.saved_pictures[env]);
+    for (uint32_t i = 0; i < 2; ++i) cule::machine::tia::rows::expand_all(*workspace.board, i, size / cule::machine::tia::WIDTH);
     for (uint32_t i = 0; i < extra.kept; ++i) {
-        const uint8_t* from = i < 2 ? desk.board->picture[i].at : desk.pictures;
-        for (uint32_t byte = 0; byte < size; ++byte) room[i * size + byte] = from[byte];
+        const uint8_t* from = i < 2 ? workspace.board->picture[i].at : workspace.pictures;
+        for (uint32_t byte = 0; byte < size; ++byte) place[i * size + byte] = from[byte];
     }
 }
 
-[[maybe_unused]] static __device__ Slice<const uint8_t> rom_of(const Batch& b, const cule::lane::LaneGame& game) {
+[[maybe_unused]] static __device__ Slice<const uint8_t> rom_of(const Batch& b, const cule::env::state::EnvGame& game) {
     return Slice<const uint8_t>(b.roms + game.rom_at, game.rom_bytes);
 }
 
 // Figures of environment e: number k at numbers[k * count + e], flag k at flags[k * count + e].
-[[maybe_unused]] static __device__ void give_figures(const Batch& b, const Call& call, uint32_t env, const cule::lane::Figures& figures) {
-    for (uint32_t k = 0; k < cule::lane::NUMBERS; ++k) {
+[[maybe_unused]] static __device__ void give_figures(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Figures& figures) {
+    for (uint32_t k = 0; k < cule::env::state::NUMBERS; ++k) {
         call.numbers[static_cast<uint64_t>(k) * b.count + env] = figures.number[k];
     }
-    for (uint32_t k = 0; k < cule::lane::FLAGS; ++k) call.flags[static_cast<uint64_t>(k) * b.count + env] = figures.flag[k];
+    for (uint32_t k = 0; k < cule::env::state::FLAGS; ++k) call.flags[static_cast<uint64_t>(k) * b.count + env] = figures.flag[k];
 }
 
 // What a lane has left for its block to show.
 struct Shown {
-    uint32_t env;      // NOBODY: nothing
+    uint32_t env;      // NO_ENV: nothing
     uint32_t newest;
     uint32_t apart;    // goes to the last observations of episodes
     uint32_t moved;    // one plane has come in, and the others are those before it
-    cule::lane::Extra extra;
+    cule::env::state::Extra extra;
 };
 
 PARL_CONST uint32_t RAM_AT = PARL_OFFSET(cule::env::State, machine) + PARL_OFFSET(cule::machine::Machine, riot) +
@@ -239,7 +240,7 @@ PARL_CONST uint32_t RAM_BYTES = 128;
 
 // Words that a block shares while it shows: a strip of brightness, and the table of a game behind it.
 PARL_CONST uint32_t TABLE_BYTES = 256;
-PARL_CONST uint32_t SHOW_WORDS = cule::lane::show::STRIP_WORDS + TABLE_BYTES / 4;
+PARL_CONST uint32_t SHOW_WORDS = cule::observe::plane::STRIP_WORDS + TABLE_BYTES / 4;
 #ifndef PARL_BLOCK_WORDS
 [[maybe_unused]] static __device__ uint32_t* block_words() {
     __shared__ uint32_t words[SHOW_WORDS];
@@ -253,32 +254,32 @@ static_assert(SHOW_WORDS <= PARL_BLOCK_WORDS, "what is shown fits where machines
 struct Showing {
     const Batch& b;
     const Shown& s;
-    Desk desk;
+    Workspace workspace;
     uint8_t* planes;
     uint8_t* obs;    // null: nowhere
     uint32_t from;   // planes before that one are there already
     bool by_words;   // all lies at multiples of four
 
-    [[maybe_unused]] __device__ cule::lane::show::Chosen chosen() const {
-        return cule::lane::show::Chosen{s.extra.picture, b.rules->picture_bytes};
+    [[maybe_unused]] __device__ cule::observe::plane::Chosen chosen() const {
+        return cule::observe::plane::Chosen{s.extra.picture, b.rules->picture_bytes};
     }
     [[maybe_unused]] __device__ Slice<const uint8_t> boards() const {
-        return Slice<const uint8_t>(reinterpret_cast<const uint8_t*>(desk.board), 2 * cule::machine::tia::PICTURE_BYTES);
+        return Slice<const uint8_t>(reinterpret_cast<const uint8_t*>(workspace.board), 2 * cule::machine::tia::PICTURE_BYTES);
     }
-    [[maybe_unused]] __device__ const cule::lane::show::Reduction& reduction() const { return b.reductions[b.playing[s.env]]; }
+    [[maybe_unused]] __device__ const cule::observe::plane::Reduction& reduction() const { return b.reductions[b.playing[s.env]]; }
 };
 
 // Byte `byte` of what comes into the ring of planes.
 [[maybe_unused]] static __device__ uint8_t new_byte(const Showing& w, uint32_t byte) {
     const Batch& b = w.b;
     const Shown& s = w.s;
-    if (s.extra.push == cule::lane::PUSH_AGAIN) {
+    if (s.extra.push == cule::env::state::PUSH_AGAIN) {
         return w.planes[static_cast<uint64_t>((s.newest + b.stack - 1) % b.stack) * b.plane_bytes + byte];
     }
-    if (s.extra.push == cule::lane::PUSH_RAM) return *head_byte(b, s.env, RAM_AT + byte);
+    if (s.extra.push == cule::env::state::PUSH_RAM) return *head_byte(b, s.env, RAM_AT + byte);
     const Slice<const uint8_t> boards = w.boards();
-    return cule::lane::show::pixel(
-        w.reduction(), w.chosen(), boards, work_of(b, w.desk), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
+    return cule::observe::plane::pixel(
+        w.reduction(), w.chosen(), boards, work_of(b, w.workspace), Slice<const cule::observe::Cell>(b.cells, b.cell_count),
         Slice<const float>(b.weights, b.weight_count), Slice<const cule::observe::Blend>(b.blends, b.blend_count),
         Slice<const uint8_t>(b.tables, b.table_bytes), byte);
 }
@@ -288,8 +289,8 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     const Shown& s = w.s;
     const uint64_t plane_bytes = w.b.plane_bytes;
     const uint32_t stack = w.b.stack;
-    if (s.extra.push != cule::lane::PUSH_NOTHING) {
-        const Unit before = s.extra.clear == cule::lane::CLEAR_FIRST ? value : static_cast<Unit>(0);
+    if (s.extra.push != cule::env::state::PUSH_NOTHING) {
+        const Unit before = s.extra.clear == cule::env::state::CLEAR_FIRST ? value : static_cast<Unit>(0);
         for (uint32_t k = 0; s.extra.clear != 0 && k < stack; ++k) rs::store<Unit>(w.planes + k * plane_bytes, at, before);
         rs::store<Unit>(w.planes + s.newest * plane_bytes, at, value);
     }
@@ -312,7 +313,7 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
 
 // A plane of 84 x 84, strip by strip: the block works out how bright the pixels of a strip are, once, then adds them up.
 [[maybe_unused]] static __device__ void show_84(const Showing& w) {
-    namespace show = cule::lane::show;
+    namespace show = cule::observe::plane;
     const Batch& b = w.b;
     const show::Reduction& reduction = w.reduction();
     const show::Chosen chosen = w.chosen();
@@ -331,7 +332,7 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
         const uint32_t from = first / show::STRIP_OUT * show::STRIP_ROWS;
         for (uint32_t i = threadIdx.x; i < show::STRIP_ROWS * show::STRIP_PARTS; i += blockDim.x) {
             const uint32_t row = from + i / show::STRIP_PARTS;
-            show::brighten(chosen, *w.desk.board, work_of(b, w.desk), values, row, i % show::STRIP_PARTS, all, 8 * i);
+            show::brighten(chosen, *w.workspace.board, work_of(b, w.workspace), values, row, i % show::STRIP_PARTS, all, 8 * i);
         }
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < show::STRIP_OUT * 21; i += blockDim.x) {
@@ -349,13 +350,13 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
 
 // A plane of any other kind, or none: four bytes or one at a time. What is shown of the board becomes bytes before.
 [[maybe_unused]] static __device__ void show_plane(const Showing& w) {
-    const bool pushes = w.s.extra.push != cule::lane::PUSH_NOTHING;
-    if (w.s.extra.push == cule::lane::PUSH_PICTURES) {
+    const bool pushes = w.s.extra.push != cule::env::state::PUSH_NOTHING;
+    if (w.s.extra.push == cule::env::state::PUSH_PICTURES) {
         const uint32_t rows = w.b.games[w.b.playing[w.s.env]].height;
         for (uint32_t i = 0; i < 3; ++i) {
             const uint32_t picture = w.s.extra.picture[i];
-            for (uint32_t row = threadIdx.x; picture < cule::lane::WORK && row < rows; row += blockDim.x) {
-                cule::machine::tia::rows::expand(*w.desk.board, picture, row);
+            for (uint32_t row = threadIdx.x; picture < cule::env::state::WORK && row < rows; row += blockDim.x) {
+                cule::machine::tia::rows::expand(*w.workspace.board, picture, row);
             }
         }
         __syncthreads();
@@ -377,16 +378,16 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     const uint64_t stack_bytes = static_cast<uint64_t>(b.stack) * b.plane_bytes;
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const Shown s = all[lane];
-        if (s.env == NOBODY) continue;
+        if (s.env == NO_ENV) continue;
         const bool apart = s.apart != 0;
         uint8_t* obs = apart ? call.final_obs : call.obs;
         if (obs != nullptr) obs += s.env * (apart || call.obs_stride == 0 ? stack_bytes : call.obs_stride);
         const bool by_words = (b.plane_bytes | static_cast<uint32_t>(reinterpret_cast<uint64_t>(obs))) % 4 == 0;
         const uint32_t from = call.slides != 0 && s.moved != 0 && !apart ? b.stack - 1 : 0;
-        const Showing w{b, s, desk_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, by_words};
+        const Showing w{b, s, workspace_of(b, blockIdx.x, lane), b.planes + s.env * stack_bytes, obs, from, by_words};
         const uint8_t push = s.extra.push;
-        const bool draws = push != cule::lane::PUSH_NOTHING && push != cule::lane::PUSH_AGAIN && push != cule::lane::PUSH_RAM;
-        if (draws && w.reduction().kind == cule::lane::show::REDUCE_84 && w.reduction().channels == 1) {
+        const bool draws = push != cule::env::state::PUSH_NOTHING && push != cule::env::state::PUSH_AGAIN && push != cule::env::state::PUSH_RAM;
+        if (draws && w.reduction().kind == cule::observe::plane::REDUCE_84 && w.reduction().channels == 1) {
             show_84(w);
         } else {
             show_plane(w);
@@ -403,18 +404,21 @@ template <class Unit> static __device__ void put_out(const Showing& w, uint32_t 
     return Slice<const uint8_t>(b.boot_pictures + static_cast<uint64_t>(b.playing[env]) * b.boot_bytes, b.boot_bytes);
 }
 
-// A reset of `lane::reset::quick`: a copy of a known start.
-[[maybe_unused]] static __device__ void start_quickly(const Batch& b, uint32_t env, cule::lane::Head& head, cule::lane::Extra& extra,
-                                                      const Desk& desk) {
-    const cule::lane::LaneGame& game = b.games[b.playing[env]];
-    cule::lane::reset::quick(head, extra, b.randoms[env], desk.generators[0], *desk.board, boot_of(b, env),
-                             Slice<const cule::lane::Start>(b.starts, b.start_count), rom_of(b, game), *b.rules, game);
-    keep_pictures(b, env, extra, desk);
+// A reset of `env::reset::quick`: a copy of a known start.
+template <class Runs>
+[[maybe_unused]] static __device__ void reset_from_table(const Batch& b, uint32_t env, cule::env::state::Head& head, cule::env::state::Extra& extra,
+                                                      const Workspace& workspace) {
+    const cule::env::state::EnvGame& game = b.games[b.playing[env]];
+    Runs runner{rom_of(b, game)};
+    workspace.board->front.on = 1;
+    cule::env::reset::quick(runner, head, extra, b.randoms[env], workspace.generators[0], *workspace.board, boot_of(b, env),
+                             Slice<const cule::env::state::ResetState>(b.reset_states, b.reset_state_count), *b.rules, game);
+    keep_pictures(b, env, extra, workspace);
 }
 
 // Figures after a reset: all of them, or where a step has given its own lives, frame number and episode frame number.
-[[maybe_unused]] static __device__ void give_reset(const Batch& b, const Call& call, uint32_t env, const cule::lane::Head& head, bool within) {
-    const cule::lane::Figures figures = cule::lane::figures(head, env);
+[[maybe_unused]] static __device__ void give_reset(const Batch& b, const Call& call, uint32_t env, const cule::env::state::Head& head, bool within) {
+    const cule::env::state::Figures figures = cule::env::state::figures(head, env);
     if (!within) {
         give_figures(b, call, env, figures);
         return;

@@ -3,6 +3,17 @@
 #pragma once
 #include "prelude.cuh"
 
+namespace cule::games::row {
+
+enum class Special : uint8_t { None = 0, Adventure = 1, Alien = 2, Backgammon = 3, BeamRider = 4, Berzerk = 5, Blackjack = 6, Boxing = 7, Breakout = 8, Casino = 9, ChopperCommand = 10, Darkchambers = 11, DemonAttack = 12, DoubleDunk = 13, Enduro = 14, Et = 15, Gopher = 16, Gravitar = 17, Hangman = 18, HauntedHouse = 19, HumanCannonball = 20, Jamesbond = 21, JourneyEscape = 22, Kangaroo = 23, Klax = 24, MiniatureGolf = 25, MsPacman = 26, Othello = 27, Pacman = 28, Pitfall = 29, Qbert = 30, Riverraid = 31, RoadRunner = 32, SpaceWar = 33, StarGunner = 34, Superman = 35, Surround = 36, Tennis = 37, Tetris = 38, TicTacToe3d = 39, TimePilot = 40, Trondead = 41, VideoCheckers = 42, VideoChess = 43, VideoCube = 44, VideoPinball = 45, WizardOfWor = 46, WordZapper = 47 };
+
+enum class Reported : uint8_t { Counted = 0, CountedAlways = 1, One = 2, OneUntilEnd = 3 };
+
+enum class Form : uint8_t { Byte = 0, Bcd = 1, Low = 2, LowOrBlank = 3, High = 4, HighOrBlank = 5, Alien = 6, Eighth = 7 };
+
+enum class Compare : uint8_t { Always = 0, Never = 1, Is = 2, IsNot = 3, Above = 4 };
+}
+
 namespace cule::env {
 
 // What the environment adds to the machine.
@@ -238,25 +249,59 @@ static_assert(sizeof(Action) == 8 && alignof(Action) == 4);
 static_assert(PARL_OFFSET(Action, code) == 0 && PARL_OFFSET(Action, step) == 4);
 }
 
-namespace cule::games::rows {
+namespace cule::env::boot {
 
-// What is fixed for a game.
-struct GameRow {
-    int16_t first_line;
-    int16_t height;
-    uint16_t flags;
-    uint16_t lives;
-    int32_t paddle_max;
-    uint32_t default_mode;
-    uint32_t minimal;
-    uint32_t legal;
+// What actions of a player mean while a mode is selected.
+struct BootRules {
+    double keep;
+    uint32_t frame_skip;
+    uint32_t draws;
 };
-static_assert(sizeof(GameRow) == 24 && alignof(GameRow) == 4);
-static_assert(PARL_OFFSET(GameRow, first_line) == 0 && PARL_OFFSET(GameRow, height) == 2 && PARL_OFFSET(GameRow, flags) == 4 && PARL_OFFSET(GameRow, lives) == 6);
-static_assert(PARL_OFFSET(GameRow, paddle_max) == 8 && PARL_OFFSET(GameRow, default_mode) == 12 && PARL_OFFSET(GameRow, minimal) == 16 && PARL_OFFSET(GameRow, legal) == 20);
+static_assert(sizeof(BootRules) == 16 && alignof(BootRules) == 8);
+static_assert(PARL_OFFSET(BootRules, keep) == 0 && PARL_OFFSET(BootRules, frame_skip) == 8 && PARL_OFFSET(BootRules, draws) == 12);
+
+// Frames of a mode selection so far.
+struct Selection {
+    uint32_t spent;
+    uint32_t open;
+};
+static_assert(sizeof(Selection) == 8 && alignof(Selection) == 4);
+static_assert(PARL_OFFSET(Selection, spent) == 0 && PARL_OFFSET(Selection, open) == 4);
 }
 
-namespace cule::lane {
+namespace cule::env::rules {
+
+// Settings of a step.
+struct StepRules {
+    double keep;
+    int32_t frame_limit;
+    int32_t step_limit;
+    uint32_t life;
+    uint32_t clip;
+};
+static_assert(sizeof(StepRules) == 24 && alignof(StepRules) == 8);
+static_assert(PARL_OFFSET(StepRules, keep) == 0 && PARL_OFFSET(StepRules, frame_limit) == 8 && PARL_OFFSET(StepRules, step_limit) == 12 && PARL_OFFSET(StepRules, life) == 16);
+static_assert(PARL_OFFSET(StepRules, clip) == 20);
+
+// What an environment counts within an episode.
+struct Episode {
+    int32_t frames;
+    int32_t steps;
+    int32_t lives;
+    int32_t reward;
+    int32_t total;
+    uint8_t lost;
+    uint8_t fewer;
+    uint8_t ended;
+    uint8_t unused;
+};
+static_assert(sizeof(Episode) == 24 && alignof(Episode) == 4);
+static_assert(PARL_OFFSET(Episode, frames) == 0 && PARL_OFFSET(Episode, steps) == 4 && PARL_OFFSET(Episode, lives) == 8 && PARL_OFFSET(Episode, reward) == 12);
+static_assert(PARL_OFFSET(Episode, total) == 16 && PARL_OFFSET(Episode, lost) == 20 && PARL_OFFSET(Episode, fewer) == 21 && PARL_OFFSET(Episode, ended) == 22);
+static_assert(PARL_OFFSET(Episode, unused) == 23);
+}
+
+namespace cule::env::state {
 
 // The last frames that were run, enough to run them again.
 struct Recent {
@@ -282,34 +327,14 @@ static_assert(sizeof(NumpyRandom) == 40 && alignof(NumpyRandom) == 8);
 static_assert(PARL_OFFSET(NumpyRandom, state) == 0 && PARL_OFFSET(NumpyRandom, increment) == 16 && PARL_OFFSET(NumpyRandom, kept) == 32 && PARL_OFFSET(NumpyRandom, has_kept) == 36);
 }
 
-namespace cule::step {
-
-// What an environment counts within an episode.
-struct Episode {
-    int32_t frames;
-    int32_t steps;
-    int32_t lives;
-    int32_t reward;
-    int32_t total;
-    uint8_t lost;
-    uint8_t fewer;
-    uint8_t ended;
-    uint8_t unused;
-};
-static_assert(sizeof(Episode) == 24 && alignof(Episode) == 4);
-static_assert(PARL_OFFSET(Episode, frames) == 0 && PARL_OFFSET(Episode, steps) == 4 && PARL_OFFSET(Episode, lives) == 8 && PARL_OFFSET(Episode, reward) == 12);
-static_assert(PARL_OFFSET(Episode, total) == 16 && PARL_OFFSET(Episode, lost) == 20 && PARL_OFFSET(Episode, fewer) == 21 && PARL_OFFSET(Episode, ended) == 22);
-static_assert(PARL_OFFSET(Episode, unused) == 23);
-}
-
-namespace cule::lane {
+namespace cule::env::state {
 
 // Everything of an environment that has a fixed size, but the generator of sticky actions.
 struct Head {
     env::State state;
-    lane::Recent recent;
+    env::state::Recent recent;
     numpy_random::NumpyRandom numpy;
-    step::Episode episode;
+    env::rules::Episode episode;
     uint32_t random_seed;
     uint32_t noop_seed;
     uint32_t noop_draws;
@@ -325,29 +350,11 @@ static_assert(PARL_OFFSET(Head, state) == 0 && PARL_OFFSET(Head, recent) == 624 
 static_assert(PARL_OFFSET(Head, random_seed) == 1208 && PARL_OFFSET(Head, noop_seed) == 1212 && PARL_OFFSET(Head, noop_draws) == 1216 && PARL_OFFSET(Head, newest) == 1220);
 static_assert(PARL_OFFSET(Head, single) == 1224 && PARL_OFFSET(Head, unused) == 1225 && PARL_OFFSET(Head, ready) == 1226 && PARL_OFFSET(Head, continues) == 1227);
 static_assert(PARL_OFFSET(Head, carried) == 1228);
-}
-
-namespace cule::step {
-
-// Settings of a step.
-struct StepRules {
-    double keep;
-    int32_t frame_limit;
-    int32_t step_limit;
-    uint32_t life;
-    uint32_t clip;
-};
-static_assert(sizeof(StepRules) == 24 && alignof(StepRules) == 8);
-static_assert(PARL_OFFSET(StepRules, keep) == 0 && PARL_OFFSET(StepRules, frame_limit) == 8 && PARL_OFFSET(StepRules, step_limit) == 12 && PARL_OFFSET(StepRules, life) == 16);
-static_assert(PARL_OFFSET(StepRules, clip) == 20);
-}
-
-namespace cule::lane {
 
 // Settings of all environments of a batch.
-struct LaneRules {
-    step::StepRules rules;
-    lane::Recent none;
+struct EnvSettings {
+    env::rules::StepRules rules;
+    env::state::Recent none;
     Array<uint32_t, 2> skip;
     uint32_t stack;
     uint32_t noops;
@@ -362,14 +369,14 @@ struct LaneRules {
     uint8_t pads_first;
     uint8_t snapshot;
 };
-static_assert(sizeof(LaneRules) == 576 && alignof(LaneRules) == 8);
-static_assert(PARL_OFFSET(LaneRules, rules) == 0 && PARL_OFFSET(LaneRules, none) == 24 && PARL_OFFSET(LaneRules, skip) == 544 && PARL_OFFSET(LaneRules, stack) == 552);
-static_assert(PARL_OFFSET(LaneRules, noops) == 556 && PARL_OFFSET(LaneRules, noop_max) == 560 && PARL_OFFSET(LaneRules, picture_bytes) == 564 && PARL_OFFSET(LaneRules, draws) == 568);
-static_assert(PARL_OFFSET(LaneRules, indices) == 569 && PARL_OFFSET(LaneRules, maxpool) == 570 && PARL_OFFSET(LaneRules, show_last_frame) == 571 && PARL_OFFSET(LaneRules, both_ends) == 572);
-static_assert(PARL_OFFSET(LaneRules, life_continues) == 573 && PARL_OFFSET(LaneRules, pads_first) == 574 && PARL_OFFSET(LaneRules, snapshot) == 575);
+static_assert(sizeof(EnvSettings) == 576 && alignof(EnvSettings) == 8);
+static_assert(PARL_OFFSET(EnvSettings, rules) == 0 && PARL_OFFSET(EnvSettings, none) == 24 && PARL_OFFSET(EnvSettings, skip) == 544 && PARL_OFFSET(EnvSettings, stack) == 552);
+static_assert(PARL_OFFSET(EnvSettings, noops) == 556 && PARL_OFFSET(EnvSettings, noop_max) == 560 && PARL_OFFSET(EnvSettings, picture_bytes) == 564 && PARL_OFFSET(EnvSettings, draws) == 568);
+static_assert(PARL_OFFSET(EnvSettings, indices) == 569 && PARL_OFFSET(EnvSettings, maxpool) == 570 && PARL_OFFSET(EnvSettings, show_last_frame) == 571 && PARL_OFFSET(EnvSettings, both_ends) == 572);
+static_assert(PARL_OFFSET(EnvSettings, life_continues) == 573 && PARL_OFFSET(EnvSettings, pads_first) == 574 && PARL_OFFSET(EnvSettings, snapshot) == 575);
 
 // What a batch knows of one of its games.
-struct LaneGame {
+struct EnvGame {
     env::State boot;
     env::State loaded;
     double keep;
@@ -383,22 +390,22 @@ struct LaneGame {
     uint32_t television;
     uint32_t rom_at;
     uint32_t rom_bytes;
-    uint32_t start_at;
-    uint32_t start_frames;
+    uint32_t reset_states_at;
+    uint32_t reset_state_frames;
 };
-static_assert(sizeof(LaneGame) == 1304 && alignof(LaneGame) == 8);
-static_assert(PARL_OFFSET(LaneGame, boot) == 0 && PARL_OFFSET(LaneGame, loaded) == 624 && PARL_OFFSET(LaneGame, keep) == 1248 && PARL_OFFSET(LaneGame, boot_draws) == 1256);
-static_assert(PARL_OFFSET(LaneGame, system_seed) == 1260 && PARL_OFFSET(LaneGame, mode) == 1264 && PARL_OFFSET(LaneGame, difficulty) == 1268 && PARL_OFFSET(LaneGame, fires) == 1272);
-static_assert(PARL_OFFSET(LaneGame, height) == 1276 && PARL_OFFSET(LaneGame, actions) == 1280 && PARL_OFFSET(LaneGame, television) == 1284 && PARL_OFFSET(LaneGame, rom_at) == 1288);
-static_assert(PARL_OFFSET(LaneGame, rom_bytes) == 1292 && PARL_OFFSET(LaneGame, start_at) == 1296 && PARL_OFFSET(LaneGame, start_frames) == 1300);
+static_assert(sizeof(EnvGame) == 1304 && alignof(EnvGame) == 8);
+static_assert(PARL_OFFSET(EnvGame, boot) == 0 && PARL_OFFSET(EnvGame, loaded) == 624 && PARL_OFFSET(EnvGame, keep) == 1248 && PARL_OFFSET(EnvGame, boot_draws) == 1256);
+static_assert(PARL_OFFSET(EnvGame, system_seed) == 1260 && PARL_OFFSET(EnvGame, mode) == 1264 && PARL_OFFSET(EnvGame, difficulty) == 1268 && PARL_OFFSET(EnvGame, fires) == 1272);
+static_assert(PARL_OFFSET(EnvGame, height) == 1276 && PARL_OFFSET(EnvGame, actions) == 1280 && PARL_OFFSET(EnvGame, television) == 1284 && PARL_OFFSET(EnvGame, rom_at) == 1288);
+static_assert(PARL_OFFSET(EnvGame, rom_bytes) == 1292 && PARL_OFFSET(EnvGame, reset_states_at) == 1296 && PARL_OFFSET(EnvGame, reset_state_frames) == 1300);
 
 // An episode's start from the boot state: the console after some frames of nothing and of FIRE.
-struct Start {
+struct ResetState {
     env::State state;
-    lane::Recent recent;
+    env::state::Recent recent;
 };
-static_assert(sizeof(Start) == 1144 && alignof(Start) == 4);
-static_assert(PARL_OFFSET(Start, state) == 0 && PARL_OFFSET(Start, recent) == 624);
+static_assert(sizeof(ResetState) == 1144 && alignof(ResetState) == 4);
+static_assert(PARL_OFFSET(ResetState, state) == 0 && PARL_OFFSET(ResetState, recent) == 624);
 
 // What a step or reset has left to show, and what it has kept.
 struct Extra {
@@ -407,11 +414,11 @@ struct Extra {
     uint8_t kept;
     uint8_t clear;
     uint8_t due;
-    uint8_t failed;
+    uint8_t unused;
 };
 static_assert(sizeof(Extra) == 8 && alignof(Extra) == 1);
 static_assert(PARL_OFFSET(Extra, picture) == 0 && PARL_OFFSET(Extra, push) == 3 && PARL_OFFSET(Extra, kept) == 4 && PARL_OFFSET(Extra, clear) == 5);
-static_assert(PARL_OFFSET(Extra, due) == 6 && PARL_OFFSET(Extra, failed) == 7);
+static_assert(PARL_OFFSET(Extra, due) == 6 && PARL_OFFSET(Extra, unused) == 7);
 
 // What a step or reset says.
 struct Figures {
@@ -423,7 +430,7 @@ static_assert(PARL_OFFSET(Figures, number) == 0 && PARL_OFFSET(Figures, flag) ==
 
 // The frames of one step or reset as they run.
 struct Roll {
-    lane::Recent recent;
+    env::state::Recent recent;
     machine::Machine middle;
     uint32_t open;
 };
@@ -431,37 +438,100 @@ static_assert(sizeof(Roll) == 996 && alignof(Roll) == 4);
 static_assert(PARL_OFFSET(Roll, recent) == 0 && PARL_OFFSET(Roll, middle) == 520 && PARL_OFFSET(Roll, open) == 992);
 }
 
-namespace cule::lane::show {
+namespace cule::games::row {
 
-// How the pictures of a game become a plane. Its tables stand beside it.
-struct Reduction {
-    uint32_t kind;
-    uint32_t rows;
-    uint32_t columns;
-    uint32_t channels;
-    uint32_t channels_last;
-    uint32_t across;
-    uint32_t down;
-    float scale;
-    Array<uint32_t, 2> cells;
-    Array<uint32_t, 2> weights;
-    Array<uint32_t, 2> blends;
-    uint32_t table;
-    uint32_t unused;
+// How a mode is selected: SELECT is held for `frames` per try, until RAM shows the mode.
+struct Select {
+    uint32_t frames;
+    uint32_t before;
+    uint8_t address;
+    uint8_t less;
+    int32_t scale;
+    int32_t more;
 };
-static_assert(sizeof(Reduction) == 64 && alignof(Reduction) == 4);
-static_assert(PARL_OFFSET(Reduction, kind) == 0 && PARL_OFFSET(Reduction, rows) == 4 && PARL_OFFSET(Reduction, columns) == 8 && PARL_OFFSET(Reduction, channels) == 12);
-static_assert(PARL_OFFSET(Reduction, channels_last) == 16 && PARL_OFFSET(Reduction, across) == 20 && PARL_OFFSET(Reduction, down) == 24 && PARL_OFFSET(Reduction, scale) == 28);
-static_assert(PARL_OFFSET(Reduction, cells) == 32 && PARL_OFFSET(Reduction, weights) == 40 && PARL_OFFSET(Reduction, blends) == 48 && PARL_OFFSET(Reduction, table) == 56);
-static_assert(PARL_OFFSET(Reduction, unused) == 60);
+static_assert(sizeof(Select) == 20 && alignof(Select) == 4);
+static_assert(PARL_OFFSET(Select, frames) == 0 && PARL_OFFSET(Select, before) == 4 && PARL_OFFSET(Select, address) == 8 && PARL_OFFSET(Select, less) == 9);
+static_assert(PARL_OFFSET(Select, scale) == 12 && PARL_OFFSET(Select, more) == 16);
 
-// The pictures that are shown together.
-struct Chosen {
-    Array<uint8_t, 3> picture;
-    uint32_t picture_bytes;
+// An action for a number of frames.
+struct Press {
+    uint32_t frames;
+    uint8_t action;
 };
-static_assert(sizeof(Chosen) == 8 && alignof(Chosen) == 4);
-static_assert(PARL_OFFSET(Chosen, picture) == 0 && PARL_OFFSET(Chosen, picture_bytes) == 4);
+static_assert(sizeof(Press) == 8 && alignof(Press) == 4);
+static_assert(PARL_OFFSET(Press, frames) == 0 && PARL_OFFSET(Press, action) == 4);
+
+// A part of the score: a number of RAM times its weight.
+struct Term {
+    games::row::Form form;
+    uint8_t address;
+    int32_t weight;
+};
+static_assert(sizeof(Term) == 8 && alignof(Term) == 4);
+static_assert(PARL_OFFSET(Term, form) == 0 && PARL_OFFSET(Term, address) == 1 && PARL_OFFSET(Term, weight) == 4);
+
+// The score as a sum of numbers in RAM, and what of it is earned in a frame.
+struct Score {
+    Array<games::row::Term, 6> terms;
+    int32_t unit;
+    int32_t wraps_at;
+    int32_t least;
+    int32_t most;
+    bool silent_end;
+};
+static_assert(sizeof(Score) == 68 && alignof(Score) == 4);
+static_assert(PARL_OFFSET(Score, terms) == 0 && PARL_OFFSET(Score, unit) == 48 && PARL_OFFSET(Score, wraps_at) == 52 && PARL_OFFSET(Score, least) == 56);
+static_assert(PARL_OFFSET(Score, most) == 60 && PARL_OFFSET(Score, silent_end) == 64);
+
+// The lives: the bits of `mask`, moved down, and `more`. No bits: not counted.
+struct Lives {
+    uint8_t address;
+    uint8_t mask;
+    int32_t more;
+};
+static_assert(sizeof(Lives) == 8 && alignof(Lives) == 4);
+static_assert(PARL_OFFSET(Lives, address) == 0 && PARL_OFFSET(Lives, mask) == 1 && PARL_OFFSET(Lives, more) == 4);
+
+// A comparison of the bits of `mask`.
+struct Condition {
+    games::row::Compare compare;
+    uint8_t address;
+    uint8_t mask;
+    uint8_t value;
+};
+static_assert(sizeof(Condition) == 4 && alignof(Condition) == 1);
+static_assert(PARL_OFFSET(Condition, compare) == 0 && PARL_OFFSET(Condition, address) == 1 && PARL_OFFSET(Condition, mask) == 2 && PARL_OFFSET(Condition, value) == 3);
+
+// The end of an episode: when all conditions hold, or the one behind them, or at a score.
+struct End {
+    Array<games::row::Condition, 4> all;
+    games::row::Condition or_;
+    int32_t score;
+};
+static_assert(sizeof(End) == 24 && alignof(End) == 4);
+static_assert(PARL_OFFSET(End, all) == 0 && PARL_OFFSET(End, or_) == 16 && PARL_OFFSET(End, score) == 20);
+
+// A row of the table.
+struct Game {
+    bool pal;
+    uint32_t players;
+    int16_t first_line;
+    int16_t height;
+    uint16_t flags;
+    int32_t paddle_max;
+    uint32_t minimal;
+    uint32_t legal;
+    games::row::Select select;
+    Array<games::row::Press, 3> start;
+    int32_t start_score;
+    int32_t start_lives;
+    games::row::Score score;
+    games::row::Lives lives;
+    games::row::Reported reported;
+    games::row::End end;
+    games::row::Special special;
+    uint8_t last_read;
+};
 }
 
 namespace cule::machine::tia::rows {
@@ -584,6 +654,39 @@ static_assert(sizeof(Blend) == 16 && alignof(Blend) == 4);
 static_assert(PARL_OFFSET(Blend, from) == 0 && PARL_OFFSET(Blend, weight) == 8);
 }
 
+namespace cule::observe::plane {
+
+// How the pictures of a game become a plane. Its tables stand beside it.
+struct Reduction {
+    uint32_t kind;
+    uint32_t rows;
+    uint32_t columns;
+    uint32_t channels;
+    uint32_t channels_last;
+    uint32_t across;
+    uint32_t down;
+    float scale;
+    Array<uint32_t, 2> cells;
+    Array<uint32_t, 2> weights;
+    Array<uint32_t, 2> blends;
+    uint32_t table;
+    uint32_t unused;
+};
+static_assert(sizeof(Reduction) == 64 && alignof(Reduction) == 4);
+static_assert(PARL_OFFSET(Reduction, kind) == 0 && PARL_OFFSET(Reduction, rows) == 4 && PARL_OFFSET(Reduction, columns) == 8 && PARL_OFFSET(Reduction, channels) == 12);
+static_assert(PARL_OFFSET(Reduction, channels_last) == 16 && PARL_OFFSET(Reduction, across) == 20 && PARL_OFFSET(Reduction, down) == 24 && PARL_OFFSET(Reduction, scale) == 28);
+static_assert(PARL_OFFSET(Reduction, cells) == 32 && PARL_OFFSET(Reduction, weights) == 40 && PARL_OFFSET(Reduction, blends) == 48 && PARL_OFFSET(Reduction, table) == 56);
+static_assert(PARL_OFFSET(Reduction, unused) == 60);
+
+// The pictures that are shown together.
+struct Chosen {
+    Array<uint8_t, 3> picture;
+    uint32_t picture_bytes;
+};
+static_assert(sizeof(Chosen) == 8 && alignof(Chosen) == 4);
+static_assert(PARL_OFFSET(Chosen, picture) == 0 && PARL_OFFSET(Chosen, picture_bytes) == 4);
+}
+
 namespace cule::random {
 
 // Generator state: the words and the position of the next output.
@@ -623,317 +726,53 @@ PARL_TABLE Array<uint8_t, 18> PRESSED =
     static_cast<uint8_t>((env::DOWN | env::LEFT) | env::FIRE)}};
 }
 
-namespace cule::games::evaluate {
-PARL_CONST uint32_t STARTED = 0u;
-PARL_CONST uint32_t LEVEL = 1u;
-PARL_CONST uint32_t CHANGED = 2u;
-PARL_CONST uint32_t IDLE = 3u;
-PARL_CONST uint32_t PP = 4u;
-PARL_CONST uint32_t PC = 5u;
-PARL_CONST uint32_t T0 = 6u;
-PARL_CONST uint32_t T1 = 7u;
-PARL_CONST uint32_t MATCHES = 8u;
-PARL_CONST uint32_t PAR = 9u;
-PARL_CONST uint32_t HITS = 10u;
-PARL_CONST uint32_t STATUS = 11u;
-PARL_CONST uint32_t BASE = 12u;
-PARL_CONST uint32_t LAST = 13u;
-PARL_CONST uint32_t LB = 14u;
-PARL_CONST uint32_t PDP = 15u;
-PARL_CONST uint32_t PDS = 16u;
-PARL_CONST uint32_t CUBE = 17u;
-PARL_CONST uint32_t PF = 18u;
-// How many there are.
-PARL_CONST uint32_t AUX_COUNT = 19u;
+namespace cule::env::boot {
+// Frames after power-on.
+PARL_CONST uint32_t BOOT_FRAMES = 60u;
+// Frames that the RESET switch is held.
+PARL_CONST uint32_t RESET_FRAMES = 4u;
+// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
+PARL_CONST uint32_t SELECTION_FRAMES = 10000u;
+// Frames in a row that a program may leave open, by never ending its picture, while a mode is selected: each of those
+// takes as long as ten of a game.
+PARL_CONST uint32_t MOST_OPEN_FRAMES = 120u;
+// Mean frames of a try of Adventure's.
+PARL_CONST uint32_t ADVENTURE_FRAMES = 130u;
+// Double Dunk's menu: what RAM shows, and the bit of the mode.
+PARL_TABLE Array<Array<uint32_t, 2>, 4> MENU = 
+    Array<Array<uint32_t, 2>, 4>{{Array<uint32_t, 2>{{0x08u, 1u}}, Array<uint32_t, 2>{{0x10u, 2u}},
+    Array<uint32_t, 2>{{0x04u, 4u}}, Array<uint32_t, 2>{{0x20u, 8u}}}};
 }
 
-namespace cule::games::rows {
-PARL_CONST uint16_t HMOVE_BLANKS = 1;
-PARL_CONST uint16_t PADDLES_LEFT = 2;
-PARL_CONST uint16_t PADDLES_RIGHT = 4;
-PARL_CONST uint16_t SWAP_PORTS = 8;
-PARL_CONST uint16_t SWAP_PADDLES = 16;
-// Difficulty switches at A before the first frame of the environment.
-PARL_CONST uint16_t LEFT_A = 32;
-PARL_CONST uint16_t RIGHT_A = 64;
-PARL_CONST uint16_t FORCED_PAL = 128;
-// Lives are 0 once over, as counted, always 0, always 1, or 1 until over.
-PARL_CONST uint16_t LIVES_STD = 0;
-PARL_CONST uint16_t LIVES_RAW = 1;
-PARL_CONST uint16_t LIVES_ZERO = 2;
-PARL_CONST uint16_t LIVES_ONE = 3;
-PARL_CONST uint16_t LIVES_ALIVE = 4;
-// Games with rules.
-PARL_CONST uint32_t GAMES = 104u;
-// Rows of the table.
-PARL_CONST uint32_t ROW_COUNT = 109u;
-// The row of a ROM that is no known game.
-PARL_CONST uint32_t UNKNOWN = 108u;
-// One row per game.
-PARL_TABLE Array<games::rows::GameRow, 109> ROWS = 
-    Array<games::rows::GameRow, 109>{{games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ONE, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 1u, 0x0181Bu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_RAW, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>((games::rows::HMOVE_BLANKS | games::rows::LEFT_A) | games::rows::RIGHT_A),
-    games::rows::LIVES_STD, 790196, 0u, 0x03C3Fu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x0181Fu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x003FDu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, 0, games::rows::LIVES_STD, 790196, 0u, 0x0FCFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x01803u,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x01803u, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT), games::rows::LIVES_ALIVE,
-    1000000, 0u, 0x0001Au, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 5u, 0x0003Fu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, 0, games::rows::LIVES_STD, 790196, 1u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x018DFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 1u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT), games::rows::LIVES_ALIVE,
-    795000, 0u, 0x00027u, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ZERO, 790196, 0u, 0x02427u, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT), games::rows::LIVES_STD,
-    790196, 0u, 0x0001Bu, 0x3FFFFu}, games::rows::GameRow{26, 214, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ZERO, 790196, 0u, 0x0181Bu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT), games::rows::LIVES_ALIVE,
-    790196, 0u, 0x00027u, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 22u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_RAW, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x003FDu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, 0, games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 1u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD,
-    790196, 1u, 0x0181Bu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO,
-    790196, 0u, 0x01B3Bu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 8u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO,
-    790196, 0u, 0x00025u, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x0003Du, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 1u, 0x0181Bu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x01C1Fu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 230,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FBFDu, 0x3FFFFu},
-    games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT), games::rows::LIVES_ALIVE,
-    790196, 0u, 0x0001Bu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x03FFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x0003Fu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO,
-    790196, 0u, 0x003FDu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FB3Du, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x003FDu, 0x003FDu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x03C3Fu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, 0, games::rows::LIVES_STD, 790196, 0u, 0x003FDu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 8u, 0x0181Bu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u,
-    0x003FFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD,
-    790196, 0u, 0x0003Du, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x0383Bu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(((games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT) | games::rows::PADDLES_RIGHT) | games::rows::SWAP_PADDLES),
-    games::rows::LIVES_ZERO, 790196, 0u, 0x0181Bu, 0x3FFFFu}, games::rows::GameRow{26, 220,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 10u, 0x02427u, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{40, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x0003Fu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x0181Bu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO,
-    790196, 0u, 0x00019u, 0x003FDu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x0181Bu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 6u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::SWAP_PORTS), games::rows::LIVES_ALIVE,
-    790196, 0u, 0x0003Du, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x0003Bu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u, 0x003FFu,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x03C3Fu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_STD, 790196, 0u, 0x01BFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x01C3Du, 0x3FFFFu},
-    games::rows::GameRow{30, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x02427u,
-    0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE,
-    790196, 1u, 0x003C2u, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ALIVE, 790196, 0u, 0x003FFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x01C3Fu,
-    0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::SWAP_PORTS), games::rows::LIVES_STD,
-    790196, 0u, 0x03C3Fu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS,
-    games::rows::LIVES_ALIVE, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu, 0x3FFFFu},
-    games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_STD, 790196, 0u, 0x3FFFFu,
-    0x3FFFFu}, games::rows::GameRow{39, 256, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u,
-    0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210, games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>(games::rows::HMOVE_BLANKS | games::rows::FORCED_PAL), games::rows::LIVES_ZERO,
-    790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    static_cast<uint16_t>((games::rows::HMOVE_BLANKS | games::rows::PADDLES_LEFT) | games::rows::PADDLES_RIGHT),
-    games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu, 0x3FFFFu}, games::rows::GameRow{34, 210,
-    games::rows::HMOVE_BLANKS, games::rows::LIVES_ZERO, 790196, 0u, 0x3FFFFu, 0x3FFFFu}}};
-PARL_CONST uint32_t ADVENTURE = 0u;
-PARL_CONST uint32_t AIR_RAID = 1u;
-PARL_CONST uint32_t ALIEN = 2u;
-PARL_CONST uint32_t AMIDAR = 3u;
-PARL_CONST uint32_t ASSAULT = 4u;
-PARL_CONST uint32_t ASTERIX = 5u;
-PARL_CONST uint32_t ASTEROIDS = 6u;
-PARL_CONST uint32_t ATLANTIS = 7u;
-PARL_CONST uint32_t ATLANTIS2 = 8u;
-PARL_CONST uint32_t BACKGAMMON = 9u;
-PARL_CONST uint32_t BANK_HEIST = 10u;
-PARL_CONST uint32_t BASIC_MATH = 11u;
-PARL_CONST uint32_t BATTLE_ZONE = 12u;
-PARL_CONST uint32_t BEAM_RIDER = 13u;
-PARL_CONST uint32_t BERZERK = 14u;
-PARL_CONST uint32_t BLACKJACK = 15u;
-PARL_CONST uint32_t BOWLING = 16u;
-PARL_CONST uint32_t BOXING = 17u;
-PARL_CONST uint32_t BREAKOUT = 18u;
-PARL_CONST uint32_t CARNIVAL = 19u;
-PARL_CONST uint32_t CASINO = 20u;
-PARL_CONST uint32_t CENTIPEDE = 21u;
-PARL_CONST uint32_t CHOPPER_COMMAND = 22u;
-PARL_CONST uint32_t CRAZY_CLIMBER = 23u;
-PARL_CONST uint32_t CROSSBOW = 24u;
-PARL_CONST uint32_t DARKCHAMBERS = 25u;
-PARL_CONST uint32_t DEFENDER = 26u;
-PARL_CONST uint32_t DEMON_ATTACK = 27u;
-PARL_CONST uint32_t DONKEY_KONG = 28u;
-PARL_CONST uint32_t DOUBLE_DUNK = 29u;
-PARL_CONST uint32_t EARTHWORLD = 30u;
-PARL_CONST uint32_t ELEVATOR_ACTION = 31u;
-PARL_CONST uint32_t ENDURO = 32u;
-PARL_CONST uint32_t ENTOMBED = 33u;
-PARL_CONST uint32_t ET = 34u;
-PARL_CONST uint32_t FISHING_DERBY = 35u;
-PARL_CONST uint32_t FLAG_CAPTURE = 36u;
-PARL_CONST uint32_t FREEWAY = 37u;
-PARL_CONST uint32_t FROGGER = 38u;
-PARL_CONST uint32_t FROSTBITE = 39u;
-PARL_CONST uint32_t GALAXIAN = 40u;
-PARL_CONST uint32_t GOPHER = 41u;
-PARL_CONST uint32_t GRAVITAR = 42u;
-PARL_CONST uint32_t HANGMAN = 43u;
-PARL_CONST uint32_t HAUNTED_HOUSE = 44u;
-PARL_CONST uint32_t HERO = 45u;
-PARL_CONST uint32_t HUMAN_CANNONBALL = 46u;
-PARL_CONST uint32_t ICE_HOCKEY = 47u;
-PARL_CONST uint32_t JAMESBOND = 48u;
-PARL_CONST uint32_t JOURNEY_ESCAPE = 49u;
-PARL_CONST uint32_t KABOOM = 50u;
-PARL_CONST uint32_t KANGAROO = 51u;
-PARL_CONST uint32_t KEYSTONE_KAPERS = 52u;
-PARL_CONST uint32_t KING_KONG = 53u;
-PARL_CONST uint32_t KLAX = 54u;
-PARL_CONST uint32_t KOOLAID = 55u;
-PARL_CONST uint32_t KRULL = 56u;
-PARL_CONST uint32_t KUNG_FU_MASTER = 57u;
-PARL_CONST uint32_t LASER_GATES = 58u;
-PARL_CONST uint32_t LOST_LUGGAGE = 59u;
-PARL_CONST uint32_t MARIO_BROS = 60u;
-PARL_CONST uint32_t MINIATURE_GOLF = 61u;
-PARL_CONST uint32_t MONTEZUMA_REVENGE = 62u;
-PARL_CONST uint32_t MR_DO = 63u;
-PARL_CONST uint32_t MS_PACMAN = 64u;
-PARL_CONST uint32_t NAME_THIS_GAME = 65u;
-PARL_CONST uint32_t OTHELLO = 66u;
-PARL_CONST uint32_t PACMAN = 67u;
-PARL_CONST uint32_t PHOENIX = 68u;
-PARL_CONST uint32_t PITFALL = 69u;
-PARL_CONST uint32_t PITFALL2 = 70u;
-PARL_CONST uint32_t PONG = 71u;
-PARL_CONST uint32_t POOYAN = 72u;
-PARL_CONST uint32_t PRIVATE_EYE = 73u;
-PARL_CONST uint32_t QBERT = 74u;
-PARL_CONST uint32_t RIVERRAID = 75u;
-PARL_CONST uint32_t ROAD_RUNNER = 76u;
-PARL_CONST uint32_t ROBOTANK = 77u;
-PARL_CONST uint32_t SEAQUEST = 78u;
-PARL_CONST uint32_t SIR_LANCELOT = 79u;
-PARL_CONST uint32_t SKIING = 80u;
-PARL_CONST uint32_t SOLARIS = 81u;
-PARL_CONST uint32_t SPACE_INVADERS = 82u;
-PARL_CONST uint32_t SPACE_WAR = 83u;
-PARL_CONST uint32_t STAR_GUNNER = 84u;
-PARL_CONST uint32_t SUPERMAN = 85u;
-PARL_CONST uint32_t SURROUND = 86u;
-PARL_CONST uint32_t TENNIS = 87u;
-PARL_CONST uint32_t TETRIS = 88u;
-PARL_CONST uint32_t TIC_TAC_TOE_3D = 89u;
-PARL_CONST uint32_t TIME_PILOT = 90u;
-PARL_CONST uint32_t TRONDEAD = 91u;
-PARL_CONST uint32_t TURMOIL = 92u;
-PARL_CONST uint32_t TUTANKHAM = 93u;
-PARL_CONST uint32_t UP_N_DOWN = 94u;
-PARL_CONST uint32_t VENTURE = 95u;
-PARL_CONST uint32_t VIDEO_CHECKERS = 96u;
-PARL_CONST uint32_t VIDEO_CHESS = 97u;
-PARL_CONST uint32_t VIDEO_CUBE = 98u;
-PARL_CONST uint32_t VIDEO_PINBALL = 99u;
-PARL_CONST uint32_t WIZARD_OF_WOR = 100u;
-PARL_CONST uint32_t WORD_ZAPPER = 101u;
-PARL_CONST uint32_t YARS_REVENGE = 102u;
-PARL_CONST uint32_t ZAXXON = 103u;
-PARL_CONST uint32_t COMBAT = 104u;
-PARL_CONST uint32_t JOUST = 105u;
-PARL_CONST uint32_t MAZE_CRAZE = 106u;
-PARL_CONST uint32_t WARLORDS = 107u;
+namespace cule::env::reset {
+// The action code of FIRE.
+PARL_CONST uint32_t FIRE = 1u;
 }
 
-namespace cule::games::select {
-// No selection: the game has one mode and nothing to press.
-PARL_CONST uint32_t NO_SELECTION = 0u;
-// The console RESET switch as a starting action.
-PARL_CONST uint8_t RESET = 40;
-// There are no more starting actions.
-PARL_CONST uint8_t NO_ACTION = 255;
-PARL_CONST uint8_t start_action_NONE = 255;
+namespace cule::env::rules {
+// What losing a life does.
+PARL_CONST uint32_t LIFE_PLAIN = 0u;
+// The step reports `terminated`, and the game goes on.
+PARL_CONST uint32_t LIFE_REPORTS = 1u;
+// The step stops and the episode ends, unless it was the last life.
+PARL_CONST uint32_t LIFE_ENDS = 2u;
+// As `LIFE_ENDS`, the last life included.
+PARL_CONST uint32_t ANY_LIFE_ENDS = 3u;
+// As `LIFE_ENDS`, but the frames of the step are all run before the rule is applied.
+PARL_CONST uint32_t LIFE_ENDS_LATE = 4u;
+// Rewards as they are.
+PARL_CONST uint32_t CLIP_NONE = 0u;
+// Rewards cut to -1..=1.
+PARL_CONST uint32_t CLIP_CLAMP = 1u;
+// The sign of rewards.
+PARL_CONST uint32_t CLIP_SIGN = 2u;
+// Codes of the joystick's nine directions without and with the trigger: rows down, none, up; columns left, none, right.
+PARL_TABLE Array<Array<uint32_t, 9>, 2> DIRECTIONS = 
+    Array<Array<uint32_t, 9>, 2>{{Array<uint32_t, 9>{{9u, 5u, 8u, 4u, 0u, 3u, 7u, 2u, 6u}}, Array<uint32_t,
+    9>{{17u, 13u, 16u, 12u, 1u, 11u, 15u, 10u, 14u}}}};
 }
 
-namespace cule::lane {
+namespace cule::env::state {
 // How many idle frames follow a reset: `below(noop_max) - fire` behind FIRE.
 PARL_CONST uint32_t NOOPS_AFTER_FIRE = 0u;
 // `below(noop_max) + 1 - fire` before FIRE.
@@ -947,7 +786,7 @@ PARL_CONST uint8_t CONTINUES_CUT = 2;
 // Number of draws of a boot that is not known in advance.
 PARL_CONST uint32_t UNKNOWN_DRAWS = 0xFFFFFFFFu;
 // Frames of starts above which there are none.
-PARL_CONST uint32_t MOST_START_FRAMES = 64u;
+PARL_CONST uint32_t MAX_RESET_STATE_FRAMES = 64u;
 // No picture.
 PARL_CONST uint8_t NONE = 255;
 // The two pictures of the board come first, then those to work in, of which this is the first.
@@ -978,58 +817,7 @@ PARL_CONST uint32_t NUMBERS = 12u;
 PARL_CONST uint32_t FLAGS = 4u;
 }
 
-namespace cule::lane::boot {
-// Frames after power-on.
-PARL_CONST uint32_t BOOT_FRAMES = 60u;
-// Frames that the RESET switch is held.
-PARL_CONST uint32_t RESET_FRAMES = 4u;
-// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
-PARL_CONST uint32_t SELECTION_FRAMES = 10000u;
-// Mean frames of a try of Adventure's.
-PARL_CONST uint32_t ADVENTURE_FRAMES = 130u;
-// Double Dunk's menu: what RAM shows, and the bit of the mode.
-PARL_TABLE Array<Array<uint32_t, 2>, 4> MENU = 
-    Array<Array<uint32_t, 2>, 4>{{Array<uint32_t, 2>{{0x08u, 1u}}, Array<uint32_t, 2>{{0x10u, 2u}},
-    Array<uint32_t, 2>{{0x04u, 4u}}, Array<uint32_t, 2>{{0x20u, 8u}}}};
-}
-
-namespace cule::lane::reset {
-// The action code of FIRE.
-PARL_CONST uint32_t FIRE = 1u;
-}
-
-namespace cule::lane::show {
-// The native size.
-PARL_CONST uint32_t REDUCE_COPY = 0u;
-// Averages of whole blocks.
-PARL_CONST uint32_t REDUCE_BLOCKS = 1u;
-// Averages over any area.
-PARL_CONST uint32_t REDUCE_AREA = 2u;
-// 160 x 210 to 84 x 84: area averages in whole numbers.
-PARL_CONST uint32_t REDUCE_84 = 4u;
-// Bilinear, where a side grows.
-PARL_CONST uint32_t REDUCE_BLEND = 3u;
-// Rows of pictures that are looked at together, and the rows of a plane of 84 x 84 that they make.
-PARL_CONST uint32_t STRIP_ROWS = 30u;
-// As `STRIP_ROWS`.
-PARL_CONST uint32_t STRIP_OUT = 12u;
-// Parts of a row of a strip, 32 pixels each.
-PARL_CONST uint32_t STRIP_PARTS = 5u;
-}
-
-namespace cule::observe {
-// Pixels in a row of a native picture.
-PARL_CONST uint32_t WIDTH = 160u;
-}
-
-namespace cule::lane::show {
-// Words of a row of a strip.
-PARL_CONST uint32_t ROW_WORDS = 40u;
-// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
-PARL_CONST uint32_t STRIP_WORDS = 1201u;
-}
-
-namespace cule::lane::turns {
+namespace cule::env::warp_schedule {
 // Each lane runs its own instructions, whatever the others do. The reference.
 PARL_CONST uint32_t FORM_PLAIN = 0u;
 // Lanes at the same place run together, by the jump table.
@@ -1044,6 +832,920 @@ PARL_CONST uint32_t WINDOW_AT = 21u;
 PARL_CONST uint32_t BEHIND = 0x1FFu;
 // Bits of the program counter that tell places apart: 8 KiB.
 PARL_CONST uint32_t PLACES = 0x1FFFu;
+}
+
+namespace cule::games::evaluate {
+PARL_CONST uint32_t STARTED = 0u;
+PARL_CONST uint32_t LEVEL = 1u;
+PARL_CONST uint32_t CHANGED = 2u;
+PARL_CONST uint32_t IDLE = 3u;
+PARL_CONST uint32_t PLAYER = 4u;
+PARL_CONST uint32_t OPPONENT = 5u;
+PARL_CONST uint32_t TIME = 6u;
+PARL_CONST uint32_t TIME_BEFORE = 7u;
+PARL_CONST uint32_t MATCHES = 8u;
+PARL_CONST uint32_t PAR = 9u;
+PARL_CONST uint32_t HITS = 10u;
+PARL_CONST uint32_t STATUS = 11u;
+PARL_CONST uint32_t BASE = 12u;
+PARL_CONST uint32_t LAST = 13u;
+PARL_CONST uint32_t GAMES_AHEAD = 14u;
+PARL_CONST uint32_t POINTS_AHEAD = 15u;
+PARL_CONST uint32_t FACES = 16u;
+// How many there are.
+PARL_CONST uint32_t AUX_COUNT = 19u;
+}
+
+namespace cule::games::row {
+// HMOVE blanks the first 8 pixels of a line.
+PARL_CONST uint16_t HMOVE_BLANKS = 1;
+PARL_CONST uint16_t PADDLES_LEFT = 2;
+PARL_CONST uint16_t PADDLES_RIGHT = 4;
+// Player A sits at the right port.
+PARL_CONST uint16_t SWAP_PORTS = 8;
+// Player A has the second paddle of the port.
+PARL_CONST uint16_t SWAP_PADDLES = 16;
+// Difficulty switches at A before the first frame of the environment.
+PARL_CONST uint16_t LEFT_A = 32;
+PARL_CONST uint16_t RIGHT_A = 64;
+// PAL without a look at the first frames.
+PARL_CONST uint16_t FORCED_PAL = 128;
+// Action codes of the environment that start a game; `RESET` is the console's switch.
+PARL_CONST uint8_t NOOP = 0;
+PARL_CONST uint8_t FIRE = 1;
+PARL_CONST uint8_t UP = 2;
+PARL_CONST uint8_t RIGHT = 3;
+PARL_CONST uint8_t LEFT = 4;
+PARL_CONST uint8_t DOWN = 5;
+PARL_CONST uint8_t UPFIRE = 10;
+PARL_CONST uint8_t RESET = 40;
+PARL_FN constexpr games::row::Term NO_TERM() { return games::row::Term{games::row::Form::Byte, 0, 0}; }
+PARL_FN constexpr games::row::Score NO_SCORE() { return games::row::Score{rs::filled<Array<games::row::Term, 6>>(games::row::NO_TERM()), 1, 0, static_cast<int32_t>((-2147483647 - 1)), 2147483647, false}; }
+PARL_FN constexpr games::row::Condition ALWAYS() { return games::row::Condition{games::row::Compare::Always, 0, 0, 0}; }
+PARL_FN constexpr games::row::Condition NEVER() { return games::row::Condition{games::row::Compare::Never, 0, 0, 0}; }
+PARL_FN constexpr games::row::Press NO_PRESS() { return games::row::Press{0u, games::row::NOOP}; }
+// Directions and FIRE of one player, 18 codes.
+PARL_CONST uint32_t ALL_ACTIONS = 0x3FFFFu;
+// What a row leaves out.
+PARL_FN constexpr games::row::Game GAME() { return games::row::Game{false, 1u, 34, 210, games::row::HMOVE_BLANKS, 790196, games::row::ALL_ACTIONS, games::row::ALL_ACTIONS, games::row::Select{0u, 0u, 0, 0, 0, 0}, rs::filled<Array<games::row::Press, 3>>(games::row::NO_PRESS()), 0, -1, games::row::NO_SCORE(), games::row::Lives{0, 0, 0}, games::row::Reported::Counted, games::row::End{rs::filled<Array<games::row::Condition, 4>>(games::row::NEVER()), games::row::NEVER(), 0}, games::row::Special::None, 0xFF}; }
+}
+
+namespace cule::games::select {
+// No selection: the game has one mode and nothing to press.
+PARL_CONST uint32_t NO_SELECTION = 0u;
+// There are no more starting actions.
+PARL_CONST uint8_t NO_ACTION = 255;
+}
+
+namespace cule::games::table {
+// Number of rows.
+PARL_CONST uint32_t GAME_COUNT = 109u;
+// The row of a ROM that is no known game.
+PARL_CONST uint32_t UNKNOWN = 108u;
+}
+
+namespace cule::games::row {
+
+PARL_FN constexpr games::row::Select held_before(uint32_t before, games::row::Select select) {
+    games::row::Select t1 = select;
+    t1.before = before;
+    return t1;
+}
+
+// RAM shows `scale` times the mode, and `more`.
+PARL_FN constexpr games::row::Select scaled(uint8_t address, int32_t scale, int32_t more, uint32_t frames) {
+    return games::row::Select{frames, 0u, address, 0, scale, more};
+}
+
+// RAM shows the mode itself. SELECT is held for `frames`.
+PARL_FN constexpr games::row::Select shown(uint8_t address, uint32_t frames) {
+    return games::row::scaled(address, 1, 0, frames);
+}
+
+PARL_FN constexpr games::row::Press press(uint32_t frames, uint8_t action) {
+    return games::row::Press{frames, action};
+}
+
+// The sum of three terms.
+PARL_FN constexpr games::row::Score sum(games::row::Term a, games::row::Term b, games::row::Term c) {
+    return games::row::Score{Array<games::row::Term, 6>{{a, b, c, games::row::NO_TERM(), games::row::NO_TERM(), games::row::NO_TERM()}}, games::row::NO_SCORE().unit, games::row::NO_SCORE().wraps_at, games::row::NO_SCORE().least, games::row::NO_SCORE().most, games::row::NO_SCORE().silent_end};
+}
+
+PARL_FN constexpr games::row::Term term(games::row::Form form, uint8_t address, int32_t weight) {
+    return games::row::Term{form, address, weight};
+}
+
+PARL_FN constexpr games::row::Score bcd3(uint8_t low, uint8_t middle, uint8_t high) {
+    return games::row::sum(games::row::term(games::row::Form::Bcd, low, 1), games::row::term(games::row::Form::Bcd, middle, 100), games::row::term(games::row::Form::Bcd, high, 10000));
+}
+
+PARL_FN constexpr games::row::End when_all(games::row::Condition a, games::row::Condition b, games::row::Condition c, games::row::Condition d) {
+    return games::row::End{Array<games::row::Condition, 4>{{a, b, c, d}}, games::row::NEVER(), 0};
+}
+
+PARL_FN constexpr games::row::End when(games::row::Condition a) {
+    return games::row::when_all(a, games::row::ALWAYS(), games::row::ALWAYS(), games::row::ALWAYS());
+}
+
+PARL_FN constexpr games::row::Condition condition(games::row::Compare compare, uint8_t address, uint8_t mask, uint8_t value) {
+    return games::row::Condition{compare, address, mask, value};
+}
+
+PARL_FN constexpr games::row::Condition is(uint8_t address, uint8_t value) {
+    return games::row::condition(games::row::Compare::Is, address, 255, value);
+}
+
+// `score` counts `unit` times.
+PARL_FN constexpr games::row::Score times(int32_t unit, games::row::Score score) {
+    games::row::Score t1 = score;
+    t1.unit = unit;
+    return t1;
+}
+
+// The bits of `mask`, and `more`.
+PARL_FN constexpr games::row::Lives count(uint8_t address, uint8_t mask, int32_t more) {
+    return games::row::Lives{address, mask, more};
+}
+
+PARL_FN constexpr games::row::Term place(games::row::Form form, uint8_t first, int32_t step, uint32_t count, uint32_t at) {
+    const Array<int32_t, 6> weights = Array<int32_t, 6>{{1, 10, 100, 1000, 10000, 100000}};
+    const uint8_t address = static_cast<uint8_t>(rs::add<int32_t>(static_cast<int32_t>(first), rs::mul<int32_t>(step, static_cast<int32_t>(at))));
+    return (at < count) ? games::row::term(form, address, weights[at]) : games::row::NO_TERM();
+}
+
+// One decimal digit a byte, the lowest at `first`, the next one `step` further.
+PARL_FN constexpr games::row::Score places(games::row::Form form, uint8_t first, int32_t step, uint32_t count) {
+    return games::row::Score{Array<games::row::Term, 6>{{games::row::place(form, first, step, count, 0u), games::row::place(form, first, step, count, 1u), games::row::place(form, first, step, count, 2u), games::row::place(form, first, step, count, 3u), games::row::place(form, first, step, count, 4u), games::row::place(form, first, step, count, 5u)}}, games::row::NO_SCORE().unit, games::row::NO_SCORE().wraps_at, games::row::NO_SCORE().least, games::row::NO_SCORE().most, games::row::NO_SCORE().silent_end};
+}
+
+// The bits of `mask` are `value`.
+PARL_FN constexpr games::row::Condition bits(uint8_t address, uint8_t mask, uint8_t value) {
+    return games::row::condition(games::row::Compare::Is, address, mask, value);
+}
+
+PARL_FN constexpr games::row::End when_both(games::row::Condition a, games::row::Condition b) {
+    return games::row::when_all(a, b, games::row::ALWAYS(), games::row::ALWAYS());
+}
+
+// `score` starts from 0 again at `wraps_at`.
+PARL_FN constexpr games::row::Score wrapping(int32_t wraps_at, games::row::Score score) {
+    games::row::Score t1 = score;
+    t1.wraps_at = wraps_at;
+    return t1;
+}
+
+PARL_FN constexpr games::row::Score bcd2(uint8_t low, uint8_t high) {
+    return games::row::sum(games::row::term(games::row::Form::Bcd, low, 1), games::row::term(games::row::Form::Bcd, high, 100), games::row::NO_TERM());
+}
+
+// The frame that ends the episode earns nothing.
+PARL_FN constexpr games::row::Score silent_end(games::row::Score score) {
+    games::row::Score t1 = score;
+    t1.silent_end = true;
+    return t1;
+}
+
+// Two, four or six decimal digits, the low byte first.
+PARL_FN constexpr games::row::Score bcd1(uint8_t low) {
+    return games::row::sum(games::row::term(games::row::Form::Bcd, low, 1), games::row::NO_TERM(), games::row::NO_TERM());
+}
+
+PARL_FN constexpr games::row::Condition is_not(uint8_t address, uint8_t value) {
+    return games::row::condition(games::row::Compare::IsNot, address, 255, value);
+}
+
+PARL_FN constexpr games::row::Condition above(uint8_t address, uint8_t value) {
+    return games::row::condition(games::row::Compare::Above, address, 255, value);
+}
+
+// A frame earns at least `least` and at most `most`.
+PARL_FN constexpr games::row::Score rewards(int32_t least, int32_t most, games::row::Score score) {
+    games::row::Score t1 = score;
+    t1.least = least;
+    t1.most = most;
+    return t1;
+}
+
+// One of the bits of `mask` is set.
+PARL_FN constexpr games::row::Condition any_of(uint8_t address, uint8_t mask) {
+    return games::row::condition(games::row::Compare::IsNot, address, mask, 0);
+}
+
+// RAM shows the mode counted from one.
+PARL_FN constexpr games::row::Select from_one(uint8_t address, uint32_t frames) {
+    return games::row::Select{frames, 0u, address, 1, 1, 0};
+}
+
+// The player's points less the opponent's.
+PARL_FN constexpr games::row::Score difference(games::row::Form form, uint8_t player, uint8_t opponent) {
+    return games::row::sum(games::row::term(form, player, 1), games::row::term(form, opponent, -1), games::row::NO_TERM());
+}
+
+// At a score, and when `or` holds.
+PARL_FN constexpr games::row::End at_score(int32_t score, games::row::Condition or_) {
+    return games::row::End{rs::filled<Array<games::row::Condition, 4>>(games::row::NEVER()), or_, score};
+}
+
+PARL_FN constexpr games::row::End when_either(games::row::Condition a, games::row::Condition b) {
+    return games::row::End{Array<games::row::Condition, 4>{{a, games::row::ALWAYS(), games::row::ALWAYS(), games::row::ALWAYS()}}, b, 0};
+}
+
+// `rules::modes` says when the mode is reached.
+PARL_FN constexpr games::row::Select held(uint32_t frames) {
+    return games::row::scaled(0, 0, 0, frames);
+}
+}
+
+namespace cule::games::table {
+// One row a game.
+PARL_TABLE Array<games::row::Game, 109> GAMES = 
+    Array<games::row::Game, 109>{{games::row::Game{true, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::One, games::row::GAME().end, games::row::Special::Adventure,
+    games::row::GAME().last_read}, games::row::Game{true, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0181Bu, games::row::GAME().legal, games::row::held_before(20u,
+    games::row::shown(0xAA, 10u)), Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd3(0xAA, 0xA9, 0xA8), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::when(games::row::is(0xA7, 255)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0x81, 1u), games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::times(10, games::row::places(games::row::Form::Alien,
+    0x8B, -2, 5u)), games::row::count(0xC0, 15, 0), games::row::Reported::CountedAlways,
+    games::row::when(games::row::bits(0xC0, 15, 0)), games::row::Special::Alien,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>((games::row::HMOVE_BLANKS | games::row::LEFT_A) | games::row::RIGHT_A),
+    games::row::GAME().paddle_max, 0x03C3Fu, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::bcd3(0xD9, 0xDA, 0xDB),
+    games::row::count(0xD6, 15, 0), games::row::GAME().reported, games::row::when(games::row::is(0xD6, 128)),
+    games::row::GAME().special, 0xD6}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0181Fu, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 4, games::row::bcd3(0x82, 0x81, 0x80),
+    games::row::count(0xE5, 255, 0), games::row::GAME().reported, games::row::when(games::row::is(0xE5, 0)),
+    games::row::GAME().special, 0xE5}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x003FDu, games::row::GAME().legal, games::row::GAME().select,
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, 3, games::row::bcd3(0xE0, 0xDF, 0xDE),
+    games::row::count(0xD3, 15, 0), games::row::GAME().reported, games::row::when_both(games::row::is(0xC7,
+    1), games::row::bits(0xD3, 15, 1)), games::row::GAME().special, 0xC7},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, 0, games::row::GAME().paddle_max, 0x0FCFFu, games::row::GAME().legal,
+    games::row::shown(0x80, 2u), games::row::GAME().start, games::row::GAME().start_score, 4,
+    games::row::wrapping(100000, games::row::times(10, games::row::bcd2(0xBE, 0xBD))),
+    games::row::count(0xBC, 0xF0, 0), games::row::GAME().reported, games::row::when(games::row::bits(0xBC,
+    0xF0, 0)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x01803u,
+    games::row::GAME().legal, games::row::shown(0x8D, 2u), games::row::GAME().start,
+    games::row::GAME().start_score, 6, games::row::silent_end(games::row::times(100, games::row::bcd3(0xA2,
+    0xA3, 0xA1))), games::row::count(0xF1, 255, 0), games::row::GAME().reported,
+    games::row::when(games::row::is(0xF1, 255)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x01803u,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::silent_end(games::row::bcd3(0xA1, 0xA2, 0xA3)), games::row::count(0xF1, 255, 0),
+    games::row::GAME().reported, games::row::when(games::row::is(0xF1, 255)), games::row::GAME().special,
+    0xA3}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT), 1000000, 0x0001Au,
+    games::row::GAME().legal, games::row::scaled(0xDC, 0, 3, 1u), games::row::GAME().start,
+    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::GAME().score,
+    games::row::GAME().lives, games::row::Reported::OneUntilEnd, games::row::GAME().end,
+    games::row::Special::Backgammon, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0x80, 1u), games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::bcd3(0xDA, 0xD9, 0xD8), games::row::count(0xD5, 255, 0),
+    games::row::GAME().reported, games::row::when_both(games::row::is(0xCE, 1), games::row::is(0xD5, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x0003Fu, games::row::GAME().legal,
+    games::row::shown(0xC5, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd1(0x84), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::when(games::row::is_not(0x86, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height, 0,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0xA1, 2u), games::row::GAME().start, games::row::GAME().start_score, 5,
+    games::row::times(1000, games::row::sum(games::row::term(games::row::Form::HighOrBlank, 0x9D, 1),
+    games::row::term(games::row::Form::LowOrBlank, 0x9E, 10), games::row::term(games::row::Form::HighOrBlank,
+    0x9E, 100))), games::row::count(0xBA, 15, 0), games::row::GAME().reported,
+    games::row::when(games::row::bits(0xBA, 15, 0)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x018DFu, games::row::GAME().legal, games::row::GAME().select,
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::RIGHT), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, 3, games::row::bcd3(0x89, 0x8A, 0x8B),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::is(0x85, 255)),
+    games::row::Special::BeamRider, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0x80, 2u), games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::bcd3(0xDF, 0xDE, 0xDD), games::row::count(0xDA, 255, 1),
+    games::row::GAME().reported, games::row::when(games::row::is(0xDA, 255)), games::row::Special::Berzerk,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT), 795000, 0x00027u,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::GAME().score,
+    games::row::GAME().lives, games::row::Reported::OneUntilEnd, games::row::GAME().end,
+    games::row::Special::Blackjack, 0x86}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x02427u, games::row::GAME().legal,
+    games::row::shown(0x82, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd2(0xA1, 0xA6), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when(games::row::above(0xA4, 16)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::Special::Boxing, 0x91},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT),
+    games::row::GAME().paddle_max, 0x0001Bu, games::row::GAME().legal, games::row::shown(0xB2, 1u),
+    games::row::GAME().start, games::row::GAME().start_score, 5,
+    games::row::sum(games::row::term(games::row::Form::Bcd, 0xCD, 1), games::row::term(games::row::Form::Low,
+    0xCC, 100), games::row::NO_TERM()), games::row::count(0xB9, 255, 0), games::row::GAME().reported,
+    games::row::when(games::row::is(0xB9, 0)), games::row::Special::Breakout, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, 26, 214, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0181Bu, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::times(10, games::row::bcd2(0xAE, 0xAD)), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when(games::row::is(0x83, 0)), games::row::GAME().special,
+    0x83}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT),
+    games::row::GAME().paddle_max, 0x00027u, games::row::GAME().legal, games::row::shown(0xD4, 2u),
+    Array<games::row::Press, 3>{{games::row::press(60u, games::row::NOOP), games::row::press(2u,
+    games::row::FIRE), games::row::NO_PRESS()}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::Casino,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0xA7, 2u), games::row::GAME().start, games::row::GAME().start_score, 3,
+    games::row::rewards(0, 2147483647, games::row::bcd3(0xF6, 0xF5, 0xF4)), games::row::count(0xED, 0x70, 1),
+    games::row::GAME().reported, games::row::when(games::row::any_of(0xA6, 64)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0xE0, 2u), games::row::GAME().start, games::row::GAME().start_score, 3,
+    games::row::times(100, games::row::bcd2(0xEE, 0xEC)), games::row::count(0xE4, 15, 0),
+    games::row::Reported::CountedAlways, games::row::when(games::row::bits(0xE4, 15, 0)),
+    games::row::Special::ChopperCommand, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x003FDu,
+    games::row::GAME().legal, games::row::shown(0x80, 2u), games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::rewards(0, 2147483647, games::row::times(100,
+    games::row::places(games::row::Form::Byte, 0x82, 1, 4u))), games::row::count(0xAA, 255, 0),
+    games::row::GAME().reported, games::row::when(games::row::is(0xAA, 0)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::from_one(0x8D, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd3(0x8D, 0x8C, 0x8B), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::when(games::row::is(0xE7, 130)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height, 0,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(486u, games::row::NOOP),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::Darkchambers, 0xCA},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0x9B, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, 3,
+    games::row::places(games::row::Form::LowOrBlank, 0x9C, 1, 6u), games::row::count(0xC2, 255, 0),
+    games::row::GAME().reported, games::row::when(games::row::is(0xC2, 0)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0181Bu, games::row::GAME().legal, games::row::shown(0xEA, 1u),
+    games::row::GAME().start, games::row::GAME().start_score, 4, games::row::bcd3(0x85, 0x83, 0x81),
+    games::row::count(0xF2, 255, 1), games::row::GAME().reported, games::row::when_both(games::row::is(0xF2,
+    0), games::row::is(0xF1, 189)), games::row::Special::DemonAttack, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 2, games::row::times(100,
+    games::row::bcd2(0x88, 0x87)), games::row::count(0xA3, 255, 0), games::row::GAME().reported,
+    games::row::when_all(games::row::is(0xA3, 0), games::row::is(0x8F, 3), games::row::is(0x8B, 31),
+    games::row::ALWAYS()), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select, Array<games::row::Press,
+    3>{{games::row::press(1u, games::row::UPFIRE), games::row::NO_PRESS(), games::row::NO_PRESS()}},
+    games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::difference(games::row::Form::Bcd, 0xF6, 0xF7), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::Special::DoubleDunk,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd1(0xA7), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::at_score(10, games::row::NEVER()),
+    games::row::GAME().special, 0xA7}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(16u, games::row::FIRE),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score, 4,
+    games::row::bcd3(0x89, 0x88, 0x87), games::row::count(0x83, 255, 0), games::row::GAME().reported,
+    games::row::when_both(games::row::is(0x83, 0), games::row::is_not(0x81, 0)), games::row::GAME().special,
+    0x81}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x01B3Bu, games::row::GAME().legal, games::row::GAME().select,
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::GAME().score, games::row::GAME().lives, games::row::GAME().reported,
+    games::row::when(games::row::is(0xAF, 255)), games::row::Special::Enduro, 0xAF},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select, Array<games::row::Press,
+    3>{{games::row::press(1u, games::row::FIRE), games::row::press(5u, games::row::NOOP),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::sum(games::row::term(games::row::Form::Byte, 0xE3, 1), games::row::NO_TERM(),
+    games::row::NO_TERM()), games::row::GAME().lives, games::row::Reported::OneUntilEnd,
+    games::row::when(games::row::bits(0xC7, 3, 0)), games::row::GAME().special, 0xC7},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::from_one(0xEA, 25u),
+    games::row::GAME().start, games::row::GAME().start_score, 0, games::row::bcd3(0xE1, 0xE0, 0xDF),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::is(0xE5, 255),
+    games::row::is(0x80, 8)), games::row::Special::Et, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::difference(games::row::Form::Bcd, 0xBD, 0xBE), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when_either(games::row::is(0xBD, 153), games::row::is(0xBE,
+    153)), games::row::GAME().special, 0xBE}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0xD6, 2u), games::row::GAME().start,
+    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::bcd1(0xEA),
+    games::row::GAME().lives, games::row::Reported::OneUntilEnd, games::row::when(games::row::is(0xEB, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x00025u, games::row::GAME().legal,
+    games::row::shown(0x80, 1u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::rewards(0, 1, games::row::bcd1(0xE7)),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::is(0x96, 1)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x0003Du, games::row::GAME().legal,
+    games::row::scaled(0xDD, 2, 1, 2u), games::row::GAME().start, games::row::GAME().start_score, 4,
+    games::row::bcd2(0xCE, 0xCC), games::row::count(0xD0, 255, 0), games::row::GAME().reported,
+    games::row::when(games::row::is(0xD0, 255)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0x80, 1u),
+    games::row::GAME().start, games::row::GAME().start_score, 4, games::row::bcd3(0xCA, 0xC9, 0xC8),
+    games::row::count(0xCC, 15, 1), games::row::GAME().reported, games::row::when_both(games::row::bits(0xCC,
+    15, 0), games::row::any_of(0xF1, 128)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x0181Bu,
+    games::row::GAME().legal, games::row::shown(0xB3, 1u), games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::wrapping(1000000, games::row::bcd3(0xAE, 0xAD, 0xAC)),
+    games::row::count(0xB9, 255, 1), games::row::GAME().reported, games::row::when(games::row::any_of(0xBF,
+    128)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x01C1Fu,
+    games::row::GAME().legal, games::row::shown(0xD3, 5u), Array<games::row::Press, 3>{{games::row::press(1u,
+    games::row::FIRE), games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score, 3,
+    games::row::bcd3(0xB2, 0xB1, 0xB0), games::row::GAME().lives, games::row::GAME().reported,
+    games::row::when(games::row::bits(0xB4, 7, 0)), games::row::Special::Gopher,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0x80, 10u), Array<games::row::Press, 3>{{games::row::press(16u, games::row::FIRE),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score, 6,
+    games::row::bcd3(0x89, 0x88, 0x87), games::row::count(0x84, 255, 1), games::row::GAME().reported,
+    games::row::when(games::row::is(0x81, 1)), games::row::Special::Gravitar, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0xEE, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::GAME().score, games::row::GAME().lives, games::row::Reported::OneUntilEnd,
+    games::row::GAME().end, games::row::Special::Hangman, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0xCC, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, 9, games::row::GAME().score,
+    games::row::GAME().lives, games::row::GAME().reported, games::row::GAME().end,
+    games::row::Special::HauntedHouse, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0x80, 1u),
+    games::row::GAME().start, games::row::GAME().start_score, 4, games::row::bcd3(0xB9, 0xB8, 0xB7),
+    games::row::count(0xB3, 255, 0), games::row::GAME().reported, games::row::when(games::row::is(0xB3, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::held(2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd1(0xB6), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::at_score(7, games::row::is(0xB7, 7)),
+    games::row::Special::HumanCannonball, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0x80, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::rewards((-2147483647 - 1), 1, games::row::difference(games::row::Form::Bcd, 0x8A, 0x8B)),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::is(0x87, 0),
+    games::row::is(0x86, 0)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::held(20u), games::row::GAME().start,
+    games::row::GAME().start_score, 6, games::row::bcd3(0xDC, 0xDD, 0xDE), games::row::count(0x86, 15, 1),
+    games::row::GAME().reported, games::row::when_both(games::row::bits(0x86, 15, 0), games::row::is(0x8C,
+    104)), games::row::Special::Jamesbond, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line, 230,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x3FBFDu, games::row::GAME().legal,
+    games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd3(0x92, 0x91, 0x90), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when_both(games::row::is(0x95, 0), games::row::is(0x96, 0)),
+    games::row::Special::JourneyEscape, 0x96}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT),
+    games::row::GAME().paddle_max, 0x0001Bu, games::row::GAME().legal, games::row::GAME().select,
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::bcd3(0xA5, 0xA4, 0xA3), games::row::GAME().lives, games::row::Reported::OneUntilEnd,
+    games::row::at_score(999999, games::row::is(0xA1, 0)), games::row::GAME().special, 0xA1},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::held(2u), games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::times(100, games::row::bcd2(0xA8, 0xA7)),
+    games::row::count(0xAD, 7, 1), games::row::GAME().reported, games::row::when(games::row::is(0xAD, 255)),
+    games::row::Special::Kangaroo, games::row::GAME().last_read}, games::row::Game{true,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x03FFFu, games::row::GAME().legal,
+    games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(1u, games::row::RESET),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score, 3,
+    games::row::bcd2(0x9C, 0x9B), games::row::count(0x96, 255, 0), games::row::GAME().reported,
+    games::row::when_both(games::row::is(0x96, 0), games::row::is(0x88, 0)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{true, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0003Fu, games::row::GAME().legal, games::row::scaled(0xEC, 2, 0, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::bcd2(0x83, 0x82),
+    games::row::count(0xEE, 255, 0), games::row::GAME().reported, games::row::when(games::row::is(0xEE, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{true,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::held(2u), Array<games::row::Press, 3>{{games::row::press(1u,
+    games::row::FIRE), games::row::press(1u, games::row::NOOP), games::row::NO_PRESS()}},
+    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::GAME().score,
+    games::row::GAME().lives, games::row::Reported::OneUntilEnd, games::row::GAME().end,
+    games::row::Special::Klax, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x003FDu, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::times(100, games::row::bcd2(0x81, 0x80)),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::is(0xD1, 128)),
+    games::row::GAME().special, 0xD1}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score, 3,
+    games::row::bcd3(0x9E, 0x9D, 0x9C), games::row::count(0x9F, 7, 1), games::row::GAME().reported,
+    games::row::when_all(games::row::is(0x9F, 0), games::row::is(0xA2, 3), games::row::is(0x80, 128),
+    games::row::ALWAYS()), games::row::GAME().special, 0x80}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x3FB3Du, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score, 4,
+    games::row::bcd3(0x9A, 0x99, 0x98), games::row::count(0x9D, 7, 1), games::row::GAME().reported,
+    games::row::when(games::row::is(0x9D, 255)), games::row::GAME().special, 0x9D}, games::row::Game{true,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(1u,
+    games::row::RESET), games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd3(0x82, 0x81, 0x80), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when(games::row::is(0x83, 0)), games::row::GAME().special,
+    0x83}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x003FDu, 0x003FDu, games::row::scaled(0x94, 3, 1, 2u),
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, 3, games::row::bcd3(0x96, 0x95, 0x94),
+    games::row::count(0xCA, 255, 0), games::row::GAME().reported, games::row::when_all(games::row::is(0xCA,
+    0), games::row::is(0xC8, 10), games::row::is(0xA5, 0), games::row::is(0xA9, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0x80, 5u), Array<games::row::Press,
+    3>{{games::row::press(10u, games::row::NOOP), games::row::press(7u, games::row::FIRE),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, 0, games::row::times(100,
+    games::row::bcd2(0x8A, 0x89)), games::row::count(0x87, 255, 0), games::row::GAME().reported,
+    games::row::when(games::row::is(0x87, 0)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::GAME().score, games::row::GAME().lives, games::row::Reported::OneUntilEnd,
+    games::row::GAME().end, games::row::Special::MiniatureGolf, 0xAF},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 6, games::row::bcd3(0x95, 0x94, 0x93),
+    games::row::count(0xBA, 7, 1), games::row::GAME().reported, games::row::when_both(games::row::is(0xBA,
+    0), games::row::is(0xFE, 96)), games::row::GAME().special, 0xFE}, games::row::Game{true,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x03C3Fu, games::row::GAME().legal,
+    games::row::shown(0x80, 5u), Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, games::row::GAME().start_score, 4,
+    games::row::times(10, games::row::bcd2(0x82, 0x83)), games::row::count(0xDB, 255, 0),
+    games::row::GAME().reported, games::row::when(games::row::is(0xDA, 64)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, 0, games::row::GAME().paddle_max, 0x003FDu,
+    games::row::GAME().legal, games::row::held(10u), games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::bcd3(0xF8, 0xF9, 0xFA), games::row::count(0xFB, 7, 1),
+    games::row::GAME().reported, games::row::when_both(games::row::bits(0xFB, 15, 0), games::row::is(0xA7,
+    83)), games::row::Special::MsPacman, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x0181Bu,
+    games::row::GAME().legal, games::row::shown(0xDE, 2u), games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::bcd3(0xC6, 0xC5, 0xC4), games::row::count(0xC7, 7, 0),
+    games::row::GAME().reported, games::row::when(games::row::bits(0xC7, 7, 0)), games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x003FFu, games::row::GAME().legal, games::row::from_one(0xDE, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::difference(games::row::Form::Bcd, 0xCE, 0xD0), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::Othello,
+    games::row::GAME().last_read}, games::row::Game{true, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0003Du, games::row::GAME().legal, games::row::held(2u),
+    games::row::GAME().start, games::row::GAME().start_score, 4, games::row::bcd3(0xCC, 0xCE, 0xD0),
+    games::row::count(0x98, 255, 1), games::row::GAME().reported, games::row::when_both(games::row::is(0x98,
+    0), games::row::is(0xE4, 63)), games::row::Special::Pacman, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x0383Bu,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::times(10,
+    games::row::sum(games::row::term(games::row::Form::High, 0xC7, 1),
+    games::row::term(games::row::Form::Bcd, 0xC8, 10), games::row::term(games::row::Form::Bcd, 0xC9, 1000))),
+    games::row::count(0xCB, 7, 0), games::row::GAME().reported, games::row::when(games::row::is(0xCC, 128)),
+    games::row::GAME().special, 0xCB}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(1u, games::row::UP),
+    games::row::NO_PRESS(), games::row::NO_PRESS()}}, 2000, 3, games::row::bcd3(0xD7, 0xD6, 0xD5),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when_both(games::row::bits(0x80, 0xF0,
+    0), games::row::is_not(0x9E, 0)), games::row::Special::Pitfall, 0x9E},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select, Array<games::row::Press,
+    3>{{games::row::press(1u, games::row::UP), games::row::NO_PRESS(), games::row::NO_PRESS()}}, 4000, 1,
+    games::row::bcd3(0xC9, 0xC8, 0xC7), games::row::GAME().lives, games::row::GAME().reported,
+    games::row::at_score(199000, games::row::NEVER()), games::row::GAME().special, 0xC7},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height,
+    static_cast<uint16_t>(((games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT) | games::row::PADDLES_RIGHT) | games::row::SWAP_PADDLES),
+    games::row::GAME().paddle_max, 0x0181Bu, games::row::GAME().legal, games::row::shown(0x96, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::difference(games::row::Form::Byte, 0x8E, 0x8D), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when_either(games::row::is(0x8D, 21), games::row::is(0x8E, 21)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, 26, 220, games::row::GAME().flags, games::row::GAME().paddle_max, 0x02427u,
+    games::row::GAME().legal, games::row::held_before(2u, games::row::shown(0xBD, 2u)),
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::bcd3(0x8A, 0x89, 0x88),
+    games::row::count(0x96, 7, 1), games::row::GAME().reported, games::row::when_both(games::row::is(0x96,
+    0), games::row::is(0x98, 5)), games::row::GAME().special, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0x80, 2u),
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::UP), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, 1000, games::row::GAME().start_lives, games::row::bcd3(0xCA, 0xC9, 0xC8),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::above(0xC2, 1)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, 40, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0003Fu, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 4,
+    games::row::silent_end(games::row::bcd3(0xDB, 0xDA, 0xD9)), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::Special::Qbert, 0xD9},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::places(games::row::Form::Eighth, 0xD7, -2, 6u), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::Special::Riverraid, 0xC0},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::times(100,
+    games::row::places(games::row::Form::LowOrBlank, 0xC9, 1, 4u)), games::row::count(0xC4, 7, 1),
+    games::row::GAME().reported, games::row::when(games::row::bits(0xC4, 7, 0)),
+    games::row::Special::RoadRunner, 0xBD}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, 4, games::row::sum(games::row::term(games::row::Form::Byte, 0xB5, 1),
+    games::row::term(games::row::Form::Byte, 0xB6, 12), games::row::NO_TERM()), games::row::count(0xA8, 15,
+    1), games::row::GAME().reported, games::row::when_both(games::row::is(0xA8, 0), games::row::is(0xB4,
+    255)), games::row::GAME().special, 0xA8}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, 4, games::row::bcd3(0xBA, 0xB9, 0xB8), games::row::count(0xBB, 255, 1),
+    games::row::GAME().reported, games::row::when(games::row::is_not(0xA3, 0)), games::row::GAME().special,
+    0xBB}, games::row::Game{true, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x0181Bu,
+    games::row::GAME().legal, games::row::GAME().select, Array<games::row::Press, 3>{{games::row::press(1u,
+    games::row::RESET), games::row::press(1u, games::row::LEFT), games::row::NO_PRESS()}},
+    games::row::GAME().start_score, 3, games::row::bcd3(0xA0, 0x9F, 0x9E), games::row::count(0xA9, 255, 0),
+    games::row::GAME().reported, games::row::when_both(games::row::is(0xA9, 0), games::row::is(0xA7, 160)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x00019u, 0x003FDu, games::row::GAME().select,
+    Array<games::row::Press, 3>{{games::row::press(16u, games::row::DOWN), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::times(-1, games::row::sum(games::row::term(games::row::Form::Bcd, 0xEA, 1),
+    games::row::term(games::row::Form::Bcd, 0xE9, 100), games::row::term(games::row::Form::Byte, 0xE8,
+    6000))), games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::is(0x91,
+    255)), games::row::GAME().special, 0x91}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, 3, games::row::times(10, games::row::bcd3(0xDC, 0xDD, 0xDE)),
+    games::row::count(0xD9, 15, 0), games::row::GAME().reported, games::row::when(games::row::is(0xD9, 0)),
+    games::row::GAME().special, 0xD9}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0181Bu, games::row::GAME().legal, games::row::shown(0xDC, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::wrapping(10000,
+    games::row::bcd2(0xE8, 0xE6)), games::row::count(0xC9, 255, 0), games::row::GAME().reported,
+    games::row::when_either(games::row::any_of(0x98, 128), games::row::is(0xC9, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{true,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::held(2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::bcd1(0xA7), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::at_score(10, games::row::is(0x80, 0)),
+    games::row::Special::SpaceWar, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0xF4, 15u), games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::times(100,
+    games::row::places(games::row::Form::LowOrBlank, 0x83, 1, 4u)), games::row::count(0x87, 15, 0),
+    games::row::GAME().reported, games::row::when(games::row::is(0x87, 0)), games::row::Special::StarGunner,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::Superman, 0x9F},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::SWAP_PORTS),
+    games::row::GAME().paddle_max, 0x0003Du, games::row::GAME().legal, games::row::scaled(0xF9, 1, 1, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::difference(games::row::Form::Bcd, 0xF7, 0xF6), games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::Surround,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::shown(0x80, 2u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::Special::Tennis,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x0003Bu, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::rewards(0, 2147483647, games::row::bcd2(0xF1, 0xF2)), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when(games::row::any_of(0xF3, 128)),
+    games::row::Special::Tetris, 0xF3}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x003FFu, games::row::GAME().legal, games::row::shown(0x88, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::GAME().score, games::row::GAME().lives, games::row::Reported::OneUntilEnd,
+    games::row::GAME().end, games::row::Special::TicTacToe3d, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x03C3Fu,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::times(100, games::row::bcd2(0x8D, 0x8F)),
+    games::row::count(0x8B, 7, 1), games::row::GAME().reported, games::row::when(games::row::is_not(0xA0,
+    0)), games::row::Special::TimePilot, 0xA0}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::bcd3(0xBF, 0xBE, 0xBD), games::row::GAME().lives,
+    games::row::GAME().reported, games::row::when(games::row::is(0xC8, 5)), games::row::Special::Trondead,
+    0xC8}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x01BFFu, games::row::GAME().legal, games::row::shown(0xEA, 2u),
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, 4, games::row::times(10,
+    games::row::sum(games::row::term(games::row::Form::Bcd, 0x89, 1), games::row::term(games::row::Form::Bcd,
+    0x8A, 100), games::row::term(games::row::Form::Byte, 0xD3, 1))), games::row::count(0xB9, 255, 0),
+    games::row::GAME().reported, games::row::when_both(games::row::is(0xB9, 0), games::row::is(0xC5, 1)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, 0x01C3Du, games::row::GAME().legal,
+    games::row::shown(0xAB, 2u), games::row::GAME().start, games::row::GAME().start_score, 3,
+    games::row::bcd2(0x9C, 0x9A), games::row::count(0x9E, 3, 0), games::row::GAME().reported,
+    games::row::when_both(games::row::is(0x9E, 0), games::row::is_not(0x81, 132)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, 30, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x02427u, games::row::GAME().legal, games::row::GAME().select,
+    Array<games::row::Press, 3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(),
+    games::row::NO_PRESS()}}, games::row::GAME().start_score, 5, games::row::bcd3(0x82, 0x81, 0x80),
+    games::row::count(0x86, 15, 1), games::row::GAME().reported,
+    games::row::when_both(games::row::above(0x94, 64), games::row::bits(0x86, 15, 0)),
+    games::row::GAME().special, 0x94}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score, 4,
+    games::row::times(100, games::row::bcd2(0xC8, 0xC7)), games::row::count(0xC6, 7, 1),
+    games::row::GAME().reported, games::row::when_all(games::row::is(0xC6, 0), games::row::is(0xCD, 255),
+    games::row::any_of(0xBF, 128), games::row::ALWAYS()), games::row::GAME().special, 0xBF},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max, 0x003C2u,
+    games::row::GAME().legal, games::row::held(1u), games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::VideoCheckers,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x003FFu, games::row::GAME().legal, games::row::shown(0xEA, 1u),
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::GAME().score, games::row::GAME().lives, games::row::Reported::OneUntilEnd,
+    games::row::GAME().end, games::row::Special::VideoChess, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::held(2u), Array<games::row::Press,
+    3>{{games::row::press(61u, games::row::NOOP), games::row::press(1u, games::row::FIRE),
+    games::row::press(2u, games::row::NOOP)}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::VideoCube,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, 0x01C3Fu, games::row::GAME().legal, games::row::shown(0xC1, 2u),
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::bcd3(0xB0, 0xB2, 0xB4),
+    games::row::GAME().lives, games::row::GAME().reported, games::row::when(games::row::any_of(0xAF, 1)),
+    games::row::Special::VideoPinball, games::row::GAME().last_read},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::SWAP_PORTS),
+    games::row::GAME().paddle_max, 0x03C3Fu, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, 3, games::row::GAME().score,
+    games::row::count(0x8D, 15, 0), games::row::GAME().reported, games::row::when_both(games::row::bits(0x8D,
+    15, 0), games::row::is(0xF4, 248)), games::row::Special::WizardOfWor, 0xD7},
+    games::row::Game{games::row::GAME().pal, games::row::GAME().players, games::row::GAME().first_line,
+    games::row::GAME().height, games::row::GAME().flags, games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::shown(0xDB, 2u),
+    Array<games::row::Press, 3>{{games::row::press(486u, games::row::NOOP), games::row::press(1u,
+    games::row::FIRE), games::row::press(2u, games::row::NOOP)}}, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::Reported::OneUntilEnd, games::row::GAME().end, games::row::Special::WordZapper,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::held_before(2u, games::row::shown(0xE3, 1u)), Array<games::row::Press,
+    3>{{games::row::press(1u, games::row::FIRE), games::row::NO_PRESS(), games::row::NO_PRESS()}},
+    games::row::GAME().start_score, 4, games::row::bcd3(0xE2, 0xE1, 0xE0), games::row::count(0x9E, 0xF0, 0),
+    games::row::GAME().reported, games::row::when(games::row::bits(0x9E, 0xF0, 0)),
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    games::row::GAME().players, games::row::GAME().first_line, games::row::GAME().height,
+    games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::shown(0x82, 10u), games::row::GAME().start,
+    games::row::GAME().start_score, 5, games::row::times(100, games::row::bcd2(0xE9, 0xE8)),
+    games::row::count(0xEA, 7, 0), games::row::GAME().reported, games::row::when(games::row::bits(0xEA, 7,
+    0)), games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal,
+    2u, 39, 256, games::row::GAME().flags, games::row::GAME().paddle_max, games::row::GAME().minimal,
+    games::row::GAME().legal, games::row::GAME().select, games::row::GAME().start,
+    games::row::GAME().start_score, games::row::GAME().start_lives, games::row::GAME().score,
+    games::row::GAME().lives, games::row::GAME().reported, games::row::GAME().end,
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>(games::row::HMOVE_BLANKS | games::row::FORCED_PAL), games::row::GAME().paddle_max,
+    games::row::GAME().minimal, games::row::GAME().legal, games::row::GAME().select,
+    games::row::GAME().start, games::row::GAME().start_score, games::row::GAME().start_lives,
+    games::row::GAME().score, games::row::GAME().lives, games::row::GAME().reported, games::row::GAME().end,
+    games::row::GAME().special, games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, 2u,
+    games::row::GAME().first_line, games::row::GAME().height,
+    static_cast<uint16_t>((games::row::HMOVE_BLANKS | games::row::PADDLES_LEFT) | games::row::PADDLES_RIGHT),
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::GAME().special,
+    games::row::GAME().last_read}, games::row::Game{games::row::GAME().pal, games::row::GAME().players,
+    games::row::GAME().first_line, games::row::GAME().height, games::row::GAME().flags,
+    games::row::GAME().paddle_max, games::row::GAME().minimal, games::row::GAME().legal,
+    games::row::GAME().select, games::row::GAME().start, games::row::GAME().start_score,
+    games::row::GAME().start_lives, games::row::GAME().score, games::row::GAME().lives,
+    games::row::GAME().reported, games::row::GAME().end, games::row::GAME().special,
+    games::row::GAME().last_read}}};
 }
 
 namespace cule::machine {
@@ -1655,12 +2357,12 @@ PARL_TABLE Array<Array<uint8_t, 3>, 8> COPIES =
 }
 
 namespace cule::machine::tia::paint {
-// CTRLPF: the halves of the playfield take the players' colours; the playfield stands before the players.
+// CTRLPF: the halves of the playfield take the players' colors; the playfield stands before the players.
 PARL_CONST uint8_t SCORE = 2;
 PARL_CONST uint8_t PRIORITY = 4;
 // What `order_of` says where `lonely_score` does.
 PARL_CONST uint8_t LONELY = 1;
-// Places of the colours in `Tia::color`.
+// Places of the colors in `Tia::color`.
 PARL_CONST uint32_t FIELD = 2u;
 PARL_CONST uint32_t BACK = 3u;
 // Clock of a row after which the HMOVE blank is over.
@@ -1746,7 +2448,7 @@ PARL_CONST int32_t DISPLAY_TAIL = 11;
 namespace cule::machine::tia::rows {
 // A value of `Row::kind`: the row is bytes, in `Board::picture`.
 PARL_CONST uint32_t BYTES = 0u;
-// As `BYTES`: colours changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
+// As `BYTES`: colors changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
 PARL_CONST uint32_t MIXED = 1u;
 // The row is classes.
 PARL_CONST uint32_t CLASSES = 2u;
@@ -1770,6 +2472,8 @@ PARL_TABLE Array<uint64_t, 2> MULTIPLIER = Array<uint64_t, 2>{{0x2360ED051FC65DA
 }
 
 namespace cule::observe {
+// Pixels in a row of a native picture.
+PARL_CONST uint32_t WIDTH = 160u;
 PARL_CONST float round_pixel_TO_INTEGERS = 8388608.0f;
 // Bytes that `shrink_84` may write for a row of 84.
 PARL_CONST uint32_t ROW_84 = 96u;
@@ -1834,7 +2538,7 @@ PARL_CONST uint32_t NTSC = 0u;
 PARL_CONST uint32_t PAL = 1u;
 // As [`NTSC`].
 PARL_CONST uint32_t SECAM = 2u;
-// The 128 colours of NTSC, PAL and SECAM.
+// The 128 colors of NTSC, PAL and SECAM.
 PARL_TABLE Array<Array<uint32_t, 128>, 3> COLORS = 
     Array<Array<uint32_t, 128>, 3>{{Array<uint32_t, 128>{{0x000000u, 0x4A4A4Au, 0x6F6F6Fu, 0x8E8E8Eu,
     0xAAAAAAu, 0xC0C0C0u, 0xD6D6D6u, 0xECECECu, 0x484800u, 0x69690Fu, 0x86861Du, 0xA2A22Au, 0xBBBB35u,
@@ -1881,7 +2585,7 @@ PARL_TABLE Array<Array<uint32_t, 128>, 3> COLORS =
     0x2121FFu, 0xF03C79u, 0xFF50FFu, 0x7FFF00u, 0x7FFFFFu, 0xFFFF3Fu, 0xFFFFFFu, 0x000000u, 0x2121FFu,
     0xF03C79u, 0xFF50FFu, 0x7FFF00u, 0x7FFFFFu, 0xFFFF3Fu, 0xFFFFFFu}}}};
 
-// Brightness of a colour, weighed 0.2989, 0.5870, 0.1140 and rounded to nearest.
+// Brightness of a color, weighed 0.2989, 0.5870, 0.1140 and rounded to nearest.
 PARL_FN constexpr uint32_t brightness(uint32_t color) {
     return ((((2989u * (color >> 16)) + (5870u * ((color >> 8) & 255u))) + (1140u * (color & 255u))) + 5000u) / 10000u;
 }
@@ -1901,7 +2605,7 @@ PARL_TABLE Array<Array<uint32_t, 256>, 3> RGB =
     Array<Array<uint32_t, 256>, 3>{{observe::palette::rgb_table(observe::palette::NTSC),
     observe::palette::rgb_table(observe::palette::PAL), observe::palette::rgb_table(observe::palette::SECAM)}};
 
-// The blue of the next index: the brightness of a colour, and for an odd index, as in the reference, what comes next.
+// The blue of the next index: the brightness of a color, and for an odd index, as in the reference, what comes next.
 PARL_FN constexpr Array<uint8_t, 256> gray_table(uint32_t television) {
     const Array<uint32_t, 256> rgb = observe::palette::rgb_table(television);
     Array<uint8_t, 256> table = Array<uint8_t, 256>{};
@@ -1919,33 +2623,33 @@ PARL_TABLE Array<Array<uint8_t, 256>, 3> GRAY =
     observe::palette::gray_table(observe::palette::SECAM)}};
 }
 
+namespace cule::observe::plane {
+// The native size.
+PARL_CONST uint32_t REDUCE_COPY = 0u;
+// Averages of whole blocks.
+PARL_CONST uint32_t REDUCE_BLOCKS = 1u;
+// Averages over any area.
+PARL_CONST uint32_t REDUCE_AREA = 2u;
+// 160 x 210 to 84 x 84: area averages in whole numbers.
+PARL_CONST uint32_t REDUCE_84 = 4u;
+// Bilinear, where a side grows.
+PARL_CONST uint32_t REDUCE_BLEND = 3u;
+// Rows of pictures that are looked at together, and the rows of a plane of 84 x 84 that they make.
+PARL_CONST uint32_t STRIP_ROWS = 30u;
+// As `STRIP_ROWS`.
+PARL_CONST uint32_t STRIP_OUT = 12u;
+// Parts of a row of a strip, 32 pixels each.
+PARL_CONST uint32_t STRIP_PARTS = 5u;
+// Words of a row of a strip.
+PARL_CONST uint32_t ROW_WORDS = 40u;
+// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
+PARL_CONST uint32_t STRIP_WORDS = 1201u;
+}
+
 namespace cule::random {
 // Number of state words.
 PARL_CONST uint32_t STATE_WORDS = 624u;
 PARL_CONST uint32_t MIDDLE = 397u;
-}
-
-namespace cule::step {
-// What losing a life does.
-PARL_CONST uint32_t LIFE_PLAIN = 0u;
-// The step reports `terminated`, and the game goes on.
-PARL_CONST uint32_t LIFE_REPORTS = 1u;
-// The step stops and the episode ends, unless it was the last life.
-PARL_CONST uint32_t LIFE_ENDS = 2u;
-// As `LIFE_ENDS`, the last life included.
-PARL_CONST uint32_t ANY_LIFE_ENDS = 3u;
-// As `LIFE_ENDS`, but the frames of the step are all run before anybody looks.
-PARL_CONST uint32_t LIFE_ENDS_LATE = 4u;
-// Rewards as they are.
-PARL_CONST uint32_t CLIP_NONE = 0u;
-// Rewards cut to -1..=1.
-PARL_CONST uint32_t CLIP_CLAMP = 1u;
-// The sign of rewards.
-PARL_CONST uint32_t CLIP_SIGN = 2u;
-// Codes of the joystick's nine directions without and with the trigger: rows down, none, up; columns left, none, right.
-PARL_TABLE Array<Array<uint32_t, 9>, 2> DIRECTIONS = 
-    Array<Array<uint32_t, 9>, 2>{{Array<uint32_t, 9>{{9u, 5u, 8u, 4u, 0u, 3u, 7u, 2u, 6u}}, Array<uint32_t,
-    9>{{17u, 13u, 16u, 12u, 1u, 11u, 15u, 10u, 14u}}}};
 }
 
 namespace cule::env {
@@ -1959,14 +2663,94 @@ PARL_FN void move_paddle(env::Env& env, uint32_t player, env::Action action);
 PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t switches);
 PARL_FN void evaluate(env::State& state);
 PARL_FN void look(env::State& state);
-PARL_FN void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom);
+template <class FrameRunner> PARL_FN void emulate(FrameRunner& runner, env::State& state, machine::Board& board);
+template <class FrameRunner> PARL_NOINLINE int32_t act(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, double keep, env::Action a, env::Action b);
 PARL_FN int32_t lives(const env::State& state);
 PARL_FN bool truncated(const env::State& state);
 PARL_FN bool ended(const env::State& state);
 PARL_FN env::Action legal(uint32_t game, env::Action action);
+PARL_FN bool begin_frame(env::State& state, random::Random& random, double keep, env::Action a, env::Action b);
 PARL_FN void hold(env::State& state, random::Random& random, double keep, env::Action a, env::Action b);
 PARL_FN void set_held_inputs(env::State& state);
 PARL_FN int32_t count_frame(env::State& state);
+}
+
+namespace cule::env::boot {
+template <class FrameRunner> PARL_NOINLINE uint32_t restart(FrameRunner& runner, env::State& state, random::Random& random, random::Random& core, machine::Board& board, const env::boot::BootRules& rules);
+template <class FrameRunner> PARL_NOINLINE void reset_console(FrameRunner& runner, env::State& state, random::Random& core, machine::Board& board, bool draws);
+PARL_FN uint32_t core_draw(env::State& state, random::Random& core);
+template <class FrameRunner> PARL_NOINLINE void emulate(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t action, uint32_t count, uint8_t switches);
+template <class FrameRunner> PARL_NOINLINE void soft_reset(FrameRunner& runner, env::State& state, machine::Board& board);
+template <class FrameRunner> PARL_NOINLINE void press_select(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t count);
+template <class FrameRunner> PARL_NOINLINE void press(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t code);
+PARL_FN bool may_go_on(const env::boot::Selection& selection, uint32_t frames);
+PARL_FN void count_frames(env::boot::Selection& selection, const env::State& state, uint32_t frames);
+PARL_FN int32_t peek(const env::State& state, int32_t address);
+PARL_FN bool mode_reached(const env::State& state);
+template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
+template <class FrameRunner> PARL_NOINLINE uint32_t select_cube(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
+template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
+template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t entry);
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules);
+}
+
+namespace cule::env::reset {
+PARL_FN bool is_quick(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE void quick(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+PARL_FN int32_t carried(const env::state::Head& head, bool soft);
+PARL_FN void finish(env::state::Head& head, env::state::Extra& extra, const env::state::EnvSettings& settings, bool soft);
+template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE uint32_t begin(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything);
+template <class FrameRunner> PARL_NOINLINE uint32_t boot_console(FrameRunner& runner, env::state::Head& head, random::Random& random, random::Random& core, machine::Board& board, const env::state::EnvGame& game, bool anew, bool draws);
+}
+
+namespace cule::env::rules {
+PARL_FN env::rules::Episode begin_episode(const env::State& state);
+PARL_FN void begin_step(env::rules::Episode& episode);
+PARL_FN void count(env::rules::Episode& episode, const env::State& state, int32_t reward);
+PARL_FN bool life_ends(const env::rules::StepRules& rules, const env::rules::Episode& episode);
+PARL_FN bool stops(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
+PARL_FN bool limited(const env::rules::StepRules& rules, const env::rules::Episode& episode);
+PARL_FN void end_step(const env::rules::StepRules& rules, env::rules::Episode& episode, const env::State& state);
+PARL_FN bool terminated(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
+PARL_FN bool truncated(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
+PARL_FN int32_t clipped(const env::rules::StepRules& rules, int32_t reward);
+PARL_FN env::Action continuous_action(float right, float up, float fire, float strength, float threshold);
+PARL_FN uint32_t action_code(uint32_t set, uint32_t index);
+}
+
+namespace cule::env::state {
+PARL_FN uint32_t reset_state_number(uint32_t noops, uint32_t frames, uint32_t fired);
+PARL_FN bool is_whole(const machine::Machine& m);
+template <class FrameRunner> PARL_NOINLINE int32_t frame(FrameRunner& runner, env::state::Roll& roll, env::State& state, machine::Board& board);
+template <class FrameRunner> PARL_NOINLINE void rerun(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board);
+PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t seed, uint32_t noops);
+PARL_NOINLINE uint32_t below(env::state::Head& head, random::Random& spare, uint32_t n);
+PARL_NOINLINE uint32_t idle_frames(env::state::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire);
+PARL_FN env::state::Figures figures(const env::state::Head& head, uint32_t id);
+PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes);
+PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const env::state::EnvGame& game);
+PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const env::state::EnvGame& game);
+PARL_FN uint32_t height_bytes(const env::state::EnvGame& game);
+}
+
+namespace cule::env::step {
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action);
+PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state);
+template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::Roll& roll, uint32_t early, uint32_t skip);
+template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start);
+PARL_FN void follow(machine::Machine& m, const machine::Machine& drawn);
+template <class FrameRunner> PARL_NOINLINE void rerun_apart(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, const env::state::EnvGame& game);
+template <class FrameRunner> PARL_NOINLINE void put_before(FrameRunner& runner, const env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, const env::state::EnvSettings& settings, const env::state::EnvGame& game);
+PARL_FN void keep_pictures(env::state::Extra& extra, uint32_t whole);
+PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t id, const env::state::EnvSettings& settings);
+}
+
+namespace cule::env::warp_schedule {
+PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window);
+PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window);
+PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored);
 }
 
 namespace cule::games {
@@ -1977,218 +2761,75 @@ PARL_FN int32_t byte(const Array<uint8_t, 128>& ram, int32_t address);
 PARL_FN int32_t digits(uint8_t value);
 PARL_FN int32_t bcd1(const Array<uint8_t, 128>& ram, int32_t low);
 PARL_FN int32_t bcd2(const Array<uint8_t, 128>& ram, int32_t low, int32_t high);
-PARL_FN int32_t bcd3(const Array<uint8_t, 128>& ram, int32_t low, int32_t middle, int32_t high);
-PARL_FN int32_t least(int32_t a, int32_t b);
-PARL_FN int32_t most(int32_t a, int32_t b);
 PARL_FN int32_t signed_(int32_t value);
-PARL_FN int32_t ones(int32_t value);
-PARL_FN int32_t blank_zero(int32_t digit);
-PARL_FN int32_t alien_digit(const Array<uint8_t, 128>& ram, int32_t address);
-PARL_FN int32_t eighth(const Array<uint8_t, 128>& ram, int32_t address);
 }
 
 namespace cule::games::evaluate {
 PARL_FN void start_values(games::Rules& s, uint32_t game);
 PARL_FN void evaluate(games::Rules& s, uint32_t game, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
+PARL_FN void evaluate_row(games::Rules& s, const games::row::Game& row, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
+PARL_FN int32_t sum_of(const games::row::Score& score, const Array<uint8_t, 128>& ram);
+PARL_FN int32_t number(games::row::Form form, int32_t value);
+PARL_FN int32_t blank_zero(int32_t digit);
+PARL_FN bool is_end(const games::row::End& end, int32_t score, const Array<uint8_t, 128>& ram);
+PARL_FN bool holds(games::row::Condition condition, const Array<uint8_t, 128>& ram);
 }
 
-namespace cule::games::rules_a_f {
-PARL_FN void adventure(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void air_raid(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void alien(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void amidar(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void assault(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void asterix(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void asteroids(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void atlantis(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void atlantis2(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void bank_heist(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void basic_math(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void battle_zone(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void beam_rider(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void berzerk(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void blackjack(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void bowling(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void boxing(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void breakout(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void carnival(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void casino(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void centipede(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void chopper_command(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void crazy_climber(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void crossbow(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void darkchambers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void defender(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void demon_attack(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void donkey_kong(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void double_dunk(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void earthworld(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void elevator_action(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void enduro(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void entombed(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void et(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void fishing_derby(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void flag_capture(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void freeway(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
+namespace cule::games::rules::boards {
+PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN bool runs_out(games::Rules& s, int32_t time);
+PARL_FN void hangman(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram);
 }
 
-namespace cule::games::rules_g_p {
-PARL_FN void frogger(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void frostbite(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void galaxian(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void gopher(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void gravitar(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void hangman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void haunted_house(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void hero(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void human_cannonball(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void ice_hockey(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void jamesbond(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void journey_escape(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void kaboom(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void kangaroo(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void keystone_kapers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void king_kong(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void klax(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
-PARL_FN void koolaid(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void krull(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void kung_fu_master(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void laser_gates(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void lost_luggage(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void mario_bros(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void miniature_golf(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void montezuma_revenge(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void mr_do(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void ms_pacman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void name_this_game(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void othello(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void pacman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void phoenix(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void pitfall(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void pitfall2(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void pong(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void pooyan(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void private_eye(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
+namespace cule::games::rules::contests {
+PARL_FN void casino(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void miniature_golf(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void tennis(games::Rules& s, const Array<uint8_t, 128>& ram);
 }
 
-namespace cule::games::rules_p_z {
-PARL_FN void qbert(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void riverraid(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void road_runner(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void robotank(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void seaquest(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void sir_lancelot(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void skiing(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void solaris(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void space_invaders(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void space_war(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void star_gunner(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void superman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void surround(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void tennis(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void tetris(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void time_pilot(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void trondead(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void turmoil(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void tutankham(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void up_n_down(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void venture(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void video_pinball(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void wizard_of_wor(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void yars_revenge(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
-PARL_FN void zaxxon(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&);
+namespace cule::games::rules::ends {
+PARL_FN bool ended(games::Rules& s, const games::row::Game& row, int32_t score, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
+PARL_FN bool klax(const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
+}
+
+namespace cule::games::rules::lives {
+PARL_FN void count(games::Rules& s, const games::row::Game& row, const Array<uint8_t, 128>& ram);
+}
+
+namespace cule::games::rules::modes {
+PARL_FN bool reached(const games::row::Game& row, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
+PARL_FN bool shows(const games::row::Select& select, int32_t m, const Array<uint8_t, 128>& ram);
+PARL_FN int32_t cube_variant(int32_t m);
+PARL_FN void on_reached(games::Rules& s, const games::row::Game& row, bool pressed, const Array<uint8_t, 128>& ram);
+}
+
+namespace cule::games::rules::quests {
+PARL_FN void adventure(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void darkchambers(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void haunted_house(games::Rules& s, const Array<uint8_t, 128>& ram);
+PARL_FN void superman(games::Rules& s, const Array<uint8_t, 128>& ram);
+}
+
+namespace cule::games::rules::scores {
+PARL_FN int32_t score(const games::row::Game& row, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
+PARL_FN bool is_bust(const Array<uint8_t, 128>& ram);
+PARL_FN int32_t boxing_points(const Array<uint8_t, 128>& ram, int32_t address);
+PARL_FN int32_t enduro(const Array<uint8_t, 128>& ram);
+PARL_FN int32_t earned(const games::row::Game& row, int32_t growth);
+PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended);
 }
 
 namespace cule::games::select {
 PARL_FN uint32_t press_frames(uint32_t game);
 PARL_FN uint32_t first_press(uint32_t game);
 PARL_FN bool reached(uint32_t game, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram);
-PARL_FN int32_t cube_variant(int32_t m);
 PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Array<uint8_t, 128>& ram);
 PARL_FN uint8_t start_action(uint32_t game, uint32_t i);
-PARL_FN uint8_t scripted(uint32_t i, uint32_t count, uint8_t action, Array<uint8_t, 4> tail);
-}
-
-namespace cule::lane {
-PARL_FN uint32_t start_number(uint32_t noops, uint32_t frames, uint32_t fired);
-PARL_FN bool is_whole(const machine::Machine& m);
-PARL_NOINLINE int32_t frame(lane::Roll& roll, env::State& state, machine::Board& board, Slice<const uint8_t> rom);
-PARL_NOINLINE void rerun(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board, Slice<const uint8_t> rom);
-PARL_NOINLINE void seed(lane::Head& head, random::Random& random, uint64_t seed, uint32_t noops);
-PARL_NOINLINE uint32_t below(lane::Head& head, random::Random& spare, uint32_t n);
-PARL_NOINLINE uint32_t idle_frames(lane::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire);
-PARL_FN lane::Figures figures(const lane::Head& head, uint32_t id);
-PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes);
-PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const lane::LaneGame& game);
-PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const lane::LaneGame& game);
-PARL_FN uint32_t height_bytes(const lane::LaneGame& game);
-}
-
-namespace cule::lane::advance {
-PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action);
-PARL_FN uint8_t continues(uint8_t life_continues, const step::StepRules& rules, const step::Episode& episode, const env::State& state);
-PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip);
-PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> rom, const lane::LaneGame& game);
-PARL_NOINLINE void put_before(const lane::Head& head, const lane::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_FN void keep_pictures(lane::Extra& extra, uint32_t whole);
-PARL_NOINLINE lane::Figures report(const lane::Head& head, uint32_t id, const lane::LaneRules& settings);
-}
-
-namespace cule::lane::boot {
-PARL_NOINLINE bool fresh(lane::Head& head, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw);
-PARL_NOINLINE bool restart(env::State& state, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw);
-PARL_NOINLINE void core_generator(random::Random& core, const env::State& state, const lane::LaneGame& game);
-PARL_FN uint32_t core_draw(env::State& state, random::Random& core);
-PARL_NOINLINE void reset_console(env::State& state, random::Random& core, machine::Board& board, Slice<const uint8_t> rom);
-PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t action, uint32_t count, uint8_t switches);
-PARL_NOINLINE void soft_reset(env::State& state, machine::Board& board, Slice<const uint8_t> rom);
-PARL_NOINLINE void press_select(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t count);
-PARL_NOINLINE void act(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep, uint32_t action);
-PARL_FN int32_t peek(const env::State& state, int32_t address);
-PARL_FN bool mode_reached(const env::State& state);
-PARL_NOINLINE bool select_mode(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep);
-PARL_NOINLINE bool select_adventure(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep);
-PARL_NOINLINE bool select_double_dunk(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep);
-PARL_NOINLINE bool double_dunk_down(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep);
-}
-
-namespace cule::lane::play {
-PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget);
-PARL_NOINLINE void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom);
-PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom);
-}
-
-namespace cule::lane::reset {
-PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_FN int32_t carried(const lane::Head& head, bool soft);
-PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft);
-PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game);
-PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything);
-}
-
-namespace cule::lane::show {
-PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
-PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
-PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
-PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
-PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
-PARL_INLINE void brighten(const lane::show::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
-PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
-PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
-PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
-}
-
-namespace cule::lane::turns {
-PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window);
-PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window);
-PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored);
 }
 
 namespace cule::machine {
@@ -2198,7 +2839,7 @@ PARL_FN void rebase(machine::Machine& m);
 PARL_FN int32_t lines(const machine::Machine& m);
 PARL_FN void begin_step(machine::Machine& m, machine::Board& board);
 PARL_FN void end_step(machine::Machine& m, machine::Board& board);
-PARL_FN void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom);
+template <class Processor> PARL_NOINLINE void step(Processor& processor, machine::Machine& m, machine::Board& board);
 }
 
 namespace cule::machine::bus {
@@ -2494,27 +3135,24 @@ PARL_FN void blend_row(Slice<const uint8_t> source, Slice<const observe::Blend> 
 PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, Array<int32_t, 2> weight, Slice<uint8_t> out);
 }
 
+namespace cule::observe::plane {
+PARL_FN uint8_t brightest(const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at);
+PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column);
+PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at);
+PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b);
+PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four);
+PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to);
+PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
+PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column);
+PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index);
+}
+
 namespace cule::random {
 PARL_FN random::Random seeded(uint32_t seed);
 PARL_NOINLINE void seed(random::Random& random, uint32_t seed);
 PARL_NOINLINE void refill(random::Random& random);
 PARL_FN uint32_t draw(random::Random& random);
 PARL_NOINLINE void skip(random::Random& random, uint32_t count);
-}
-
-namespace cule::step {
-PARL_FN step::Episode begin_episode(const env::State& state);
-PARL_FN void begin_step(step::Episode& episode);
-PARL_FN void count(step::Episode& episode, const env::State& state, int32_t reward);
-PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episode);
-PARL_FN bool stops(const step::StepRules& rules, const step::Episode& episode, const env::State& state);
-PARL_FN bool limited(const step::StepRules& rules, const step::Episode& episode);
-PARL_FN void end_step(const step::StepRules& rules, step::Episode& episode, const env::State& state);
-PARL_FN bool terminated(const step::StepRules& rules, const step::Episode& episode, const env::State& state);
-PARL_FN bool truncated(const step::StepRules& rules, const step::Episode& episode, const env::State& state);
-PARL_FN int32_t clipped(const step::StepRules& rules, int32_t reward);
-PARL_FN env::Action continuous_action(float right, float up, float fire, float strength, float threshold);
-PARL_FN uint32_t action_code(uint32_t set, uint32_t index);
 }
 
 namespace cule::env {
@@ -2525,35 +3163,35 @@ PARL_FN env::Action full(uint32_t code) {
 }
 
 PARL_FN bool has(uint32_t game, uint16_t flag) {
-    return (games::rows::ROWS[static_cast<uint32_t>(game)].flags & flag) != 0;
+    return (games::table::GAMES[static_cast<uint32_t>(game)].flags & flag) != 0;
 }
 
 // Before the first frame after loading.
 PARL_FN env::Env new_(uint32_t game) {
-    return env::Env{game, 0u, 0, 0, 0, 0, Array<int32_t, 2>{{0, 0}}, games::rows::ROWS[static_cast<uint32_t>(game)].paddle_max, Array<uint32_t, 2>{{0u, 0u}}, Array<int32_t, 2>{{env::PADDLE_STEP, env::PADDLE_STEP}}};
+    return env::Env{game, 0u, 0, 0, 0, 0, Array<int32_t, 2>{{0, 0}}, games::table::GAMES[static_cast<uint32_t>(game)].paddle_max, Array<uint32_t, 2>{{0u, 0u}}, Array<int32_t, 2>{{env::PADDLE_STEP, env::PADDLE_STEP}}};
 }
 
 // The picture's window for a game; `height` differs from the row's for PAL.
 PARL_FN machine::tia::Layout layout(uint32_t game, bool pal) {
-    const games::rows::GameRow& row = games::rows::ROWS[static_cast<uint32_t>(game)];
-    return machine::tia::Layout{row.first_line, static_cast<int16_t>((pal && (row.height == 210)) ? 250 : row.height), static_cast<uint8_t>(pal), static_cast<uint8_t>((row.flags & games::rows::HMOVE_BLANKS) != 0)};
+    const games::row::Game& row = games::table::GAMES[static_cast<uint32_t>(game)];
+    return machine::tia::Layout{row.first_line, static_cast<int16_t>((pal && (row.height == 210)) ? 250 : row.height), static_cast<uint8_t>(pal), static_cast<uint8_t>((row.flags & games::row::HMOVE_BLANKS) != 0)};
 }
 
 // Inputs before the first frame of the environment: nothing touched, paddles at no resistance.
 PARL_FN machine::input::Input first_inputs(uint32_t game) {
     machine::input::Input inputs = machine::input::idle();
-    if (env::has(game, games::rows::PADDLES_LEFT)) {
+    if (env::has(game, games::row::PADDLES_LEFT)) {
         inputs.resistance[0u] = 0;
         inputs.resistance[1u] = 0;
     }
-    if (env::has(game, games::rows::PADDLES_RIGHT)) {
+    if (env::has(game, games::row::PADDLES_RIGHT)) {
         inputs.resistance[2u] = 0;
         inputs.resistance[3u] = 0;
     }
-    if (env::has(game, games::rows::LEFT_A)) {
+    if (env::has(game, games::row::LEFT_A)) {
         inputs.switches |= 0x40;
     }
-    if (env::has(game, games::rows::RIGHT_A)) {
+    if (env::has(game, games::row::RIGHT_A)) {
         inputs.switches |= 0x80;
     }
     return inputs;
@@ -2592,10 +3230,10 @@ PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t
         down |= machine::input::SWITCH_RESET;
     }
     inputs.switches = (machine::input::SWITCHES_IDLE | static_cast<uint8_t>((static_cast<uint8_t>(env.difficulty) & 3) << 6)) & static_cast<uint8_t>(~down);
-    if (env::has(game, games::rows::PADDLES_LEFT) || env::has(game, games::rows::PADDLES_RIGHT)) {
+    if (env::has(game, games::row::PADDLES_LEFT) || env::has(game, games::row::PADDLES_RIGHT)) {
         env::move_paddle(env, 0u, a);
         env::move_paddle(env, 1u, b);
-        const uint32_t swapped = static_cast<uint32_t>(env::has(game, games::rows::SWAP_PADDLES));
+        const uint32_t swapped = static_cast<uint32_t>(env::has(game, games::row::SWAP_PADDLES));
         inputs.resistance[swapped] = env.paddle[0u];
         inputs.resistance[1u - swapped] = env.paddle[1u];
         if ((env::pressed(a.code) & env::FIRE) != 0) {
@@ -2605,7 +3243,7 @@ PARL_FN void set_inputs(env::State& state, env::Action a, env::Action b, uint8_t
             inputs.port_a &= static_cast<uint8_t>(~static_cast<uint8_t>(0x40 << swapped));
         }
     } else {
-        const uint32_t right = static_cast<uint32_t>(env::has(game, games::rows::SWAP_PORTS));
+        const uint32_t right = static_cast<uint32_t>(env::has(game, games::row::SWAP_PORTS));
         const uint8_t player_a = env::pressed(a.code);
         const uint8_t player_b = env::pressed(b.code);
         const uint8_t left_port = (right == 0u) ? player_a : player_b;
@@ -2634,9 +3272,18 @@ PARL_FN void look(env::State& state) {
 }
 
 // One frame with inputs set, its rule evaluated.
-PARL_FN void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom) {
-    machine::step(state.machine, board, rom);
+template <class FrameRunner> PARL_FN void emulate(FrameRunner& runner, env::State& state, machine::Board& board) {
+    static_cast<void>(runner.run_frame(state.machine, board));
     env::evaluate(state);
+}
+
+// One frame of players' actions, none once the episode has ended; its reward.
+template <class FrameRunner> PARL_NOINLINE int32_t act(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, double keep, env::Action a, env::Action b) {
+    if (!env::begin_frame(state, random, keep, a, b)) {
+        return 0;
+    }
+    env::emulate(runner, state, board);
+    return env::count_frame(state);
 }
 
 // The lives a program is told.
@@ -2661,10 +3308,20 @@ PARL_FN bool ended(const env::State& state) {
 // An action that the game does not let through is none.
 PARL_FN env::Action legal(uint32_t game, env::Action action) {
     uint32_t code = static_cast<uint32_t>(env::NOOP);
-    if ((action.code < static_cast<uint32_t>(env::ACTIONS)) && (((games::rows::ROWS[static_cast<uint32_t>(game)].legal >> action.code) & 1u) != 0u)) {
+    if ((action.code < static_cast<uint32_t>(env::ACTIONS)) && (((games::table::GAMES[static_cast<uint32_t>(game)].legal >> action.code) & 1u) != 0u)) {
         code = action.code;
     }
     return env::Action{code, action.step};
+}
+
+// Before a frame of players' actions: false once the episode has ended, and no frame runs.
+PARL_FN bool begin_frame(env::State& state, random::Random& random, double keep, env::Action a, env::Action b) {
+    env::hold(state, random, keep, a, b);
+    if (env::ended(state)) {
+        return false;
+    }
+    env::set_held_inputs(state);
+    return true;
 }
 
 // Sticky actions: one draw per player and frame says whether the action before is kept. `keep` is the probability.
@@ -2681,7 +3338,7 @@ PARL_FN void hold(env::State& state, random::Random& random, double keep, env::A
     }
 }
 
-// The inputs of one frame of `act`, from the actions that are held.
+// The inputs of one frame, from the actions that are held.
 PARL_FN void set_held_inputs(env::State& state) {
     const uint32_t game = state.env.game;
     const env::Action a = env::legal(game, env::Action{state.env.held[0u], state.env.held_step[0u]});
@@ -2689,12 +3346,870 @@ PARL_FN void set_held_inputs(env::State& state) {
     env::set_inputs(state, a, b, 0);
 }
 
-// What follows a frame of `act`: its reward.
+// After a frame of players' actions: its reward.
 PARL_FN int32_t count_frame(env::State& state) {
     env::look(state);
     state.env.frame_number = rs::add<int32_t>(state.env.frame_number, 1);
     state.env.episode_frame_number = rs::add<int32_t>(state.env.episode_frame_number, 1);
     return state.rules.reward;
+}
+}
+
+namespace cule::env::boot {
+
+// Starts an episode. `core` is the console's own generator where `state` has left it, `random` that of sticky actions.
+// Gives 0, or the number of frames after which the mode was given up: the ROM is not the game's.
+template <class FrameRunner> PARL_NOINLINE uint32_t restart(FrameRunner& runner, env::State& state, random::Random& random, random::Random& core, machine::Board& board, const env::boot::BootRules& rules) {
+    state.env.episode_frame_number = 0;
+    const int32_t middle = rs::add<int32_t>(env::PADDLE_MIN, state.env.paddle_max) / 2;
+    state.env.paddle = Array<int32_t, 2>{{middle, middle}};
+    env::boot::reset_console(runner, state, core, board, rules.draws != 0u);
+    env::boot::emulate(runner, state, board, static_cast<uint32_t>(env::NOOP), env::boot::BOOT_FRAMES, 0);
+    env::boot::soft_reset(runner, state, board);
+    const uint32_t game = static_cast<uint32_t>(state.env.game);
+    games::evaluate::start_values(state.rules, game);
+    state.rules.over = 0;
+    const uint32_t given_up = env::boot::select_mode(runner, state, random, board, rules);
+    if (given_up != 0u) {
+        return given_up;
+    }
+    env::boot::soft_reset(runner, state, board);
+    uint32_t i = 0u;
+    while (games::select::start_action(game, i) != games::select::NO_ACTION) {
+        env::boot::emulate(runner, state, board, static_cast<uint32_t>(games::select::start_action(game, i)), 1u, 0);
+        i += 1u;
+    }
+    static_cast<void>(runner.end_boot(state.machine, board, rules.draws != 0u));
+    return 0u;
+}
+
+// Resets the machine. The core generator gives the timer and the RAM of the cartridge.
+template <class FrameRunner> PARL_NOINLINE void reset_console(FrameRunner& runner, env::State& state, random::Random& core, machine::Board& board, bool draws) {
+    const uint32_t timer_draw = env::boot::core_draw(state, core);
+    const uint32_t count = machine::cart::reset_draws(state.machine.cart);
+    for (uint32_t i = 0u; i < count; ++i) {
+        const uint8_t byte = static_cast<uint8_t>(env::boot::core_draw(state, core));
+        machine::cart::fill(state.machine.cart, board, i, byte);
+    }
+    static_cast<void>(runner.begin_boot(state.machine, board, timer_draw, draws));
+}
+
+PARL_FN uint32_t core_draw(env::State& state, random::Random& core) {
+    state.machine.draws = rs::wrapping_add<uint32_t>(state.machine.draws, 1u);
+    return random::draw(core);
+}
+
+// `count` frames with an action and console switches, rules evaluated.
+template <class FrameRunner> PARL_NOINLINE void emulate(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t action, uint32_t count, uint8_t switches) {
+    for (uint32_t t1 = 0u; t1 < count; ++t1) {
+        env::set_inputs(state, env::full(action), env::full(static_cast<uint32_t>(env::NOOP)), switches);
+        env::emulate(runner, state, board);
+    }
+    env::look(state);
+}
+
+template <class FrameRunner> PARL_NOINLINE void soft_reset(FrameRunner& runner, env::State& state, machine::Board& board) {
+    env::boot::emulate(runner, state, board, static_cast<uint32_t>(env::NOOP), env::boot::RESET_FRAMES, machine::input::SWITCH_RESET);
+    state.env.held = Array<uint32_t, 2>{{0u, 0u}};
+    state.env.held_step = Array<int32_t, 2>{{env::PADDLE_STEP, env::PADDLE_STEP}};
+}
+
+// Holds SELECT for `count` frames whose rules are not evaluated, then one frame with it released.
+template <class FrameRunner> PARL_NOINLINE void press_select(FrameRunner& runner, env::State& state, machine::Board& board, uint32_t count) {
+    for (uint32_t t1 = 0u; t1 < count; ++t1) {
+        env::set_inputs(state, env::full(static_cast<uint32_t>(env::NOOP)), env::full(static_cast<uint32_t>(env::NOOP)), machine::input::SWITCH_SELECT);
+        static_cast<void>(runner.run_frame(state.machine, board));
+    }
+    env::boot::emulate(runner, state, board, static_cast<uint32_t>(env::NOOP), 1u, 0);
+    state.env.frame_number = rs::add<int32_t>(state.env.frame_number, 1);
+    state.env.episode_frame_number = rs::add<int32_t>(state.env.episode_frame_number, 1);
+}
+
+// An action of player A, for as many frames as the rules say.
+template <class FrameRunner> PARL_NOINLINE void press(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t code) {
+    const env::Action none = env::full(static_cast<uint32_t>(env::NOOP));
+    const uint32_t t1 = rules.frame_skip;
+    for (uint32_t t2 = 0u; t2 < t1; ++t2) {
+        env::act(runner, state, random, board, rules.keep, env::full(code), none);
+    }
+}
+
+// True when a try of about so many frames may follow. A ROM that is not the game's may never show the mode.
+PARL_FN bool may_go_on(const env::boot::Selection& selection, uint32_t frames) {
+    return ((selection.spent + frames) <= env::boot::SELECTION_FRAMES) && (selection.open <= env::boot::MOST_OPEN_FRAMES);
+}
+
+PARL_FN void count_frames(env::boot::Selection& selection, const env::State& state, uint32_t frames) {
+    selection.spent += frames;
+    selection.open = (state.machine.unfinished == 0) ? 0u : (selection.open + frames);
+}
+
+PARL_FN int32_t peek(const env::State& state, int32_t address) {
+    return games::byte(state.machine.riot.ram, address);
+}
+
+PARL_FN bool mode_reached(const env::State& state) {
+    const machine::Machine& m = state.machine;
+    return games::select::reached(static_cast<uint32_t>(state.env.game), static_cast<int32_t>(state.rules.mode), m.riot.ram, m.cart.ram);
+}
+
+// Selects the mode. Gives 0, or the frames after which it was given up.
+template <class FrameRunner> PARL_NOINLINE uint32_t select_mode(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
+    const uint32_t game = static_cast<uint32_t>(state.env.game);
+    const games::row::Special special = games::table::GAMES[game].special;
+    if (special == games::row::Special::Adventure) {
+        return env::boot::select_adventure(runner, state, random, board, rules);
+    }
+    if (special == games::row::Special::DoubleDunk) {
+        return env::boot::select_double_dunk(runner, state, random, board, rules);
+    }
+    if (special == games::row::Special::Gopher) {
+        env::boot::soft_reset(runner, state, board);
+    }
+    if (special == games::row::Special::Berzerk) {
+        PARL_ROLLED
+        for (int32_t t1 = 0; t1 < 20; ++t1) {
+            env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
+        }
+    }
+    const uint32_t frames = games::select::press_frames(game);
+    if (frames == games::select::NO_SELECTION) {
+        return 0u;
+    }
+    const uint32_t first = games::select::first_press(game);
+    if (first > 0u) {
+        env::boot::press_select(runner, state, board, first);
+    }
+    env::boot::Selection selection = env::boot::Selection{0u, 0u};
+    while (!env::boot::mode_reached(state)) {
+        if (!env::boot::may_go_on(selection, frames + 1u)) {
+            return selection.spent;
+        }
+        env::boot::press_select(runner, state, board, frames);
+        env::boot::count_frames(selection, state, frames + 1u);
+    }
+    games::select::on_reached(state.rules, game, selection.spent > 0u, state.machine.riot.ram);
+    env::boot::soft_reset(runner, state, board);
+    if (special == games::row::Special::VideoCube) {
+        return env::boot::select_cube(runner, state, random, board, rules);
+    }
+    return 0u;
+}
+
+// Video Cube: the stick turns the cubes over until the mode's is shown.
+template <class FrameRunner> PARL_NOINLINE uint32_t select_cube(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
+    const int32_t mode = static_cast<int32_t>(state.rules.mode);
+    const int32_t cube = (mode >= 100) ? (mode / 100) : 1;
+    env::boot::Selection selection = env::boot::Selection{0u, 0u};
+    while (games::digits(static_cast<uint8_t>(env::boot::peek(state, 0x9F))) != cube) {
+        if (!env::boot::may_go_on(selection, rules.frame_skip)) {
+            return selection.spent;
+        }
+        env::boot::press(runner, state, random, board, rules, 3u);
+        env::boot::count_frames(selection, state, rules.frame_skip);
+    }
+    return 0u;
+}
+
+// Adventure: presses of random length.
+template <class FrameRunner> PARL_NOINLINE uint32_t select_adventure(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
+    const int32_t mode = static_cast<int32_t>(state.rules.mode);
+    env::boot::Selection selection = env::boot::Selection{0u, 0u};
+    while (((env::boot::peek(state, 0xDD) >> 1) & 3) != mode) {
+        if (!env::boot::may_go_on(selection, env::boot::ADVENTURE_FRAMES)) {
+            return selection.spent;
+        }
+        const uint32_t frames = 2u + (random::draw(random) % 256u);
+        env::boot::press_select(runner, state, board, frames);
+        env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
+        env::boot::count_frames(selection, state, env::boot::ADVENTURE_FRAMES);
+    }
+    env::boot::soft_reset(runner, state, board);
+    return 0u;
+}
+
+// Double Dunk: a menu walked with the stick.
+template <class FrameRunner> PARL_NOINLINE uint32_t select_double_dunk(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
+    env::boot::press_select(runner, state, board, 1u);
+    uint32_t given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
+    uint32_t entry = 0u;
+    while ((given_up == 0u) && (entry < 4u)) {
+        given_up = env::boot::double_dunk_entry(runner, state, random, board, rules, entry);
+        entry += 1u;
+    }
+    if (given_up != 0u) {
+        return given_up;
+    }
+    env::boot::soft_reset(runner, state, board);
+    env::boot::press(runner, state, random, board, rules, 10u);
+    env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
+    return 0u;
+}
+
+// Goes down to an entry of the menu and sets it.
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_entry(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules, uint32_t entry) {
+    const uint32_t given_up = env::boot::double_dunk_down(runner, state, random, board, rules);
+    if (given_up != 0u) {
+        return given_up;
+    }
+    const bool on = (state.rules.mode & env::boot::MENU[entry][1u]) != 0u;
+    env::boot::Selection selection = env::boot::Selection{0u, 0u};
+    while (((static_cast<uint32_t>(env::boot::peek(state, 0x80)) & env::boot::MENU[entry][0u]) != 0u) != on) {
+        if (!env::boot::may_go_on(selection, 2u * rules.frame_skip)) {
+            return selection.spent;
+        }
+        env::boot::press(runner, state, random, board, rules, on ? 3u : 4u);
+        env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
+        env::boot::count_frames(selection, state, 2u * rules.frame_skip);
+    }
+    return 0u;
+}
+
+template <class FrameRunner> PARL_NOINLINE uint32_t double_dunk_down(FrameRunner& runner, env::State& state, random::Random& random, machine::Board& board, const env::boot::BootRules& rules) {
+    const int32_t line = env::boot::peek(state, 0xB0);
+    env::boot::Selection selection = env::boot::Selection{0u, 0u};
+    while (env::boot::peek(state, 0xB0) == line) {
+        if (!env::boot::may_go_on(selection, 2u * rules.frame_skip)) {
+            return selection.spent;
+        }
+        env::boot::press(runner, state, random, board, rules, 5u);
+        env::boot::press(runner, state, random, board, rules, static_cast<uint32_t>(env::NOOP));
+        env::boot::count_frames(selection, state, 2u * rules.frame_skip);
+    }
+    return 0u;
+}
+}
+
+namespace cule::env::reset {
+
+// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
+PARL_FN bool is_quick(const env::state::Head& head, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    const bool soft = (head.continues != 0) && (head.unused == 0);
+    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
+    return ((game.reset_state_frames != 0u) && snapshot) && !soft;
+}
+
+// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
+template <class FrameRunner> PARL_NOINLINE void quick(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const env::state::ResetState> states, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    const uint32_t idle = env::state::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
+    random::skip(random, game.boot_draws);
+    const uint32_t acts = idle + game.fires;
+    const uint32_t fire_at = (settings.noops == env::state::NOOPS_AFTER_FIRE) ? 0u : idle;
+    extra.kept = 0;
+    if ((acts < 2u) && (settings.draws != 0)) {
+        rs::put(head.state, game.boot);
+        env::state::put_pictures(board, boot_pictures, env::state::height_bytes(game), game);
+        env::state::Roll roll = env::state::Roll{settings.none, head.state.machine, 0u};
+        for (uint32_t i = 0u; i < acts; ++i) {
+            const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? env::reset::FIRE : static_cast<uint32_t>(env::NOOP);
+            env::begin_frame(head.state, random, settings.rules.keep, env::full(code), env::full(0u));
+            head.state.machine.draw = 1;
+            env::state::frame(runner, roll, head.state, board);
+        }
+        rs::put(head.recent, roll.recent);
+        env::step::keep_pictures(extra, head.recent.whole);
+    } else {
+        uint32_t fired = 0u;
+        bool held = false;
+        for (uint32_t i_2 = 0u; i_2 < acts; ++i_2) {
+            const double chance = rs::fdiv(static_cast<double>(random::draw(random)), 4294967296.0);
+            if (chance >= settings.rules.keep) {
+                held = (game.fires != 0u) && (i_2 == fire_at);
+            }
+            if (held) {
+                fired += 1u;
+            }
+            random::draw(random);
+        }
+        const uint32_t number = static_cast<uint32_t>(game.reset_states_at + env::state::reset_state_number(settings.noops, acts, fired));
+        rs::put(head.state, states[number].state);
+        rs::put(head.recent, states[number].recent);
+        if (settings.draws != 0) {
+            machine::Machine machine = head.recent.from;
+            env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.recent.inputs), 0u, 2u, board);
+        }
+    }
+    env::reset::finish(head, extra, settings, false);
+}
+
+// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
+PARL_FN int32_t carried(const env::state::Head& head, bool soft) {
+    return (soft && (head.continues == env::state::CONTINUES_LIFE)) ? rs::wrapping_add<int32_t>(head.carried, head.episode.total) : 0;
+}
+
+// What is counted and shown after a reset.
+PARL_FN void finish(env::state::Head& head, env::state::Extra& extra, const env::state::EnvSettings& settings, bool soft) {
+    head.unused = 0;
+    head.ready = 1;
+    head.carried = env::reset::carried(head, soft);
+    head.continues = 0;
+    rs::put(head.episode, env::rules::begin_episode(head.state));
+    head.single = 1;
+    head.newest = (head.newest + 1u) % settings.stack;
+    extra.picture = Array<uint8_t, 3>{{env::state::NONE, env::state::NONE, env::state::NONE}};
+    extra.push = env::state::PUSH_RAM;
+    extra.clear = 0;
+    if (settings.draws != 0) {
+        extra.picture[0u] = head.state.machine.tia.buffer & 1;
+        extra.push = env::state::PUSH_PICTURES;
+    }
+    if (!soft) {
+        extra.clear = (settings.pads_first != 0) ? env::state::CLEAR_FIRST : env::state::CLEAR_ZERO;
+    }
+}
+
+// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
+// `saved` room for generators. Gives 0, or the frames after which the mode was given up: the ROM is not the game's.
+template <class FrameRunner> PARL_NOINLINE uint32_t reset(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    const bool soft = (head.continues != 0) && (head.unused == 0);
+    const uint32_t fire = game.fires;
+    const uint32_t idle = env::state::idle_frames(head, spare, settings.noops, settings.noop_max, fire);
+    const env::state::Head before = head;
+    rs::put(saved, random);
+    uint32_t given_up = 0u;
+    bool everything = false;
+    bool complete = false;
+    while (!complete) {
+        given_up = env::reset::begin(runner, head, extra, random, spare, board, kept, boot_pictures, settings, game, idle, soft, everything);
+        complete = (((given_up != 0u) || everything) || (head.recent.whole >= 2u)) || (settings.draws == 0);
+        if (!complete) {
+            rs::put(head, before);
+            rs::put(random, saved);
+            everything = true;
+        }
+    }
+    env::reset::finish(head, extra, settings, soft);
+    head.ready = static_cast<uint8_t>(given_up == 0u);
+    return given_up;
+}
+
+// Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
+template <class FrameRunner> PARL_NOINLINE uint32_t begin(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, const env::state::EnvSettings& settings, const env::state::EnvGame& game, uint32_t idle, bool soft, bool everything) {
+    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
+    if (soft) {
+        if (everything) {
+            env::step::put_before(runner, head, extra, board, kept, settings, game);
+        }
+    } else if (snapshot && (game.boot_draws != env::state::UNKNOWN_DRAWS)) {
+        rs::put(head.state, game.boot);
+        random::skip(random, game.boot_draws);
+        if (everything) {
+            env::state::put_pictures(board, boot_pictures, env::state::height_bytes(game), game);
+        }
+    } else {
+        const bool anew = head.unused != 0;
+        const uint32_t given_up = env::reset::boot_console(runner, head, random, spare, board, game, anew, everything);
+        if (given_up != 0u) {
+            return given_up;
+        }
+    }
+    const uint32_t acts = idle + game.fires;
+    const uint32_t fire_at = (settings.noops == env::state::NOOPS_AFTER_FIRE) ? 0u : idle;
+    env::state::Roll roll = env::state::Roll{settings.none, head.state.machine, 0u};
+    for (uint32_t i = 0u; i < acts; ++i) {
+        const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? env::reset::FIRE : static_cast<uint32_t>(env::NOOP);
+        if (!env::begin_frame(head.state, random, settings.rules.keep, env::full(code), env::full(0u))) {
+            if (!everything) {
+                roll.recent.whole = 0u;
+            }
+            continue;
+        }
+        head.state.machine.draw = static_cast<uint8_t>(everything || ((i + 2u) >= acts));
+        env::state::frame(runner, roll, head.state, board);
+        if (head.state.rules.over != 0) {
+            const uint32_t given_up_2 = env::reset::boot_console(runner, head, random, spare, board, game, false, everything);
+            if (given_up_2 != 0u) {
+                return given_up_2;
+            }
+            rs::put(roll.recent, settings.none);
+        }
+    }
+    rs::put(head.recent, roll.recent);
+    if ((head.recent.whole >= 2u) || everything) {
+        env::step::keep_pictures(extra, head.recent.whole);
+    }
+    return 0u;
+}
+
+// Boots the console as it stands, or, with `anew`, one that is loaded and set before. `core` is room for a generator.
+// Gives 0, or the frames after which the mode was given up.
+template <class FrameRunner> PARL_NOINLINE uint32_t boot_console(FrameRunner& runner, env::state::Head& head, random::Random& random, random::Random& core, machine::Board& board, const env::state::EnvGame& game, bool anew, bool draws) {
+    env::boot::BootRules rules = env::boot::BootRules{game.keep, 1u, 0u};
+    if (anew) {
+        rs::put(head.state, game.loaded);
+        random::seed(random, head.random_seed);
+    }
+    random::seed(core, game.system_seed);
+    random::skip(core, head.state.machine.draws);
+    if (anew) {
+        env::boot::reset_console(runner, head.state, core, board, false);
+        const uint32_t given_up = env::boot::restart(runner, head.state, random, core, board, rules);
+        if (given_up != 0u) {
+            return given_up;
+        }
+        head.state.rules.mode = game.mode;
+        head.state.env.difficulty = game.difficulty;
+    }
+    rules.draws = static_cast<uint32_t>(draws);
+    return env::boot::restart(runner, head.state, random, core, board, rules);
+}
+}
+
+namespace cule::env::rules {
+
+// An episode that begins with the console as it is.
+PARL_FN env::rules::Episode begin_episode(const env::State& state) {
+    return env::rules::Episode{0, 0, env::lives(state), 0, 0, 0, 0, 0, 0};
+}
+
+// Before the first frame of a step.
+PARL_FN void begin_step(env::rules::Episode& episode) {
+    episode.reward = 0;
+    episode.steps = rs::add<int32_t>(episode.steps, 1);
+}
+
+// Takes in one frame of a step: its reward and what it did to the lives.
+PARL_FN void count(env::rules::Episode& episode, const env::State& state, int32_t reward) {
+    episode.reward = rs::wrapping_add<int32_t>(episode.reward, reward);
+    episode.frames = rs::add<int32_t>(episode.frames, 1);
+    const int32_t lives = env::lives(state);
+    episode.fewer = static_cast<uint8_t>(lives < episode.lives);
+    episode.lost = static_cast<uint8_t>((lives < episode.lives) && (lives > 0));
+}
+
+// A life was lost in a way that ends the episode.
+PARL_FN bool life_ends(const env::rules::StepRules& rules, const env::rules::Episode& episode) {
+    switch (rules.life) {
+        case 2u:
+        case 4u: {
+            return episode.lost != 0;
+        }
+        case 3u: {
+            return episode.fewer != 0;
+        }
+        default: {
+            return false;
+        }
+    }
+}
+
+// True when the step stops after this frame, and a reset is due.
+PARL_FN bool stops(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
+    const bool life = (rules.life != env::rules::LIFE_ENDS_LATE) && env::rules::life_ends(rules, episode);
+    return (env::ended(state) || env::rules::limited(rules, episode)) || life;
+}
+
+// True when a limit on frames or steps is reached.
+PARL_FN bool limited(const env::rules::StepRules& rules, const env::rules::Episode& episode) {
+    return episode.frames >= rules.frame_limit;
+}
+
+// After the last frame of a step.
+PARL_FN void end_step(const env::rules::StepRules& rules, env::rules::Episode& episode, const env::State& state) {
+    episode.lives = env::lives(state);
+    episode.total = rs::wrapping_add<int32_t>(episode.total, episode.reward);
+    const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
+    episode.ended = static_cast<uint8_t>((env::rules::stops(rules, episode, state) || env::rules::life_ends(rules, episode)) || late);
+}
+
+// The game is over, or a life was lost and that counts.
+PARL_FN bool terminated(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
+    const bool reported = (rules.life == env::rules::LIFE_REPORTS) && (episode.lost != 0);
+    return ((state.rules.over != 0) || reported) || env::rules::life_ends(rules, episode);
+}
+
+// A limit was reached.
+PARL_FN bool truncated(const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
+    const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
+    return (env::rules::limited(rules, episode) || late) || env::truncated(state);
+}
+
+// The reward that is reported.
+PARL_FN int32_t clipped(const env::rules::StepRules& rules, int32_t reward) {
+    if (rules.clip == env::rules::CLIP_NONE) {
+        return reward;
+    }
+    return (reward > 0) ? 1 : ((reward < 0) ? (-1) : 0);
+}
+
+// An action from a stick position in polar coordinates and a trigger. `right` and `up` are the stick's Cartesian
+// coordinates; `strength` is how far a paddle is pushed, 1 for a full push.
+PARL_FN env::Action continuous_action(float right, float up, float fire, float strength, float threshold) {
+    uint32_t column = 1u;
+    if (right > threshold) {
+        column = 2u;
+    } else if (right < (-threshold)) {
+        column = 0u;
+    }
+    uint32_t row = 1u;
+    if (up > threshold) {
+        row = 2u;
+    } else if (up < (-threshold)) {
+        row = 0u;
+    }
+    const uint32_t trigger = static_cast<uint32_t>(fire > threshold);
+    const double push = rs::fmul(static_cast<double>(strength), static_cast<double>(env::PADDLE_STEP));
+    const int32_t step = rs::float_to<int32_t>(push);
+    return env::Action{env::rules::DIRECTIONS[trigger][(3u * row) + column], (step < 0) ? rs::neg<int32_t>(step) : step};
+}
+
+// Bits of an action set to the code of its entry number `index`; 255 when there is none.
+PARL_FN uint32_t action_code(uint32_t set, uint32_t index) {
+    uint32_t left = index;
+    PARL_ROLLED
+    for (uint32_t code = 0u; code < 18u; ++code) {
+        if (((set >> code) & 1u) != 0u) {
+            if (left == 0u) {
+                return code;
+            }
+            left -= 1u;
+        }
+    }
+    return 255u;
+}
+}
+
+namespace cule::env::state {
+
+// Which start it is: of `frames` frames, FIRE is held in `fired`. After FIRE they are the first ones; before it there is
+// one at most, the last.
+PARL_FN uint32_t reset_state_number(uint32_t noops, uint32_t frames, uint32_t fired) {
+    return (noops == env::state::NOOPS_AFTER_FIRE) ? (((frames * (frames + 1u)) / 2u) + fired) : ((2u * frames) + fired);
+}
+
+// The picture ends where the beam stands; true when that is below the last row.
+PARL_FN bool is_whole(const machine::Machine& m) {
+    return (m.unfinished == 0) && (m.tia.beam >= rs::sub<int32_t>(m.tia.window_end, m.tia.base));
+}
+
+// Runs one frame with its inputs set, and gives its reward.
+template <class FrameRunner> PARL_NOINLINE int32_t frame(FrameRunner& runner, env::state::Roll& roll, env::State& state, machine::Board& board) {
+    env::state::Recent& recent = roll.recent;
+    recent.from = (recent.count == 0u) ? state.machine : roll.middle;
+    rs::put(roll.middle, state.machine);
+    recent.count = (recent.count < 2u) ? (recent.count + 1u) : 2u;
+    roll.open = static_cast<uint32_t>(state.machine.unfinished != 0);
+    rs::put(recent.inputs[0u], recent.inputs[1u]);
+    rs::put(recent.inputs[1u], state.machine.input);
+    env::emulate(runner, state, board);
+    if ((roll.open == 0u) && env::state::is_whole(state.machine)) {
+        recent.whole = (recent.whole < 2u) ? (recent.whole + 1u) : 2u;
+    } else {
+        recent.whole = 0u;
+    }
+    return env::count_frame(state);
+}
+
+// Runs frames `from..to` of `inputs` again, drawing all of them.
+template <class FrameRunner> PARL_NOINLINE void rerun(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board) {
+    for (uint32_t i = from; i < to; ++i) {
+        rs::put(machine.input, inputs[i]);
+        machine.draw = 1;
+        static_cast<void>(runner.run_frame(machine, board));
+    }
+}
+
+// Seeds the generators of an environment that has not run.
+PARL_NOINLINE void seed(env::state::Head& head, random::Random& random, uint64_t seed, uint32_t noops) {
+    const Array<uint32_t, 8> words = numpy_random::seed_words(seed);
+    rs::put(head.numpy, numpy_random::seeded(static_cast<uint64_t>(words[0u])));
+    head.noop_seed = static_cast<uint32_t>(seed);
+    head.noop_draws = 0u;
+    head.random_seed = (noops == env::state::NOOPS_NUMPY) ? words[1u] : static_cast<uint32_t>(seed);
+    random::seed(random, head.random_seed);
+    head.unused = 1;
+}
+
+// The next number below `n` of the environment's generator of idle frames, which is made again in `spare`.
+PARL_NOINLINE uint32_t below(env::state::Head& head, random::Random& spare, uint32_t n) {
+    random::seed(spare, head.noop_seed);
+    random::skip(spare, head.noop_draws);
+    uint64_t product = 0ull;
+    bool found = false;
+    while (!found) {
+        head.noop_draws += 1u;
+        const uint32_t drawn = random::draw(spare);
+        product = static_cast<uint64_t>(drawn) * static_cast<uint64_t>(n);
+        found = (static_cast<uint32_t>(product) >= n) || (static_cast<uint32_t>(product) >= (rs::wrapping_neg<uint32_t>(n) % n));
+    }
+    return static_cast<uint32_t>(product >> 32);
+}
+
+// Idle frames of the reset that begins.
+PARL_NOINLINE uint32_t idle_frames(env::state::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire) {
+    const uint32_t bound = (noop_max > 1u) ? noop_max : 1u;
+    if (noops == env::state::NOOPS_AFTER_FIRE) {
+        const uint32_t idle = env::state::below(head, spare, bound);
+        return (idle > fire) ? (idle - fire) : 0u;
+    }
+    if (noops == env::state::NOOPS_BEFORE_FIRE) {
+        const uint32_t idle_2 = env::state::below(head, spare, bound);
+        return (idle_2 + 1u) - fire;
+    }
+    if (noop_max == 0u) {
+        return 0u;
+    }
+    return numpy_random::integers(head.numpy, 1u, noop_max + 1u);
+}
+
+// Figures of the console as it stands, without those of a step.
+PARL_FN env::state::Figures figures(const env::state::Head& head, uint32_t id) {
+    const env::Env& env = head.state.env;
+    return env::state::Figures{Array<int32_t, 12>{{0, 0, env::lives(head.state), env.frame_number, env.episode_frame_number, static_cast<int32_t>(id), 0, 0, 0, 0, 0, 0}}, Array<uint8_t, 4>{}};
+}
+
+// Copies `bytes` bytes between pictures.
+PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes) {
+    rs::copy_from_slice<uint8_t>(Slice<uint8_t>(to, to_at, to_at + bytes), Slice<const uint8_t>(from, from_at, from_at + bytes));
+}
+
+// Copies a picture of the board.
+PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const env::state::EnvGame& game) {
+    machine::tia::rows::expand_all(board, buffer, static_cast<uint32_t>(game.height));
+    env::state::copy_picture(to, to_at, Slice<const uint8_t>(board.picture[buffer]), 0u, env::state::height_bytes(game));
+}
+
+// Puts two pictures on the board, so many bytes apart.
+PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const env::state::EnvGame& game) {
+    env::state::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, pictures, 0u, env::state::height_bytes(game));
+    env::state::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, pictures, apart, env::state::height_bytes(game));
+    machine::tia::rows::forget(board);
+}
+
+// Bytes of a game's picture.
+PARL_FN uint32_t height_bytes(const env::state::EnvGame& game) {
+    return static_cast<uint32_t>(game.height) * machine::tia::WIDTH;
+}
+}
+
+namespace cule::env::step {
+
+// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
+template <class FrameRunner> PARL_NOINLINE void step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, const env::state::EnvSettings& settings, const env::state::EnvGame& game, env::Action action) {
+    uint32_t skip = settings.skip[0u];
+    if (settings.skip[1u] != skip) {
+        skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
+    }
+    const bool careful = extra.kept != 0;
+    if (careful) {
+        env::state::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
+    }
+    const machine::Machine start = head.state.machine;
+    env::state::Roll roll = env::state::Roll{settings.none, start, 0u};
+    env::rules::begin_step(head.episode);
+    const uint32_t shown_frames = ((settings.maxpool != 0) || (settings.show_last_frame != 0)) ? 2u : 1u;
+    uint32_t ran = 0u;
+    uint32_t stopped_at = 0u;
+    uint32_t left = skip;
+    while ((left > 0u) && (stopped_at == 0u)) {
+        int32_t reward = 0;
+        if (env::begin_frame(head.state, random, settings.rules.keep, action, env::full(static_cast<uint32_t>(env::NOOP)))) {
+            rs::put(inputs[ran], head.state.machine.input);
+            ran += 1u;
+            head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
+            reward = env::state::frame(runner, roll, head.state, board);
+        }
+        env::rules::count(head.episode, head.state, reward);
+        if (env::rules::stops(settings.rules, head.episode, head.state)) {
+            stopped_at = left;
+        }
+        left -= 1u;
+    }
+    env::rules::end_step(settings.rules, head.episode, head.state);
+    head.continues = env::step::continues(settings.life_continues, settings.rules, head.episode, head.state);
+    extra.picture = Array<uint8_t, 3>{{env::state::NONE, env::state::NONE, env::state::NONE}};
+    extra.clear = 0;
+    head.newest = (head.newest + 1u) % settings.stack;
+    if (settings.draws == 0) {
+        extra.push = env::state::PUSH_RAM;
+        rs::put(head.recent, roll.recent);
+        return;
+    }
+    const uint32_t early = ((stopped_at > 1u) || (settings.show_last_frame == 0)) ? stopped_at : 0u;
+    env::step::show_step(runner, head, extra, board, work, kept, inputs, ran, settings, game, start, roll, early, skip);
+}
+
+// How the next episode goes on with the same game: 0 or one of the `CONTINUES_` constants.
+PARL_FN uint8_t continues(uint8_t life_continues, const env::rules::StepRules& rules, const env::rules::Episode& episode, const env::State& state) {
+    if (((life_continues == 0) || (episode.ended == 0)) || env::ended(state)) {
+        return 0;
+    }
+    return env::rules::truncated(rules, episode, state) ? env::state::CONTINUES_CUT : env::state::CONTINUES_LIFE;
+}
+
+// Says what is shown of a step, and makes the pictures that are missing for it.
+template <class FrameRunner> PARL_NOINLINE void show_step(FrameRunner& runner, env::state::Head& head, env::state::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start, const env::state::Roll& roll, uint32_t early, uint32_t skip) {
+    const bool careful = extra.kept != 0;
+    const bool pool = (settings.maxpool != 0) && (skip > 1u);
+    const uint32_t whole = roll.recent.whole;
+    const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
+    machine::Machine machine = start;
+    bool second = false;
+    extra.push = env::state::PUSH_PICTURES;
+    if (early == 0u) {
+        if (pool && (roll.open != 0u)) {
+            env::step::put_before(runner, head, extra, board, kept, settings, game);
+            env::step::rerun_apart(runner, machine, inputs, ran, board, work, game);
+            if (!careful) {
+                env::step::follow(head.state.machine, machine);
+            }
+            second = true;
+        } else if (!careful && (whole < 2u)) {
+            env::step::rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
+        }
+        const uint8_t last = head.state.machine.tia.buffer & 1;
+        extra.picture[0u] = last;
+        if (pool && (settings.indices == 0)) {
+            extra.picture[1u] = second ? env::state::WORK : (last ^ 1);
+        }
+        head.single = static_cast<uint8_t>(!pool);
+    } else if ((early == 2u) && (settings.show_last_frame != 0)) {
+        if (!careful && (whole < 1u)) {
+            env::step::rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
+        }
+        extra.picture[0u] = head.state.machine.tia.buffer & 1;
+        head.single = 1;
+    } else if ((early == 1u) && pool) {
+        if (whole >= 2u) {
+            const uint32_t other = static_cast<uint32_t>((head.state.machine.tia.buffer & 1) ^ 1);
+            env::state::take_picture(work, 0u, board, other, game);
+        } else {
+            env::step::put_before(runner, head, extra, board, kept, settings, game);
+            env::step::rerun_apart(runner, machine, inputs, ran, board, work, game);
+        }
+        env::step::put_before(runner, head, extra, board, kept, settings, game);
+        const uint8_t last_2 = start.tia.buffer & 1;
+        extra.picture = Array<uint8_t, 3>{{env::state::WORK, last_2, env::state::NONE}};
+        if (head.single == 0) {
+            extra.picture[2u] = last_2 ^ 1;
+            if (extra.kept == static_cast<uint8_t>(env::state::KEPT_PICTURES)) {
+                extra.picture[2u] = static_cast<uint8_t>(env::state::WORK + 2);
+                env::state::copy_picture(work, 2u * size, kept, 2u * size, env::state::height_bytes(game));
+            }
+        }
+        if ((head.continues != 0) && (whole < 2u)) {
+            extra.picture[1u] = static_cast<uint8_t>(env::state::WORK + 1);
+            env::state::take_picture(work, size, board, static_cast<uint32_t>(last_2), game);
+            if (extra.picture[2u] == (last_2 ^ 1)) {
+                extra.picture[2u] = static_cast<uint8_t>(env::state::WORK + 2);
+                env::state::take_picture(work, 2u * size, board, static_cast<uint32_t>(last_2 ^ 1), game);
+            }
+        }
+        head.single = 0;
+    } else {
+        extra.push = env::state::PUSH_AGAIN;
+    }
+    if (((early != 0u) && (head.continues != 0)) && (whole < 2u)) {
+        env::step::rerun_step(runner, head, extra, board, kept, inputs, ran, settings, game, start);
+    }
+    rs::put(head.recent, roll.recent);
+    if ((early == 0u) || (head.continues != 0)) {
+        env::step::keep_pictures(extra, whole);
+        if ((extra.kept != 0) && second) {
+            extra.kept = static_cast<uint8_t>(env::state::KEPT_PICTURES) | env::state::KEPT_FRESH;
+        }
+    }
+}
+
+// All frames of a step again, drawn, on the pictures before them.
+template <class FrameRunner> PARL_NOINLINE void rerun_step(FrameRunner& runner, env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, const env::state::EnvSettings& settings, const env::state::EnvGame& game, const machine::Machine& start) {
+    machine::Machine machine = start;
+    env::step::put_before(runner, head, extra, board, kept, settings, game);
+    env::state::rerun(runner, machine, inputs, 0u, ran, board);
+    env::step::follow(head.state.machine, machine);
+}
+
+// Brings the beam of an open frame, which lags where no pixels were made, to where it was when they were.
+PARL_FN void follow(machine::Machine& m, const machine::Machine& drawn) {
+    if (m.unfinished != 0) {
+        rs::put(m.tia, drawn.tia);
+    }
+}
+
+// All frames of a step again, drawn; the picture of the last but one goes to the first picture to work in.
+template <class FrameRunner> PARL_NOINLINE void rerun_apart(FrameRunner& runner, machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, const env::state::EnvGame& game) {
+    const uint32_t before = (ran > 0u) ? (ran - 1u) : 0u;
+    env::state::rerun(runner, machine, inputs, 0u, before, board);
+    const uint32_t buffer = static_cast<uint32_t>(machine.tia.buffer & 1);
+    env::state::take_picture(work, 0u, board, buffer, game);
+    env::state::rerun(runner, machine, inputs, before, ran, board);
+}
+
+// Puts the pictures of the last two frames before a step on the board.
+template <class FrameRunner> PARL_NOINLINE void put_before(FrameRunner& runner, const env::state::Head& head, const env::state::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, const env::state::EnvSettings& settings, const env::state::EnvGame& game) {
+    if (extra.kept != 0) {
+        env::state::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
+    } else {
+        machine::Machine machine = head.recent.from;
+        env::state::rerun(runner, machine, Slice<const machine::input::Input>(head.recent.inputs), 2u - static_cast<uint32_t>(head.recent.count), 2u, board);
+    }
+}
+
+// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
+PARL_FN void keep_pictures(env::state::Extra& extra, uint32_t whole) {
+    extra.kept = (whole >= 2u) ? 0 : (2 | env::state::KEPT_FRESH);
+}
+
+// Figures of the step that has just run.
+PARL_NOINLINE env::state::Figures report(const env::state::Head& head, uint32_t id, const env::state::EnvSettings& settings) {
+    const env::rules::Episode& episode = head.episode;
+    const env::State& state = head.state;
+    const bool terminated = env::rules::terminated(settings.rules, episode, state);
+    const bool cut = env::rules::truncated(settings.rules, episode, state);
+    env::state::Figures now = env::state::figures(head, id);
+    now.number[0u] = env::rules::clipped(settings.rules, episode.reward);
+    now.number[1u] = episode.reward;
+    now.flag[0u] = static_cast<uint8_t>(terminated);
+    now.flag[1u] = static_cast<uint8_t>(cut && ((settings.both_ends != 0) || !terminated));
+    now.flag[2u] = static_cast<uint8_t>(episode.ended != 0);
+    if (episode.ended != 0) {
+        now.number[6u] = now.number[2u];
+        now.number[7u] = now.number[3u];
+        now.number[8u] = now.number[4u];
+        now.number[9u] = episode.total;
+        now.number[10u] = episode.steps;
+        now.number[11u] = rs::wrapping_add<int32_t>(head.carried, episode.total);
+        now.flag[3u] = static_cast<uint8_t>(head.continues != env::state::CONTINUES_LIFE);
+    }
+    return now;
+}
+}
+
+namespace cule::env::warp_schedule {
+
+// The key of a lane. A window has `1 << window` picture rows.
+PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window) {
+    const int32_t clock = machine::tia::clock_of(cycles);
+    uint32_t at = 0u;
+    if (clock >= t.window_end) {
+        at = env::warp_schedule::BEHIND;
+    } else if (clock >= t.base) {
+        at = 1u + ((static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window);
+    }
+    return ((at << env::warp_schedule::WINDOW_AT) | ((s & 0xFFu) << 13)) | (pc & env::warp_schedule::PLACES);
+}
+
+// The smallest key with which lanes that stand at `key` have left the rows of its stretch: whole windows, at least 16 rows.
+PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window) {
+    const uint32_t at = key >> env::warp_schedule::WINDOW_AT;
+    if (at == env::warp_schedule::BEHIND) {
+        return 4294967295u;
+    }
+    const uint32_t shift = (window < env::warp_schedule::STRETCH) ? (env::warp_schedule::STRETCH - window) : 0u;
+    const uint32_t begun = (at > 0u) ? (at - 1u) : 0u;
+    const uint32_t next = 1u + (((begun >> shift) + 1u) << shift);
+    return ((next < env::warp_schedule::BEHIND) ? next : env::warp_schedule::BEHIND) << env::warp_schedule::WINDOW_AT;
+}
+
+// The clock up to which a lane can draw when all have come to `key`, which is not before the picture. What is behind its
+// last store to the TIA, in cycle `stored`, waits: a frame that is left open shows how far its program had come.
+PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored) {
+    const uint32_t at = key >> env::warp_schedule::WINDOW_AT;
+    const int32_t all = rs::sub<int32_t>(t.window_end, t.base) / machine::tia::CLOCKS_PER_LINE;
+    const int32_t passed = static_cast<int32_t>((at - 1u) << window);
+    const int32_t rows = ((at < env::warp_schedule::BEHIND) && (passed < all)) ? passed : all;
+    const int32_t seen = rs::sub<int32_t>(machine::tia::clock_of(stored), t.base) / machine::tia::CLOCKS_PER_LINE;
+    return rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, (rows < seen) ? rows : seen));
 }
 }
 
@@ -2708,29 +4223,26 @@ PARL_FN games::Rules new_(uint32_t mode) {
 // The lives a program is told.
 PARL_FN int32_t lives(const games::Rules& s, uint32_t game) {
     const int32_t alive = (s.over != 0) ? 0 : 1;
-    switch (games::rows::ROWS[game].lives) {
-        case 0: {
+    switch (games::table::GAMES[game].reported) {
+        case games::row::Reported::Counted: {
             return rs::mul<int32_t>(alive, s.lives);
         }
-        case 1: {
+        case games::row::Reported::CountedAlways: {
             return s.lives;
         }
-        case 2: {
-            return 0;
-        }
-        case 3: {
+        case games::row::Reported::One: {
             return 1;
         }
+        case games::row::Reported::OneUntilEnd:
         default: {
             return alive;
         }
     }
 }
 
-// The address that a game's rule reads last: it stays on the data bus, where code that runs in the TIA's addresses
-// can see it.
+// The address that a game's rule reads last.
 PARL_FN int32_t last_read(uint32_t game) {
-    return (game == games::rows::KOOLAID) ? 0xD1 : 0xFF;
+    return static_cast<int32_t>(games::table::GAMES[game].last_read);
 }
 
 // RAM byte at bus address $80-$FF.
@@ -2751,552 +4263,41 @@ PARL_FN int32_t bcd2(const Array<uint8_t, 128>& ram, int32_t low, int32_t high) 
     return rs::add<int32_t>(games::bcd1(ram, low), rs::mul<int32_t>(100, games::bcd1(ram, high)));
 }
 
-PARL_FN int32_t bcd3(const Array<uint8_t, 128>& ram, int32_t low, int32_t middle, int32_t high) {
-    return rs::add<int32_t>(games::bcd2(ram, low, middle), rs::mul<int32_t>(10000, games::bcd1(ram, high)));
-}
-
-PARL_FN int32_t least(int32_t a, int32_t b) {
-    return (a < b) ? a : b;
-}
-
-PARL_FN int32_t most(int32_t a, int32_t b) {
-    return (a > b) ? a : b;
-}
-
 PARL_FN int32_t signed_(int32_t value) {
     return static_cast<int32_t>(static_cast<int8_t>(static_cast<uint8_t>(value)));
-}
-
-PARL_FN int32_t ones(int32_t value) {
-    return static_cast<int32_t>(rs::count_ones<uint32_t>(static_cast<uint32_t>(value)));
-}
-
-// Ten stands for a blank digit.
-PARL_FN int32_t blank_zero(int32_t digit) {
-    return (digit == 10) ? 0 : digit;
-}
-
-// Alien: digits times eight, $80 is blank.
-PARL_FN int32_t alien_digit(const Array<uint8_t, 128>& ram, int32_t address) {
-    return (games::byte(ram, address) == 0x80) ? 0 : (games::byte(ram, address) >> 3);
-}
-
-// River Raid: digits times eight, anything else is blank.
-PARL_FN int32_t eighth(const Array<uint8_t, 128>& ram, int32_t address) {
-    const int32_t v = games::byte(ram, address);
-    return (((v & 7) == 0) && (v <= 72)) ? (v / 8) : 0;
 }
 }
 
 namespace cule::games::evaluate {
 
-// Rule variables at the start of an episode; what a game does not name keeps its value.
+// Rule variables at the start of an episode.
 PARL_FN void start_values(games::Rules& s, uint32_t game) {
-    switch (game) {
-        case 0u: {
-            s.reward = 0;
-            s.over = 0;
-            break;
-        }
-        case 1u: {
-            s.previous = 0;
-            break;
-        }
-        case 2u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 3u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 4u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 5u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 6u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 7u: {
-            s.previous = 0;
-            s.lives = 6;
-            break;
-        }
-        case 8u: {
-            s.previous = 0;
-            break;
-        }
-        case 9u: {
-            s.reward = 0;
-            s.over = 0;
-            break;
-        }
-        case 10u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 11u: {
-            s.previous = 0;
-            break;
-        }
-        case 12u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 13u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 14u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 15u: {
-            s.previous = 0;
-            break;
-        }
-        case 16u: {
-            s.previous = 0;
-            break;
-        }
-        case 17u: {
-            s.previous = 0;
-            break;
-        }
-        case 18u: {
-            s.previous = 0;
-            s.lives = 5;
-            s.aux[games::evaluate::STARTED] = 0;
-            break;
-        }
-        case 19u: {
-            s.previous = 0;
-            break;
-        }
-        case 20u: {
-            s.reward = 0;
-            s.previous = 0;
-            break;
-        }
-        case 21u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 22u: {
-            s.previous = 0;
-            s.lives = 3;
-            s.aux[games::evaluate::STARTED] = 0;
-            break;
-        }
-        case 23u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 24u: {
-            s.previous = 0;
-            break;
-        }
-        case 25u: {
-            s.reward = 0;
-            s.over = 0;
-            s.aux[games::evaluate::LEVEL] = 0;
-            s.previous = 0;
-            break;
-        }
-        case 26u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 27u: {
-            s.previous = 0;
-            s.lives = 4;
-            s.aux[games::evaluate::CHANGED] = 0;
-            break;
-        }
-        case 28u: {
-            s.previous = 0;
-            s.lives = 2;
-            break;
-        }
-        case 29u: {
-            s.previous = 0;
-            break;
-        }
-        case 30u: {
-            s.previous = 0;
-            break;
-        }
-        case 31u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 32u: {
-            s.previous = 0;
-            break;
-        }
-        case 33u: {
-            s.previous = 0;
-            break;
-        }
-        case 34u: {
-            s.previous = 0;
-            s.lives = 0;
-            break;
-        }
-        case 35u: {
-            s.previous = 0;
-            break;
-        }
-        case 36u: {
-            s.previous = 0;
-            break;
-        }
-        case 37u: {
-            s.previous = 0;
-            break;
-        }
-        case 38u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 39u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 40u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 41u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 42u: {
-            s.previous = 0;
-            s.lives = 6;
-            break;
-        }
-        case 43u: {
-            s.aux[games::evaluate::PC] = 0;
-            s.aux[games::evaluate::PP] = 0;
-            s.aux[games::evaluate::T0] = -1;
-            s.aux[games::evaluate::T1] = -1;
-            break;
-        }
-        case 44u: {
-            s.aux[games::evaluate::MATCHES] = 0;
-            s.lives = 9;
-            break;
-        }
-        case 45u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 46u: {
-            s.previous = 0;
-            break;
-        }
-        case 47u: {
-            s.previous = 0;
-            break;
-        }
-        case 48u: {
-            s.previous = 0;
-            s.lives = 6;
-            break;
-        }
-        case 49u: {
-            s.previous = 0;
-            break;
-        }
-        case 50u: {
-            s.previous = 0;
-            break;
-        }
-        case 51u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 52u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 53u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 54u: {
-            s.previous = 0;
-            break;
-        }
-        case 55u: {
-            s.previous = 0;
-            break;
-        }
-        case 56u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 57u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 58u: {
-            s.previous = 0;
-            break;
-        }
-        case 59u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 60u: {
-            s.previous = 0;
-            s.lives = 0;
-            break;
-        }
-        case 61u: {
-            s.reward = 0;
-            s.over = 0;
-            s.aux[games::evaluate::LEVEL] = 0;
-            s.aux[games::evaluate::PAR] = 0;
-            s.aux[games::evaluate::HITS] = 0;
-            s.aux[games::evaluate::STATUS] = 0;
-            s.aux[games::evaluate::BASE] = 0;
-            break;
-        }
-        case 62u: {
-            s.previous = 0;
-            s.lives = 6;
-            break;
-        }
-        case 63u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 64u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 65u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 66u: {
-            s.previous = 0;
-            s.aux[games::evaluate::IDLE] = 0;
-            break;
-        }
-        case 67u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 68u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 69u: {
-            s.previous = 2000;
-            s.lives = 3;
-            break;
-        }
-        case 70u: {
-            s.previous = 4000;
-            s.lives = 1;
-            break;
-        }
-        case 71u: {
-            s.previous = 0;
-            break;
-        }
-        case 72u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 73u: {
-            s.previous = 1000;
-            break;
-        }
-        case 74u: {
-            s.previous = 0;
+    const games::row::Game& row = games::table::GAMES[game];
+    s.reward = 0;
+    s.over = 0;
+    s.previous = row.start_score;
+    if (row.start_lives >= 0) {
+        s.lives = row.start_lives;
+    }
+    const Array<int32_t, 2> time = Array<int32_t, 2>{{s.aux[games::evaluate::TIME], s.aux[games::evaluate::TIME_BEFORE]}};
+    s.aux = Array<int32_t, 19>{};
+    switch (row.special) {
+        case games::row::Special::Hangman: {
+            s.aux[games::evaluate::TIME] = -1;
+            s.aux[games::evaluate::TIME_BEFORE] = -1;
+            break;
+        }
+        case games::row::Special::Qbert: {
             s.aux[games::evaluate::LAST] = 2;
-            s.lives = 4;
             break;
         }
-        case 75u: {
-            s.previous = 0;
-            s.aux[games::evaluate::LB] = 88;
+        case games::row::Special::Riverraid: {
+            s.aux[games::evaluate::LAST] = 0x58;
             break;
         }
-        case 76u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 77u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 78u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 79u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 80u: {
-            s.previous = 0;
-            break;
-        }
-        case 81u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 82u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 83u: {
-            s.previous = 0;
-            break;
-        }
-        case 84u: {
-            s.previous = 0;
-            s.lives = 5;
-            s.aux[games::evaluate::STARTED] = 0;
-            break;
-        }
-        case 85u: {
-            s.reward = 0;
-            break;
-        }
-        case 86u: {
-            s.previous = 0;
-            break;
-        }
-        case 87u: {
-            s.aux[games::evaluate::PDP] = 0;
-            s.aux[games::evaluate::PDS] = 0;
-            break;
-        }
-        case 88u: {
-            s.previous = 0;
-            break;
-        }
-        case 89u: {
-            s.reward = 0;
-            s.over = 0;
-            break;
-        }
-        case 90u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 91u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 92u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 93u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 94u: {
-            s.previous = 0;
-            s.lives = 5;
-            break;
-        }
-        case 95u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 96u: {
-            s.reward = 0;
-            s.over = 0;
-            break;
-        }
-        case 97u: {
-            s.reward = 0;
-            s.over = 0;
-            break;
-        }
-        case 98u: {
-            s.aux[games::evaluate::CUBE] = 1;
-            s.aux[games::evaluate::PF] = 0;
-            break;
-        }
-        case 99u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 100u: {
-            s.previous = 0;
-            s.lives = 3;
-            break;
-        }
-        case 101u: {
-            s.reward = 0;
-            s.previous = 0;
-            s.over = 0;
-            break;
-        }
-        case 102u: {
-            s.previous = 0;
-            s.lives = 4;
-            break;
-        }
-        case 103u: {
-            s.previous = 0;
-            s.lives = 5;
+        case games::row::Special::VideoCube: {
+            s.aux[games::evaluate::TIME] = time[0u];
+            s.aux[games::evaluate::TIME_BEFORE] = time[1u];
             break;
         }
         default: {
@@ -3307,521 +4308,180 @@ PARL_FN void start_values(games::Rules& s, uint32_t game) {
 
 // The rule of `game` on the RAM of one frame. A ROM without rules earns nothing and never ends.
 PARL_FN void evaluate(games::Rules& s, uint32_t game, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
-    switch (game) {
-        case 0u: {
-            games::rules_a_f::adventure(s, ram, cart_ram);
+    const games::row::Game& row = games::table::GAMES[game];
+    switch (row.special) {
+        case games::row::Special::Adventure: {
+            games::rules::quests::adventure(s, ram);
             break;
         }
-        case 1u: {
-            games::rules_a_f::air_raid(s, ram, cart_ram);
+        case games::row::Special::Darkchambers: {
+            games::rules::quests::darkchambers(s, ram);
             break;
         }
-        case 2u: {
-            games::rules_a_f::alien(s, ram, cart_ram);
+        case games::row::Special::HauntedHouse: {
+            games::rules::quests::haunted_house(s, ram);
             break;
         }
-        case 3u: {
-            games::rules_a_f::amidar(s, ram, cart_ram);
+        case games::row::Special::Superman: {
+            games::rules::quests::superman(s, ram);
             break;
         }
-        case 4u: {
-            games::rules_a_f::assault(s, ram, cart_ram);
+        case games::row::Special::Backgammon: {
+            games::rules::boards::backgammon(s, ram);
             break;
         }
-        case 5u: {
-            games::rules_a_f::asterix(s, ram, cart_ram);
+        case games::row::Special::Hangman: {
+            games::rules::boards::hangman(s, ram);
             break;
         }
-        case 6u: {
-            games::rules_a_f::asteroids(s, ram, cart_ram);
+        case games::row::Special::TicTacToe3d: {
+            games::rules::boards::tic_tac_toe_3d(s, ram);
             break;
         }
-        case 7u: {
-            games::rules_a_f::atlantis(s, ram, cart_ram);
+        case games::row::Special::VideoCheckers: {
+            games::rules::boards::video_checkers(s, ram);
             break;
         }
-        case 8u: {
-            games::rules_a_f::atlantis2(s, ram, cart_ram);
+        case games::row::Special::VideoChess: {
+            games::rules::boards::video_chess(s, ram);
             break;
         }
-        case 9u: {
-            games::rules_a_f::backgammon(s, ram, cart_ram);
+        case games::row::Special::VideoCube: {
+            games::rules::boards::video_cube(s, ram);
             break;
         }
-        case 10u: {
-            games::rules_a_f::bank_heist(s, ram, cart_ram);
+        case games::row::Special::WordZapper: {
+            games::rules::boards::word_zapper(s, ram);
             break;
         }
-        case 11u: {
-            games::rules_a_f::basic_math(s, ram, cart_ram);
+        case games::row::Special::Casino: {
+            games::rules::contests::casino(s, ram);
             break;
         }
-        case 12u: {
-            games::rules_a_f::battle_zone(s, ram, cart_ram);
+        case games::row::Special::MiniatureGolf: {
+            games::rules::contests::miniature_golf(s, ram);
             break;
         }
-        case 13u: {
-            games::rules_a_f::beam_rider(s, ram, cart_ram);
-            break;
-        }
-        case 14u: {
-            games::rules_a_f::berzerk(s, ram, cart_ram);
-            break;
-        }
-        case 15u: {
-            games::rules_a_f::blackjack(s, ram, cart_ram);
-            break;
-        }
-        case 16u: {
-            games::rules_a_f::bowling(s, ram, cart_ram);
-            break;
-        }
-        case 17u: {
-            games::rules_a_f::boxing(s, ram, cart_ram);
-            break;
-        }
-        case 18u: {
-            games::rules_a_f::breakout(s, ram, cart_ram);
-            break;
-        }
-        case 19u: {
-            games::rules_a_f::carnival(s, ram, cart_ram);
-            break;
-        }
-        case 20u: {
-            games::rules_a_f::casino(s, ram, cart_ram);
-            break;
-        }
-        case 21u: {
-            games::rules_a_f::centipede(s, ram, cart_ram);
-            break;
-        }
-        case 22u: {
-            games::rules_a_f::chopper_command(s, ram, cart_ram);
-            break;
-        }
-        case 23u: {
-            games::rules_a_f::crazy_climber(s, ram, cart_ram);
-            break;
-        }
-        case 24u: {
-            games::rules_a_f::crossbow(s, ram, cart_ram);
-            break;
-        }
-        case 25u: {
-            games::rules_a_f::darkchambers(s, ram, cart_ram);
-            break;
-        }
-        case 26u: {
-            games::rules_a_f::defender(s, ram, cart_ram);
-            break;
-        }
-        case 27u: {
-            games::rules_a_f::demon_attack(s, ram, cart_ram);
-            break;
-        }
-        case 28u: {
-            games::rules_a_f::donkey_kong(s, ram, cart_ram);
-            break;
-        }
-        case 29u: {
-            games::rules_a_f::double_dunk(s, ram, cart_ram);
-            break;
-        }
-        case 30u: {
-            games::rules_a_f::earthworld(s, ram, cart_ram);
-            break;
-        }
-        case 31u: {
-            games::rules_a_f::elevator_action(s, ram, cart_ram);
-            break;
-        }
-        case 32u: {
-            games::rules_a_f::enduro(s, ram, cart_ram);
-            break;
-        }
-        case 33u: {
-            games::rules_a_f::entombed(s, ram, cart_ram);
-            break;
-        }
-        case 34u: {
-            games::rules_a_f::et(s, ram, cart_ram);
-            break;
-        }
-        case 35u: {
-            games::rules_a_f::fishing_derby(s, ram, cart_ram);
-            break;
-        }
-        case 36u: {
-            games::rules_a_f::flag_capture(s, ram, cart_ram);
-            break;
-        }
-        case 37u: {
-            games::rules_a_f::freeway(s, ram, cart_ram);
-            break;
-        }
-        case 38u: {
-            games::rules_g_p::frogger(s, ram, cart_ram);
-            break;
-        }
-        case 39u: {
-            games::rules_g_p::frostbite(s, ram, cart_ram);
-            break;
-        }
-        case 40u: {
-            games::rules_g_p::galaxian(s, ram, cart_ram);
-            break;
-        }
-        case 41u: {
-            games::rules_g_p::gopher(s, ram, cart_ram);
-            break;
-        }
-        case 42u: {
-            games::rules_g_p::gravitar(s, ram, cart_ram);
-            break;
-        }
-        case 43u: {
-            games::rules_g_p::hangman(s, ram, cart_ram);
-            break;
-        }
-        case 44u: {
-            games::rules_g_p::haunted_house(s, ram, cart_ram);
-            break;
-        }
-        case 45u: {
-            games::rules_g_p::hero(s, ram, cart_ram);
-            break;
-        }
-        case 46u: {
-            games::rules_g_p::human_cannonball(s, ram, cart_ram);
-            break;
-        }
-        case 47u: {
-            games::rules_g_p::ice_hockey(s, ram, cart_ram);
-            break;
-        }
-        case 48u: {
-            games::rules_g_p::jamesbond(s, ram, cart_ram);
-            break;
-        }
-        case 49u: {
-            games::rules_g_p::journey_escape(s, ram, cart_ram);
-            break;
-        }
-        case 50u: {
-            games::rules_g_p::kaboom(s, ram, cart_ram);
-            break;
-        }
-        case 51u: {
-            games::rules_g_p::kangaroo(s, ram, cart_ram);
-            break;
-        }
-        case 52u: {
-            games::rules_g_p::keystone_kapers(s, ram, cart_ram);
-            break;
-        }
-        case 53u: {
-            games::rules_g_p::king_kong(s, ram, cart_ram);
-            break;
-        }
-        case 54u: {
-            games::rules_g_p::klax(s, ram, cart_ram);
-            break;
-        }
-        case 55u: {
-            games::rules_g_p::koolaid(s, ram, cart_ram);
-            break;
-        }
-        case 56u: {
-            games::rules_g_p::krull(s, ram, cart_ram);
-            break;
-        }
-        case 57u: {
-            games::rules_g_p::kung_fu_master(s, ram, cart_ram);
-            break;
-        }
-        case 58u: {
-            games::rules_g_p::laser_gates(s, ram, cart_ram);
-            break;
-        }
-        case 59u: {
-            games::rules_g_p::lost_luggage(s, ram, cart_ram);
-            break;
-        }
-        case 60u: {
-            games::rules_g_p::mario_bros(s, ram, cart_ram);
-            break;
-        }
-        case 61u: {
-            games::rules_g_p::miniature_golf(s, ram, cart_ram);
-            break;
-        }
-        case 62u: {
-            games::rules_g_p::montezuma_revenge(s, ram, cart_ram);
-            break;
-        }
-        case 63u: {
-            games::rules_g_p::mr_do(s, ram, cart_ram);
-            break;
-        }
-        case 64u: {
-            games::rules_g_p::ms_pacman(s, ram, cart_ram);
-            break;
-        }
-        case 65u: {
-            games::rules_g_p::name_this_game(s, ram, cart_ram);
-            break;
-        }
-        case 66u: {
-            games::rules_g_p::othello(s, ram, cart_ram);
-            break;
-        }
-        case 67u: {
-            games::rules_g_p::pacman(s, ram, cart_ram);
-            break;
-        }
-        case 68u: {
-            games::rules_g_p::phoenix(s, ram, cart_ram);
-            break;
-        }
-        case 69u: {
-            games::rules_g_p::pitfall(s, ram, cart_ram);
-            break;
-        }
-        case 70u: {
-            games::rules_g_p::pitfall2(s, ram, cart_ram);
-            break;
-        }
-        case 71u: {
-            games::rules_g_p::pong(s, ram, cart_ram);
-            break;
-        }
-        case 72u: {
-            games::rules_g_p::pooyan(s, ram, cart_ram);
-            break;
-        }
-        case 73u: {
-            games::rules_g_p::private_eye(s, ram, cart_ram);
-            break;
-        }
-        case 74u: {
-            games::rules_p_z::qbert(s, ram, cart_ram);
-            break;
-        }
-        case 75u: {
-            games::rules_p_z::riverraid(s, ram, cart_ram);
-            break;
-        }
-        case 76u: {
-            games::rules_p_z::road_runner(s, ram, cart_ram);
-            break;
-        }
-        case 77u: {
-            games::rules_p_z::robotank(s, ram, cart_ram);
-            break;
-        }
-        case 78u: {
-            games::rules_p_z::seaquest(s, ram, cart_ram);
-            break;
-        }
-        case 79u: {
-            games::rules_p_z::sir_lancelot(s, ram, cart_ram);
-            break;
-        }
-        case 80u: {
-            games::rules_p_z::skiing(s, ram, cart_ram);
-            break;
-        }
-        case 81u: {
-            games::rules_p_z::solaris(s, ram, cart_ram);
-            break;
-        }
-        case 82u: {
-            games::rules_p_z::space_invaders(s, ram, cart_ram);
-            break;
-        }
-        case 83u: {
-            games::rules_p_z::space_war(s, ram, cart_ram);
-            break;
-        }
-        case 84u: {
-            games::rules_p_z::star_gunner(s, ram, cart_ram);
-            break;
-        }
-        case 85u: {
-            games::rules_p_z::superman(s, ram, cart_ram);
-            break;
-        }
-        case 86u: {
-            games::rules_p_z::surround(s, ram, cart_ram);
-            break;
-        }
-        case 87u: {
-            games::rules_p_z::tennis(s, ram, cart_ram);
-            break;
-        }
-        case 88u: {
-            games::rules_p_z::tetris(s, ram, cart_ram);
-            break;
-        }
-        case 89u: {
-            games::rules_p_z::tic_tac_toe_3d(s, ram, cart_ram);
-            break;
-        }
-        case 90u: {
-            games::rules_p_z::time_pilot(s, ram, cart_ram);
-            break;
-        }
-        case 91u: {
-            games::rules_p_z::trondead(s, ram, cart_ram);
-            break;
-        }
-        case 92u: {
-            games::rules_p_z::turmoil(s, ram, cart_ram);
-            break;
-        }
-        case 93u: {
-            games::rules_p_z::tutankham(s, ram, cart_ram);
-            break;
-        }
-        case 94u: {
-            games::rules_p_z::up_n_down(s, ram, cart_ram);
-            break;
-        }
-        case 95u: {
-            games::rules_p_z::venture(s, ram, cart_ram);
-            break;
-        }
-        case 96u: {
-            games::rules_p_z::video_checkers(s, ram, cart_ram);
-            break;
-        }
-        case 97u: {
-            games::rules_p_z::video_chess(s, ram, cart_ram);
-            break;
-        }
-        case 98u: {
-            games::rules_p_z::video_cube(s, ram, cart_ram);
-            break;
-        }
-        case 99u: {
-            games::rules_p_z::video_pinball(s, ram, cart_ram);
-            break;
-        }
-        case 100u: {
-            games::rules_p_z::wizard_of_wor(s, ram, cart_ram);
-            break;
-        }
-        case 101u: {
-            games::rules_p_z::word_zapper(s, ram, cart_ram);
-            break;
-        }
-        case 102u: {
-            games::rules_p_z::yars_revenge(s, ram, cart_ram);
-            break;
-        }
-        case 103u: {
-            games::rules_p_z::zaxxon(s, ram, cart_ram);
+        case games::row::Special::Tennis: {
+            games::rules::contests::tennis(s, ram);
             break;
         }
         default: {
+            games::evaluate::evaluate_row(s, row, ram, cart_ram);
             break;
+        }
+    }
+}
+
+// A game with a score.
+PARL_FN void evaluate_row(games::Rules& s, const games::row::Game& row, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
+    const int32_t score = games::rules::scores::score(row, ram, cart_ram);
+    const bool ended = games::rules::ends::ended(s, row, score, ram, cart_ram);
+    s.over = static_cast<uint8_t>(ended);
+    if (ended && row.score.silent_end) {
+        s.reward = 0;
+    } else {
+        int32_t earned = rs::sub<int32_t>(score, s.previous);
+        if (earned < 0) {
+            earned = rs::add<int32_t>(earned, row.score.wraps_at);
+        }
+        s.reward = games::rules::scores::earned(row, rs::clamp<int32_t>(earned, row.score.least, row.score.most));
+        s.previous = games::rules::scores::kept(row, score, ended);
+    }
+    games::rules::lives::count(s, row, ram);
+}
+
+// The score that a row describes.
+PARL_FN int32_t sum_of(const games::row::Score& score, const Array<uint8_t, 128>& ram) {
+    int32_t sum = 0;
+    for (uint32_t i = 0u; i < 6u; ++i) {
+        const int32_t weight = score.terms[i].weight;
+        if (weight == 0) {
+            break;
+        }
+        sum = rs::add<int32_t>(sum, rs::mul<int32_t>(weight, games::evaluate::number(score.terms[i].form, games::byte(ram, static_cast<int32_t>(score.terms[i].address)))));
+    }
+    return rs::mul<int32_t>(score.unit, sum);
+}
+
+// The number that a byte stands for.
+PARL_FN int32_t number(games::row::Form form, int32_t value) {
+    switch (form) {
+        case games::row::Form::Byte: {
+            return value;
+        }
+        case games::row::Form::Bcd: {
+            return games::digits(static_cast<uint8_t>(value));
+        }
+        case games::row::Form::Low: {
+            return value & 15;
+        }
+        case games::row::Form::LowOrBlank: {
+            return games::evaluate::blank_zero(value & 15);
+        }
+        case games::row::Form::High: {
+            return value >> 4;
+        }
+        case games::row::Form::HighOrBlank: {
+            return games::evaluate::blank_zero(value >> 4);
+        }
+        case games::row::Form::Alien: {
+            return (value == 0x80) ? 0 : (value >> 3);
+        }
+        case games::row::Form::Eighth:
+        default: {
+            return (((value & 7) == 0) && (value <= 72)) ? (value / 8) : 0;
+        }
+    }
+}
+
+PARL_FN int32_t blank_zero(int32_t digit) {
+    return (digit == 10) ? 0 : digit;
+}
+
+// The end that a row describes.
+PARL_FN bool is_end(const games::row::End& end, int32_t score, const Array<uint8_t, 128>& ram) {
+    if ((end.score != 0) && (score == end.score)) {
+        return true;
+    }
+    if (games::evaluate::holds(end.or_, ram)) {
+        return true;
+    }
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        if (!games::evaluate::holds(end.all[i], ram)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+PARL_FN bool holds(games::row::Condition condition, const Array<uint8_t, 128>& ram) {
+    const int32_t value = games::byte(ram, static_cast<int32_t>(condition.address)) & static_cast<int32_t>(condition.mask);
+    switch (condition.compare) {
+        case games::row::Compare::Always: {
+            return true;
+        }
+        case games::row::Compare::Never: {
+            return false;
+        }
+        case games::row::Compare::Is: {
+            return value == static_cast<int32_t>(condition.value);
+        }
+        case games::row::Compare::IsNot: {
+            return value != static_cast<int32_t>(condition.value);
+        }
+        case games::row::Compare::Above:
+        default: {
+            return value > static_cast<int32_t>(condition.value);
         }
     }
 }
 }
 
-namespace cule::games::rules_a_f {
+namespace cule::games::rules::boards {
 
-// The rule of `adventure`.
-PARL_FN void adventure(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    if (games::byte(ram, 0xB9) == 18) {
-        s.reward = 1;
-    }
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xE0) == 2) || (games::byte(ram, 0xB9) == 18));
-}
-
-// The rule of `air_raid`.
-PARL_FN void air_raid(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xAA, 0xA9, 0xA8);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xA7) == 255);
-}
-
-// The rule of `alien`.
-PARL_FN void alien(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(games::alien_digit(ram, 0x8B), rs::mul<int32_t>(10, games::alien_digit(ram, 0x89))), rs::mul<int32_t>(100, games::alien_digit(ram, 0x87))), rs::mul<int32_t>(1000, games::alien_digit(ram, 0x85))), rs::mul<int32_t>(10000, games::alien_digit(ram, 0x83))));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xC0) & 15) == 0);
-    s.lives = games::byte(ram, 0xC0) & 15;
-}
-
-// The rule of `amidar`.
-PARL_FN void amidar(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xD9, 0xDA, 0xDB);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xD6) == 128);
-    s.lives = games::byte(ram, 0xD6) & 15;
-}
-
-// The rule of `assault`.
-PARL_FN void assault(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x82, 0x81, 0x80);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xE5) == 0);
-    s.lives = games::byte(ram, 0xE5);
-}
-
-// The rule of `asterix`.
-PARL_FN void asterix(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xE0, 0xDF, 0xDE);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xC7) == 1) && ((games::byte(ram, 0xD3) & 15) == 1));
-    s.lives = games::byte(ram, 0xD3) & 15;
-}
-
-// The rule of `asteroids`.
-PARL_FN void asteroids(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, games::bcd2(ram, 0xBE, 0xBD));
-    s.reward = (score >= s.previous) ? rs::sub<int32_t>(score, s.previous) : rs::add<int32_t>(rs::sub<int32_t>(score, s.previous), 100000);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xBC) >> 4) == 0);
-    s.lives = games::byte(ram, 0xBC) >> 4;
-}
-
-// The rule of `atlantis`.
-PARL_FN void atlantis(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    s.lives = games::byte(ram, 0xF1);
-    s.over = static_cast<uint8_t>(s.lives == 255);
-    const int32_t score = rs::mul<int32_t>(100, games::bcd3(ram, 0xA2, 0xA3, 0xA1));
-    if (s.over != 0) {
-        s.reward = 0;
-    } else {
-        s.reward = rs::sub<int32_t>(score, s.previous);
-        s.previous = score;
-    }
-}
-
-// The rule of `atlantis2`.
-PARL_FN void atlantis2(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    s.lives = games::byte(ram, 0xF1);
-    s.over = static_cast<uint8_t>(s.lives == 255);
-    if (s.over != 0) {
-        s.reward = 0;
-    } else {
-        const int32_t score = games::bcd3(ram, 0xA1, 0xA2, 0xA3);
-        s.reward = rs::sub<int32_t>(score, s.previous);
-        s.previous = score;
-    }
-}
-
-// The rule of `backgammon`.
-PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
+// Backgammon: stones per point, the player's negative; all sums wrap to 8 bits.
+PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram) {
     const int8_t player_out = rs::wrapping_neg<int8_t>(static_cast<int8_t>(ram[0x00u]));
     const int8_t other_out = static_cast<int8_t>(ram[0x0Eu]);
     int8_t player_in = 0;
@@ -3848,805 +4508,26 @@ PARL_FN void backgammon(games::Rules& s, const Array<uint8_t, 128>& ram, const A
     }
 }
 
-// The rule of `bank_heist`.
-PARL_FN void bank_heist(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xDA, 0xD9, 0xD8);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xCE) == 1) && (games::byte(ram, 0xD5) == 0));
-    s.lives = games::byte(ram, 0xD5);
-}
-
-// The rule of `basic_math`.
-PARL_FN void basic_math(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd1(ram, 0x84);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::bcd1(ram, 0x86) != 0);
-}
-
-// The rule of `battle_zone`.
-PARL_FN void battle_zone(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(1000, rs::add<int32_t>(rs::add<int32_t>(games::blank_zero(games::byte(ram, 0x9D) >> 4), rs::mul<int32_t>(10, games::blank_zero(games::byte(ram, 0x9E) & 15))), rs::mul<int32_t>(100, games::blank_zero(games::byte(ram, 0x9E) >> 4))));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xBA) & 15) == 0);
-    s.lives = games::byte(ram, 0xBA) & 15;
-}
-
-// The rule of `beam_rider`.
-PARL_FN void beam_rider(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x89, 0x8A, 0x8B);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    const int32_t n = rs::add<int32_t>(games::byte(ram, 0x85), 1);
-    if (n == rs::sub<int32_t>(s.lives, 1)) {
-        if (games::byte(ram, 0x8C) == 1) {
-            s.lives = n;
-        }
-    } else {
-        s.lives = n;
-    }
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x85) == 255);
-}
-
-// The rule of `berzerk`.
-PARL_FN void berzerk(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xDF, 0xDE, 0xDD);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xDA) == 255);
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xDA), 1);
-}
-
-// The rule of `blackjack`.
-PARL_FN void blackjack(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const bool bust = (games::byte(ram, 0x86) == 11) && (games::byte(ram, 0x89) == 187);
-    const int32_t score = bust ? 0 : games::bcd2(ram, 0x89, 0x86);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(bust || (score >= 1000));
-}
-
-// The rule of `bowling`.
-PARL_FN void bowling(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0xA1, 0xA6);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xA4) > 16);
-}
-
-// The rule of `boxing`.
-PARL_FN void boxing(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t me = (games::byte(ram, 0x92) == 192) ? 100 : games::bcd1(ram, 0x92);
-    const int32_t op = (games::byte(ram, 0x93) == 192) ? 100 : games::bcd1(ram, 0x93);
-    const int32_t score = rs::sub<int32_t>(me, op);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((me == 100) || (op == 100)) || (((games::byte(ram, 0x90) >> 4) == 0) && (games::bcd1(ram, 0x91) == 0)));
-}
-
-// The rule of `breakout`.
-PARL_FN void breakout(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::add<int32_t>(rs::add<int32_t>(games::byte(ram, 0xCD) & 15, rs::mul<int32_t>(10, games::byte(ram, 0xCD) >> 4)), rs::mul<int32_t>(100, games::byte(ram, 0xCC) & 15));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    if (games::byte(ram, 0xB9) == 5) {
-        s.aux[games::evaluate::STARTED] = 1;
-    }
-    s.over = static_cast<uint8_t>((s.aux[games::evaluate::STARTED] != 0) && (games::byte(ram, 0xB9) == 0));
-    s.lives = games::byte(ram, 0xB9);
-}
-
-// The rule of `carnival`.
-PARL_FN void carnival(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, games::bcd2(ram, 0xAE, 0xAD));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x83) == 0);
-}
-
-// The rule of `casino`.
-PARL_FN void casino(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0x95, 0x8C);
-    if (games::byte(ram, 0xD4) == 3) {
-        s.reward = rs::sub<int32_t>(score, s.previous);
-        s.over = static_cast<uint8_t>((score > 0) && (games::byte(ram, 0x9E) == 170));
-    } else {
-        const bool dis = (games::byte(ram, 0xD3) & 128) != 0;
-        if (!dis) {
-            s.reward = rs::sub<int32_t>(score, s.previous);
-        }
-        s.over = static_cast<uint8_t>((score == 0) || ((games::bcd1(ram, 0x9E) > 0) && dis));
-    }
-    s.previous = score;
-}
-
-// The rule of `centipede`.
-PARL_FN void centipede(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xF6, 0xF5, 0xF4);
-    s.reward = games::most(rs::sub<int32_t>(score, s.previous), 0);
-    s.previous = score;
-    s.lives = rs::add<int32_t>((games::byte(ram, 0xED) >> 4) & 7, 1);
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xA6) & 64) != 0);
-}
-
-// The rule of `chopper_command`.
-PARL_FN void chopper_command(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0xEE, 0xEC));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.lives = games::byte(ram, 0xE4) & 15;
-    if ((games::byte(ram, 0xC2) & 1) != 0) {
-        s.aux[games::evaluate::STARTED] = 1;
-    }
-    s.over = static_cast<uint8_t>((s.aux[games::evaluate::STARTED] != 0) && (s.lives == 0));
-}
-
-// The rule of `crazy_climber`.
-PARL_FN void crazy_climber(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(games::byte(ram, 0x82), rs::mul<int32_t>(10, games::byte(ram, 0x83))), rs::mul<int32_t>(100, games::byte(ram, 0x84))), rs::mul<int32_t>(1000, games::byte(ram, 0x85))));
-    s.reward = games::most(rs::sub<int32_t>(score, s.previous), 0);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xAA) == 0);
-    s.lives = games::byte(ram, 0xAA);
-}
-
-// The rule of `crossbow`.
-PARL_FN void crossbow(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x8D, 0x8C, 0x8B);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xE7) == 130);
-}
-
-// The rule of `darkchambers`.
-PARL_FN void darkchambers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    s.reward = 0;
-    const int32_t lv = games::byte(ram, 0xD5);
-    if (lv < s.aux[games::evaluate::LEVEL]) {
-        s.over = 1;
-    } else {
-        s.aux[games::evaluate::LEVEL] = lv;
-        const int32_t score = rs::mul<int32_t>(10, games::bcd2(ram, 0xCC, 0xCF));
-        if (score < s.previous) {
-            s.over = 1;
-        } else {
-            s.reward = rs::sub<int32_t>(score, s.previous);
-            s.previous = score;
-        }
-        const int32_t health = games::byte(ram, 0xCA) & 31;
-        if (health == 0) {
-            s.over = 1;
-        }
-    }
-}
-
-// The rule of `defender`.
-PARL_FN void defender(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    int32_t score = 0;
-    int32_t unit = 1;
-    for (int32_t i = 0; i < 6; ++i) {
-        score = rs::add<int32_t>(score, rs::mul<int32_t>(unit, games::blank_zero(games::byte(ram, rs::add<int32_t>(0x9C, i)) & 15)));
-        unit = rs::mul<int32_t>(unit, 10);
-    }
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xC2) == 0);
-    s.lives = games::byte(ram, 0xC2);
-}
-
-// The rule of `demon_attack`.
-PARL_FN void demon_attack(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = (((games::byte(ram, 0x81) == 171) && (games::byte(ram, 0x83) == 205)) && (games::byte(ram, 0x85) == 234)) ? 0 : games::bcd3(ram, 0x85, 0x83, 0x81);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0xF2) == 0) && (games::byte(ram, 0xF1) == 189)) && !(s.aux[games::evaluate::CHANGED] != 0));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xF2), 1);
-    s.aux[games::evaluate::CHANGED] = 0;
-}
-
-// The rule of `donkey_kong`.
-PARL_FN void donkey_kong(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0x88, 0x87));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0xA3) == 0) && (games::byte(ram, 0x8F) == 3)) && (games::byte(ram, 0x8B) == 31));
-    s.lives = games::byte(ram, 0xA3);
-}
-
-// The rule of `double_dunk`.
-PARL_FN void double_dunk(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::sub<int32_t>(games::bcd1(ram, 0xF6), games::bcd1(ram, 0xF7));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::bcd1(ram, 0xF6) >= 24) || (games::bcd1(ram, 0xF7) >= 24)) && (games::byte(ram, 0xFE) == 231));
-}
-
-// The rule of `earthworld`.
-PARL_FN void earthworld(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd1(ram, 0xA7);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(score == 10);
-}
-
-// The rule of `elevator_action`.
-PARL_FN void elevator_action(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x89, 0x88, 0x87);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x83) == 0) && (games::byte(ram, 0x81) != 0));
-    s.lives = games::byte(ram, 0x83);
-}
-
-// The rule of `enduro`.
-PARL_FN void enduro(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t lv = games::byte(ram, 0xAD);
-    const int32_t left = games::bcd2(ram, 0xAB, 0xAC);
-    const int32_t score = (lv == 0) ? 0 : ((lv == 1) ? rs::sub<int32_t>(200, left) : rs::sub<int32_t>(rs::add<int32_t>(rs::add<int32_t>(200, rs::mul<int32_t>(300, rs::sub<int32_t>(lv, 2))), 300), left));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xAF) == 255);
-}
-
-// The rule of `entombed`.
-PARL_FN void entombed(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::byte(ram, 0xE3);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xC7) & 3) == 0);
-}
-
-// The rule of `et`.
-PARL_FN void et(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xE1, 0xE0, 0xDF);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.lives = games::signed_(rs::add<int32_t>(games::byte(ram, 0xE5), 1));
-    s.over = static_cast<uint8_t>((s.lives == 0) && (games::byte(ram, 0x80) == 8));
-}
-
-// The rule of `fishing_derby`.
-PARL_FN void fishing_derby(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::sub<int32_t>(games::bcd1(ram, 0xBD), games::bcd1(ram, 0xBE));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xBD) == 153) || (games::byte(ram, 0xBE) == 153));
-}
-
-// The rule of `flag_capture`.
-PARL_FN void flag_capture(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd1(ram, 0xEA);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::bcd1(ram, 0xEB) == 0);
-}
-
-// The rule of `freeway`.
-PARL_FN void freeway(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd1(ram, 0xE7);
-    s.reward = games::least(games::most(rs::sub<int32_t>(score, s.previous), 0), 1);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x96) == 1);
-}
-}
-
-namespace cule::games::rules_g_p {
-
-// The rule of `frogger`.
-PARL_FN void frogger(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0xCE, 0xCC);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xD0) == 255);
-    s.lives = games::byte(ram, 0xD0);
-}
-
-// The rule of `frostbite`.
-PARL_FN void frostbite(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xCA, 0xC9, 0xC8);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0xCC) & 15) == 0) && ((games::byte(ram, 0xF1) & 128) != 0));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xCC) & 15, 1);
-}
-
-// The rule of `galaxian`.
-PARL_FN void galaxian(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xAE, 0xAD, 0xAC);
-    s.reward = (score >= s.previous) ? rs::sub<int32_t>(score, s.previous) : rs::add<int32_t>(rs::sub<int32_t>(1000000, s.previous), score);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xBF) & 128) != 0);
-    s.lives = (s.over != 0) ? 0 : rs::add<int32_t>(games::byte(ram, 0xB9), 1);
-}
-
-// The rule of `gopher`.
-PARL_FN void gopher(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xB2, 0xB1, 0xB0);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xB4) & 7) == 0);
-    s.lives = games::ones(games::byte(ram, 0xB4) & 7);
-}
-
-// The rule of `gravitar`.
-PARL_FN void gravitar(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x89, 0x88, 0x87);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x81) == 1);
-    s.lives = (games::byte(ram, 0x81) == 0) ? 6 : rs::add<int32_t>(games::byte(ram, 0x84), 1);
-}
-
-// The rule of `hangman`.
-PARL_FN void hangman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t c = games::bcd1(ram, 0xEC);
-    const int32_t p = games::bcd1(ram, 0xEB);
-    s.reward = rs::sub<int32_t>(rs::sub<int32_t>(p, s.aux[games::evaluate::PP]), rs::sub<int32_t>(c, s.aux[games::evaluate::PC]));
-    s.aux[games::evaluate::PC] = c;
-    s.aux[games::evaluate::PP] = p;
-    s.aux[games::evaluate::T1] = s.aux[games::evaluate::T0];
-    s.aux[games::evaluate::T0] = games::byte(ram, 0xF1);
-    s.over = static_cast<uint8_t>((s.reward != 0) || ((s.aux[games::evaluate::T0] == 0) && (s.aux[games::evaluate::T1] == 255)));
-}
-
-// The rule of `haunted_house`.
-PARL_FN void haunted_house(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    s.reward = 0;
-    const int32_t m1 = games::bcd1(ram, 0x82);
-    if (m1 != s.aux[games::evaluate::MATCHES]) {
-        s.reward = -1;
-        s.aux[games::evaluate::MATCHES] = m1;
-    }
-    s.lives = games::byte(ram, 0x96);
-    const bool won = games::byte(ram, 0x99) == 68;
-    if (won) {
-        s.reward = rs::add<int32_t>(s.reward, 100);
-    }
-    s.over = static_cast<uint8_t>((s.lives == 0) || won);
-}
-
-// The rule of `hero`.
-PARL_FN void hero(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xB9, 0xB8, 0xB7);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xB3) == 0);
-    s.lives = games::byte(ram, 0xB3);
-}
-
-// The rule of `human_cannonball`.
-PARL_FN void human_cannonball(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd1(ram, 0xB6);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((score == 7) || (games::bcd1(ram, 0xB7) == 7));
-}
-
-// The rule of `ice_hockey`.
-PARL_FN void ice_hockey(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::sub<int32_t>(games::bcd1(ram, 0x8A), games::bcd1(ram, 0x8B));
-    s.reward = games::least(rs::sub<int32_t>(score, s.previous), 1);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x87) == 0) && (games::byte(ram, 0x86) == 0));
-}
-
-// The rule of `jamesbond`.
-PARL_FN void jamesbond(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xDC, 0xDD, 0xDE);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0x86) & 15) == 0) && (games::byte(ram, 0x8C) == 104));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0x86) & 15, 1);
-}
-
-// The rule of `journey_escape`.
-PARL_FN void journey_escape(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x92, 0x91, 0x90);
-    s.reward = (rs::sub<int32_t>(score, s.previous) == 50000) ? 0 : rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x95) == 0) && (games::byte(ram, 0x96) == 0));
-}
-
-// The rule of `kaboom`.
-PARL_FN void kaboom(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xA5, 0xA4, 0xA3);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xA1) == 0) || (score == 999999));
-}
-
-// The rule of `kangaroo`.
-PARL_FN void kangaroo(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0xA8, 0xA7));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xAD) == 255);
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xAD) & 7, 1);
-}
-
-// The rule of `keystone_kapers`.
-PARL_FN void keystone_kapers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0x9C, 0x9B);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x96) == 0) && (games::byte(ram, 0x88) == 0));
-    s.lives = games::byte(ram, 0x96);
-}
-
-// The rule of `king_kong`.
-PARL_FN void king_kong(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0x83, 0x82);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xEE) == 0);
-    s.lives = games::byte(ram, 0xEE);
-}
-
-// The rule of `klax`.
-PARL_FN void klax(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
-    const int32_t score = rs::add<int32_t>(rs::add<int32_t>(games::digits(cart_ram[0x34u]), rs::mul<int32_t>(100, games::digits(cart_ram[0x35u]))), rs::mul<int32_t>(10000, games::digits(cart_ram[0x36u])));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    int32_t filled = 0;
-    PARL_ROLLED
-    for (int32_t a = 0xB3; a < 0xCC; ++a) {
-        const int32_t v = games::byte(ram, a);
-        if (!(((((v == 0) || (v == 2)) || (v == 6)) || (v == 10)) || (v == 14))) {
-            filled = rs::add<int32_t>(filled, 1);
-        }
-    }
-    s.over = static_cast<uint8_t>((((cart_ram[0x69u] > 0) && (cart_ram[0x6Eu] == cart_ram[0x69u])) || ((games::byte(ram, 0xA8) == 4) && (filled == 25))) || (cart_ram[0x1Du] == 0x99));
-}
-
-// The rule of `koolaid`.
-PARL_FN void koolaid(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0x81, 0x80));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xD1) == 128);
-}
-
-// The rule of `krull`.
-PARL_FN void krull(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x9E, 0x9D, 0x9C);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0x9F) == 0) && (games::byte(ram, 0xA2) == 3)) && (games::byte(ram, 0x80) == 128));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0x9F) & 7, 1);
-}
-
-// The rule of `kung_fu_master`.
-PARL_FN void kung_fu_master(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x9A, 0x99, 0x98);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x9D) == 255);
-    s.lives = rs::add<int32_t>(games::byte(ram, 0x9D) & 7, 1);
-}
-
-// The rule of `laser_gates`.
-PARL_FN void laser_gates(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x82, 0x81, 0x80);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x83) == 0);
-}
-
-// The rule of `lost_luggage`.
-PARL_FN void lost_luggage(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x96, 0x95, 0x94);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((((games::byte(ram, 0xCA) == 0) && (games::byte(ram, 0xC8) == 10)) && (games::byte(ram, 0xA5) == 0)) && (games::byte(ram, 0xA9) == 0));
-    s.lives = games::byte(ram, 0xCA);
-}
-
-// The rule of `mario_bros`.
-PARL_FN void mario_bros(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0x8A, 0x89));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x87) == 0);
-    s.lives = games::byte(ram, 0x87);
-}
-
-// The rule of `miniature_golf`.
-PARL_FN void miniature_golf(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    s.reward = 0;
-    const int32_t left = games::bcd1(ram, 0x87);
-    const int32_t right = games::bcd1(ram, 0x88);
-    const int32_t lv = games::bcd1(ram, 0xAF);
-    if (lv != s.aux[games::evaluate::LEVEL]) {
-        const int32_t total = rs::add<int32_t>(s.aux[games::evaluate::STATUS], s.aux[games::evaluate::HITS]);
-        if (rs::sub<int32_t>(total, s.aux[games::evaluate::BASE]) > 0) {
-            s.reward = rs::sub<int32_t>(s.aux[games::evaluate::PAR], rs::sub<int32_t>(total, s.aux[games::evaluate::BASE]));
-        }
-        if (lv == 0) {
-            s.over = 1;
-        }
-        s.aux[games::evaluate::LEVEL] = lv;
-        s.aux[games::evaluate::HITS] = 0;
-        s.aux[games::evaluate::BASE] = s.aux[games::evaluate::STATUS];
-    }
-    if (right != 0) {
-        s.aux[games::evaluate::PAR] = right;
-    } else {
-        if (left < s.aux[games::evaluate::STATUS]) {
-            s.aux[games::evaluate::HITS] = rs::add<int32_t>(s.aux[games::evaluate::HITS], s.aux[games::evaluate::STATUS]);
-        }
-        s.aux[games::evaluate::STATUS] = left;
-    }
-}
-
-// The rule of `montezuma_revenge`.
-PARL_FN void montezuma_revenge(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x95, 0x94, 0x93);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xBA) == 0) && (games::byte(ram, 0xFE) == 96));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xBA) & 7, 1);
-}
-
-// The rule of `mr_do`.
-PARL_FN void mr_do(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, games::bcd2(ram, 0x82, 0x83));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xDA) == 64);
-    s.lives = games::byte(ram, 0xDB);
-}
-
-// The rule of `ms_pacman`.
-PARL_FN void ms_pacman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xF8, 0xF9, 0xFA);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0xFB) & 15) == 0) && (games::byte(ram, 0xA7) == 83));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xFB) & 7, 1);
-}
-
-// The rule of `name_this_game`.
-PARL_FN void name_this_game(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xC6, 0xC5, 0xC4);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xC7) & 7) == 0);
-    s.lives = games::byte(ram, 0xC7) & 7;
-}
-
-// The rule of `othello`.
-PARL_FN void othello(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::sub<int32_t>(games::bcd1(ram, 0xCE), games::bcd1(ram, 0xD0));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.aux[games::evaluate::IDLE] = (games::byte(ram, 0xC0) == 0) ? rs::add<int32_t>(s.aux[games::evaluate::IDLE], 1) : 0;
-    s.over = static_cast<uint8_t>(s.aux[games::evaluate::IDLE] > 50);
-}
-
-// The rule of `pacman`.
-PARL_FN void pacman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xCC, 0xCE, 0xD0);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x98) == 0) && (games::byte(ram, 0xE4) == 63));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0x98), 1);
-}
-
-// The rule of `phoenix`.
-PARL_FN void phoenix(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, rs::add<int32_t>(rs::mul<int32_t>(10, games::bcd2(ram, 0xC8, 0xC9)), games::byte(ram, 0xC7) >> 4));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xCC) == 128);
-    s.lives = games::byte(ram, 0xCB) & 7;
-}
-
-// The rule of `pitfall`.
-PARL_FN void pitfall(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xD7, 0xD6, 0xD5);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0x80) >> 4) == 0) && (games::byte(ram, 0x9E) != 0));
-    s.lives = ((games::byte(ram, 0x80) >> 4) == 10) ? 3 : (((games::byte(ram, 0x80) >> 4) == 8) ? 2 : 1);
-}
-
-// The rule of `pitfall2`.
-PARL_FN void pitfall2(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xC9, 0xC8, 0xC7);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(score == 199000);
-    s.lives = 1;
-}
-
-// The rule of `pong`.
-PARL_FN void pong(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::sub<int32_t>(games::byte(ram, 0x8E), games::byte(ram, 0x8D));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x8D) == 21) || (games::byte(ram, 0x8E) == 21));
-}
-
-// The rule of `pooyan`.
-PARL_FN void pooyan(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x8A, 0x89, 0x88);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x96) == 0) && (games::byte(ram, 0x98) == 5));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0x96) & 7, 1);
-}
-
-// The rule of `private_eye`.
-PARL_FN void private_eye(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xCA, 0xC9, 0xC8);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(!((games::byte(ram, 0xC2) == 0) || (games::byte(ram, 0xC2) == 1)));
-}
-}
-
-namespace cule::games::rules_p_z {
-
-// The rule of `qbert`.
-PARL_FN void qbert(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t v = games::byte(ram, 0x88);
-    s.over = static_cast<uint8_t>((v == 254) || ((v == 2) && (s.aux[games::evaluate::LAST] == (-1))));
-    if (rs::sub<int32_t>(s.aux[games::evaluate::LAST], 1) == games::signed_(v)) {
-        s.lives = rs::sub<int32_t>(s.lives, 1);
-    }
-    s.aux[games::evaluate::LAST] = games::signed_(v);
-    if (s.over != 0) {
-        s.reward = 0;
-    } else {
-        const int32_t score = games::bcd3(ram, 0xDB, 0xDA, 0xD9);
-        s.reward = rs::sub<int32_t>(score, s.previous);
-        s.previous = score;
-    }
-}
-
-// The rule of `riverraid`.
-PARL_FN void riverraid(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(games::eighth(ram, 0xD7), rs::mul<int32_t>(10, games::eighth(ram, 0xD5))), rs::mul<int32_t>(100, games::eighth(ram, 0xD3))), rs::mul<int32_t>(1000, games::eighth(ram, 0xD1))), rs::mul<int32_t>(10000, games::eighth(ram, 0xCF))), rs::mul<int32_t>(100000, games::eighth(ram, 0xCD)));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xC0) == 0x58) && (s.aux[games::evaluate::LB] == 0x59));
-    s.aux[games::evaluate::LB] = games::byte(ram, 0xC0);
-    s.lives = (s.aux[games::evaluate::LB] == 0x58) ? 4 : ((s.aux[games::evaluate::LB] == 0x59) ? 1 : rs::add<int32_t>(s.aux[games::evaluate::LB] / 8, 1));
-}
-
-// The rule of `road_runner`.
-PARL_FN void road_runner(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    int32_t score = 0;
-    int32_t unit = 100;
-    for (int32_t i = 0; i < 4; ++i) {
-        score = rs::add<int32_t>(score, rs::mul<int32_t>(unit, games::blank_zero(games::byte(ram, rs::add<int32_t>(0xC9, i)) & 15)));
-        unit = rs::mul<int32_t>(unit, 10);
-    }
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0xC4) & 7) == 0) && ((games::byte(ram, 0xB9) != 0) || (games::byte(ram, 0xBD) != 0)));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xC4) & 7, 1);
-}
-
-// The rule of `robotank`.
-PARL_FN void robotank(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::add<int32_t>(rs::mul<int32_t>(12, games::byte(ram, 0xB6)), games::byte(ram, 0xB5));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xA8) == 0) && (games::byte(ram, 0xB4) == 255));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xA8) & 15, 1);
-}
-
-// The rule of `seaquest`.
-PARL_FN void seaquest(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xBA, 0xB9, 0xB8);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xA3) != 0);
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xBB), 1);
-}
-
-// The rule of `sir_lancelot`.
-PARL_FN void sir_lancelot(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xA0, 0x9F, 0x9E);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xA9) == 0) && (games::byte(ram, 0xA7) == 160));
-    s.lives = games::byte(ram, 0xA9);
-}
-
-// The rule of `skiing`.
-PARL_FN void skiing(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::add<int32_t>(rs::mul<int32_t>(6000, games::byte(ram, 0xE8)), games::bcd2(ram, 0xEA, 0xE9));
-    s.reward = rs::sub<int32_t>(s.previous, score);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x91) == 255);
-}
-
-// The rule of `solaris`.
-PARL_FN void solaris(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, games::bcd3(ram, 0xDC, 0xDD, 0xDE));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xD9) == 0);
-    s.lives = games::byte(ram, 0xD9) & 15;
-}
-
-// The rule of `space_invaders`.
-PARL_FN void space_invaders(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0xE8, 0xE6);
-    s.reward = (score >= s.previous) ? rs::sub<int32_t>(score, s.previous) : rs::add<int32_t>(rs::sub<int32_t>(10000, s.previous), score);
-    s.previous = score;
-    s.lives = games::byte(ram, 0xC9);
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0x98) & 128) != 0) || (s.lives == 0));
-}
-
-// The rule of `space_war`.
-PARL_FN void space_war(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd1(ram, 0xA7);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((score == 10) || (games::byte(ram, 0x80) == 0));
-}
-
-// The rule of `star_gunner`.
-PARL_FN void star_gunner(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, rs::add<int32_t>(rs::add<int32_t>(rs::add<int32_t>(games::blank_zero(games::byte(ram, 0x83) & 15), rs::mul<int32_t>(10, games::blank_zero(games::byte(ram, 0x84) & 15))), rs::mul<int32_t>(100, games::blank_zero(games::byte(ram, 0x85) & 15))), rs::mul<int32_t>(1000, games::blank_zero(games::byte(ram, 0x86) & 15))));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0x87) == 0);
-    if (games::byte(ram, 0x87) == 5) {
-        s.aux[games::evaluate::STARTED] = 1;
-    }
-    s.lives = (s.aux[games::evaluate::STARTED] != 0) ? (games::byte(ram, 0x87) & 15) : 5;
-}
-
-// The rule of `superman`.
-PARL_FN void superman(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0x9F) & 64) != 0) && (rs::add<int32_t>(games::byte(ram, 0x80), rs::mul<int32_t>(256, games::byte(ram, 0x81))) == 62124));
-    s.reward = (s.over != 0) ? rs::sub<int32_t>(5999, rs::add<int32_t>(rs::mul<int32_t>(60, games::bcd1(ram, 0xE3)), games::bcd1(ram, 0xE2))) : 0;
-}
-
-// The rule of `surround`.
-PARL_FN void surround(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::sub<int32_t>(games::bcd1(ram, 0xF7), games::bcd1(ram, 0xF6));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::bcd1(ram, 0xF6) == 10) || (games::bcd1(ram, 0xF7) == 10));
-}
-
-// The rule of `tennis`.
-PARL_FN void tennis(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t dp = rs::sub<int32_t>(games::byte(ram, 0xC7), games::byte(ram, 0xC8));
-    const int32_t ds = rs::sub<int32_t>(games::byte(ram, 0xC5), games::byte(ram, 0xC6));
-    if (dp != s.aux[games::evaluate::PDP]) {
-        s.reward = rs::sub<int32_t>(dp, s.aux[games::evaluate::PDP]);
-    } else if (ds != s.aux[games::evaluate::PDS]) {
-        s.reward = rs::sub<int32_t>(ds, s.aux[games::evaluate::PDS]);
-    } else {
-        s.reward = 0;
-    }
-    s.aux[games::evaluate::PDP] = dp;
-    s.aux[games::evaluate::PDS] = ds;
-    s.over = static_cast<uint8_t>(((((games::byte(ram, 0xC7) >= 6) && (dp >= 2)) || ((games::byte(ram, 0xC8) >= 6) && (rs::neg<int32_t>(dp) >= 2))) || (games::byte(ram, 0xC7) == 7)) || (games::byte(ram, 0xC8) == 7));
-}
-
-// The rule of `tetris`.
-PARL_FN void tetris(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0xF1, 0xF2);
-    s.reward = games::most(rs::sub<int32_t>(score, s.previous), 0);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xF3) & 128) != 0);
-    if (s.over != 0) {
-        s.previous = 0;
-    }
-    s.lives = 0;
-}
-
-// The rule of `tic_tac_toe_3d`.
-PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
+// Moves a clock on by a frame: true when it has run out.
+PARL_FN bool runs_out(games::Rules& s, int32_t time) {
+    s.aux[games::evaluate::TIME_BEFORE] = s.aux[games::evaluate::TIME];
+    s.aux[games::evaluate::TIME] = time;
+    return (time == 0) && (s.aux[games::evaluate::TIME_BEFORE] == 255);
+}
+
+// Hangman: one word is an episode.
+PARL_FN void hangman(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    const int32_t opponent = games::bcd1(ram, 0xEC);
+    const int32_t player = games::bcd1(ram, 0xEB);
+    s.reward = rs::sub<int32_t>(rs::sub<int32_t>(player, s.aux[games::evaluate::PLAYER]), rs::sub<int32_t>(opponent, s.aux[games::evaluate::OPPONENT]));
+    s.aux[games::evaluate::OPPONENT] = opponent;
+    s.aux[games::evaluate::PLAYER] = player;
+    const bool late = games::rules::boards::runs_out(s, games::byte(ram, 0xF1));
+    s.over = static_cast<uint8_t>((s.reward != 0) || late);
+}
+
+// 3-D tic-tac-toe: a row is shown, or the board is full.
+PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     if ((games::byte(ram, 0xFF) == 0xF3) && (games::byte(ram, 0xFE) == 0x10)) {
         s.reward = (games::byte(ram, 0xE1) == 8) ? 1 : (-1);
@@ -4662,64 +4543,8 @@ PARL_FN void tic_tac_toe_3d(games::Rules& s, const Array<uint8_t, 128>& ram, con
     }
 }
 
-// The rule of `time_pilot`.
-PARL_FN void time_pilot(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0x8D, 0x8F));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xA0) != 0);
-    if ((games::byte(ram, 0x80) & 15) == 2) {
-        s.lives = rs::add<int32_t>(games::byte(ram, 0x8B) & 7, 1);
-    }
-}
-
-// The rule of `trondead`.
-PARL_FN void trondead(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xBF, 0xBE, 0xBD);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(games::byte(ram, 0xC8) == 5);
-    s.lives = rs::sub<int32_t>(5, games::byte(ram, 0xC8));
-}
-
-// The rule of `turmoil`.
-PARL_FN void turmoil(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(10, rs::add<int32_t>(games::bcd2(ram, 0x89, 0x8A), games::byte(ram, 0xD3)));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xB9) == 0) && (games::byte(ram, 0xC5) == 1));
-    s.lives = games::byte(ram, 0xB9);
-}
-
-// The rule of `tutankham`.
-PARL_FN void tutankham(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0x9C, 0x9A);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x9E) == 0) && (games::byte(ram, 0x81) != 132));
-    s.lives = games::byte(ram, 0x9E) & 3;
-}
-
-// The rule of `up_n_down`.
-PARL_FN void up_n_down(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0x82, 0x81, 0x80);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x94) > 64) && ((games::byte(ram, 0x86) & 15) == 0));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0x86) & 15, 1);
-}
-
-// The rule of `venture`.
-PARL_FN void venture(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0xC8, 0xC7));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>(((games::byte(ram, 0xC6) == 0) && (games::byte(ram, 0xCD) == 255)) && ((games::byte(ram, 0xBF) & 128) != 0));
-    s.lives = rs::add<int32_t>(games::byte(ram, 0xC6) & 7, 1);
-}
-
-// The rule of `video_checkers`.
-PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
+// Video Checkers: a side has no pieces left. In modes from 11 on the side without pieces has won.
+PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram) {
     int32_t black = 0;
     int32_t white = 0;
     PARL_ROLLED
@@ -4738,8 +4563,8 @@ PARL_FN void video_checkers(games::Rules& s, const Array<uint8_t, 128>& ram, con
     }
 }
 
-// The rule of `video_chess`.
-PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
+// Video Chess: mate is shown, and whose.
+PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram) {
     s.reward = 0;
     if (games::byte(ram, 0xE1) == 130) {
         if (games::byte(ram, 0xEE) == 0) {
@@ -4752,8 +4577,8 @@ PARL_FN void video_chess(games::Rules& s, const Array<uint8_t, 128>& ram, const 
     }
 }
 
-// The rule of `video_cube`.
-PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
+// Video Cube: a point for each face of one color.
+PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram) {
     int32_t faces = 0;
     for (int32_t f = 0; f < 6; ++f) {
         const int32_t first = games::byte(ram, rs::add<int32_t>(0xA0, rs::mul<int32_t>(9, f)));
@@ -4763,38 +4588,14 @@ PARL_FN void video_cube(games::Rules& s, const Array<uint8_t, 128>& ram, const A
         }
         faces = rs::add<int32_t>(faces, static_cast<int32_t>(equal));
     }
-    s.aux[games::evaluate::T1] = s.aux[games::evaluate::T0];
-    s.aux[games::evaluate::T0] = games::byte(ram, 0xDB);
-    const bool timeout = (s.aux[games::evaluate::T0] == 0) && (s.aux[games::evaluate::T1] == 255);
-    s.reward = timeout ? (-1) : rs::sub<int32_t>(faces, s.aux[games::evaluate::PF]);
-    s.aux[games::evaluate::PF] = faces;
-    s.over = static_cast<uint8_t>(timeout || (faces == 6));
+    const bool late = games::rules::boards::runs_out(s, games::byte(ram, 0xDB));
+    s.reward = late ? (-1) : rs::sub<int32_t>(faces, s.aux[games::evaluate::FACES]);
+    s.aux[games::evaluate::FACES] = faces;
+    s.over = static_cast<uint8_t>(late || (faces == 6));
 }
 
-// The rule of `video_pinball`.
-PARL_FN void video_pinball(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xB0, 0xB2, 0xB4);
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xAF) & 1) != 0);
-    s.lives = rs::sub<int32_t>(rs::add<int32_t>(4, games::byte(ram, 0xA8) & 1), games::byte(ram, 0x99) & 7);
-}
-
-// The rule of `wizard_of_wor`.
-PARL_FN void wizard_of_wor(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd2(ram, 0x86, 0x88);
-    const int32_t score_2 = rs::mul<int32_t>(100, (score >= 8000) ? rs::sub<int32_t>(score, 8000) : score);
-    s.reward = rs::sub<int32_t>(score_2, s.previous);
-    s.previous = score_2;
-    const int32_t n = games::byte(ram, 0x8D) & 15;
-    s.over = static_cast<uint8_t>((n == 0) && (games::byte(ram, 0xF4) == 248));
-    if ((games::byte(ram, 0xD7) & 1) == 0) {
-        s.lives = n;
-    }
-}
-
-// The rule of `word_zapper`.
-PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
+// Word Zapper: words that are left of three, while the clock runs.
+PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram) {
     if (games::bcd1(ram, 0xCF) > 0) {
         const int32_t score = rs::sub<int32_t>(2, games::signed_(games::byte(ram, 0xDC)));
         s.reward = rs::sub<int32_t>(score, s.previous);
@@ -4802,284 +4603,290 @@ PARL_FN void word_zapper(games::Rules& s, const Array<uint8_t, 128>& ram, const 
         s.over = static_cast<uint8_t>((score == 3) || (games::bcd1(ram, 0xDE) == 0));
     }
 }
+}
 
-// The rule of `yars_revenge`.
-PARL_FN void yars_revenge(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = games::bcd3(ram, 0xE2, 0xE1, 0xE0);
-    s.reward = rs::sub<int32_t>(score, s.previous);
+namespace cule::games::rules::contests {
+
+// Casino: what the player owns, between the hands in poker, at any time in the other games.
+PARL_FN void casino(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    const int32_t score = games::bcd2(ram, 0x95, 0x8C);
+    if (games::byte(ram, 0xD4) == 3) {
+        s.reward = rs::sub<int32_t>(score, s.previous);
+        s.over = static_cast<uint8_t>((score > 0) && (games::byte(ram, 0x9E) == 170));
+    } else {
+        const bool hidden = (games::byte(ram, 0xD3) & 128) != 0;
+        if (!hidden) {
+            s.reward = rs::sub<int32_t>(score, s.previous);
+        }
+        s.over = static_cast<uint8_t>((score == 0) || ((games::bcd1(ram, 0x9E) > 0) && hidden));
+    }
     s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0x9E) >> 4) == 0);
-    s.lives = games::byte(ram, 0x9E) >> 4;
 }
 
-// The rule of `zaxxon`.
-PARL_FN void zaxxon(games::Rules& s, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>&) {
-    const int32_t score = rs::mul<int32_t>(100, games::bcd2(ram, 0xE9, 0xE8));
-    s.reward = rs::sub<int32_t>(score, s.previous);
-    s.previous = score;
-    s.over = static_cast<uint8_t>((games::byte(ram, 0xEA) & 7) == 0);
-    s.lives = games::byte(ram, 0xEA) & 7;
+// Miniature golf: par less strokes, after each hole.
+PARL_FN void miniature_golf(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    s.reward = 0;
+    const int32_t left = games::bcd1(ram, 0x87);
+    const int32_t right = games::bcd1(ram, 0x88);
+    const int32_t hole = games::bcd1(ram, 0xAF);
+    if (hole != s.aux[games::evaluate::LEVEL]) {
+        const int32_t strokes = rs::sub<int32_t>(rs::add<int32_t>(s.aux[games::evaluate::STATUS], s.aux[games::evaluate::HITS]), s.aux[games::evaluate::BASE]);
+        if (strokes > 0) {
+            s.reward = rs::sub<int32_t>(s.aux[games::evaluate::PAR], strokes);
+        }
+        if (hole == 0) {
+            s.over = 1;
+        }
+        s.aux[games::evaluate::LEVEL] = hole;
+        s.aux[games::evaluate::HITS] = 0;
+        s.aux[games::evaluate::BASE] = s.aux[games::evaluate::STATUS];
+    }
+    if (right != 0) {
+        s.aux[games::evaluate::PAR] = right;
+    } else {
+        if (left < s.aux[games::evaluate::STATUS]) {
+            s.aux[games::evaluate::HITS] = rs::add<int32_t>(s.aux[games::evaluate::HITS], s.aux[games::evaluate::STATUS]);
+        }
+        s.aux[games::evaluate::STATUS] = left;
+    }
+}
+
+// Tennis: points; where games change, games.
+PARL_FN void tennis(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    const int32_t player = games::byte(ram, 0xC7);
+    const int32_t opponent = games::byte(ram, 0xC8);
+    const int32_t games = rs::sub<int32_t>(player, opponent);
+    const int32_t points = rs::sub<int32_t>(games::byte(ram, 0xC5), games::byte(ram, 0xC6));
+    if (games != s.aux[games::evaluate::GAMES_AHEAD]) {
+        s.reward = rs::sub<int32_t>(games, s.aux[games::evaluate::GAMES_AHEAD]);
+    } else {
+        s.reward = rs::sub<int32_t>(points, s.aux[games::evaluate::POINTS_AHEAD]);
+    }
+    s.aux[games::evaluate::GAMES_AHEAD] = games;
+    s.aux[games::evaluate::POINTS_AHEAD] = points;
+    s.over = static_cast<uint8_t>(((((player >= 6) && (games >= 2)) || ((opponent >= 6) && (rs::neg<int32_t>(games) >= 2))) || (player == 7)) || (opponent == 7));
 }
 }
 
-namespace cule::games::select {
+namespace cule::games::rules::ends {
 
-// Frames that SELECT is held per try, 0 = the game has no mode selection.
-PARL_FN uint32_t press_frames(uint32_t game) {
-    switch (game) {
-        case 2u:
-        case 9u:
-        case 10u:
-        case 18u:
-        case 27u:
-        case 37u:
-        case 39u:
-        case 40u:
-        case 45u:
-        case 96u:
-        case 97u:
-        case 102u: {
-            return 1u;
+// True when the episode ends in this frame.
+PARL_FN bool ended(games::Rules& s, const games::row::Game& row, int32_t score, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
+    switch (row.special) {
+        case games::row::Special::Blackjack: {
+            return games::rules::scores::is_bust(ram) || (score >= 1000);
         }
-        case 6u:
-        case 7u:
-        case 11u:
-        case 12u:
-        case 14u:
-        case 16u:
-        case 20u:
-        case 21u:
-        case 22u:
-        case 23u:
-        case 24u:
-        case 26u:
-        case 36u:
-        case 38u:
-        case 43u:
-        case 44u:
-        case 46u:
-        case 47u:
-        case 51u:
-        case 53u:
-        case 54u:
-        case 59u:
-        case 65u:
-        case 66u:
-        case 67u:
-        case 71u:
-        case 72u:
-        case 73u:
-        case 82u:
-        case 83u:
-        case 86u:
-        case 87u:
-        case 89u:
-        case 92u:
-        case 93u:
-        case 98u:
-        case 99u:
-        case 101u: {
-            return 2u;
+        case games::row::Special::Boxing: {
+            return ((games::rules::scores::boxing_points(ram, 0x92) == 100) || (games::rules::scores::boxing_points(ram, 0x93) == 100)) || (((games::byte(ram, 0x90) >> 4) == 0) && (games::byte(ram, 0x91) == 0));
         }
-        case 41u:
-        case 60u:
-        case 63u: {
-            return 5u;
+        case games::row::Special::Breakout: {
+            if (games::byte(ram, 0xB9) == 5) {
+                s.aux[games::evaluate::STARTED] = 1;
+            }
+            return (s.aux[games::evaluate::STARTED] != 0) && games::evaluate::is_end(row.end, score, ram);
         }
-        case 1u:
-        case 42u:
-        case 64u:
-        case 103u: {
-            return 10u;
+        case games::row::Special::ChopperCommand: {
+            if ((games::byte(ram, 0xC2) & 1) != 0) {
+                s.aux[games::evaluate::STARTED] = 1;
+            }
+            return (s.aux[games::evaluate::STARTED] != 0) && games::evaluate::is_end(row.end, score, ram);
         }
-        case 84u: {
-            return 15u;
+        case games::row::Special::DemonAttack: {
+            const bool changed = s.aux[games::evaluate::CHANGED] != 0;
+            s.aux[games::evaluate::CHANGED] = 0;
+            return !changed && games::evaluate::is_end(row.end, score, ram);
         }
-        case 48u: {
-            return 20u;
+        case games::row::Special::DoubleDunk: {
+            return ((games::bcd1(ram, 0xF6) >= 24) || (games::bcd1(ram, 0xF7) >= 24)) && (games::byte(ram, 0xFE) == 231);
         }
-        case 34u: {
-            return 25u;
+        case games::row::Special::Klax: {
+            return games::rules::ends::klax(ram, cart_ram);
+        }
+        case games::row::Special::Othello: {
+            s.aux[games::evaluate::IDLE] = (games::byte(ram, 0xC0) == 0) ? rs::add<int32_t>(s.aux[games::evaluate::IDLE], 1) : 0;
+            return s.aux[games::evaluate::IDLE] > 50;
+        }
+        case games::row::Special::Qbert: {
+            return (games::byte(ram, 0x88) == 254) || ((games::byte(ram, 0x88) == 2) && (s.aux[games::evaluate::LAST] == (-1)));
+        }
+        case games::row::Special::Riverraid: {
+            return (games::byte(ram, 0xC0) == 0x58) && (s.aux[games::evaluate::LAST] == 0x59);
+        }
+        case games::row::Special::RoadRunner: {
+            return games::evaluate::is_end(row.end, score, ram) && ((games::byte(ram, 0xB9) | games::byte(ram, 0xBD)) != 0);
+        }
+        case games::row::Special::Surround: {
+            return (games::bcd1(ram, 0xF6) == 10) || (games::bcd1(ram, 0xF7) == 10);
         }
         default: {
-            return games::select::NO_SELECTION;
+            return games::evaluate::is_end(row.end, score, ram);
         }
     }
 }
 
-// Frames that SELECT is held once before the tries begin.
-PARL_FN uint32_t first_press(uint32_t game) {
-    switch (game) {
-        case 1u: {
-            return 20u;
+// Klax: a wave is lost, the bin is full, or the waves are over.
+PARL_FN bool klax(const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
+    int32_t filled = 0;
+    PARL_ROLLED
+    for (int32_t a = 0xB3; a < 0xCC; ++a) {
+        const int32_t tile = games::byte(ram, a);
+        if (!(((((tile == 0) || (tile == 2)) || (tile == 6)) || (tile == 10)) || (tile == 14))) {
+            filled = rs::add<int32_t>(filled, 1);
         }
-        case 72u:
-        case 102u: {
-            return 2u;
+    }
+    return (((cart_ram[0x69u] > 0) && (cart_ram[0x6Eu] == cart_ram[0x69u])) || ((games::byte(ram, 0xA8) == 4) && (filled == 25))) || (cart_ram[0x1Du] == 0x99);
+}
+}
+
+namespace cule::games::rules::lives {
+
+// Counts the lives after a frame.
+PARL_FN void count(games::Rules& s, const games::row::Game& row, const Array<uint8_t, 128>& ram) {
+    const int32_t mask = static_cast<int32_t>(row.lives.mask);
+    int32_t shown = s.lives;
+    if (mask != 0) {
+        shown = rs::add<int32_t>((games::byte(ram, static_cast<int32_t>(row.lives.address)) & mask) >> rs::trailing_zeros<int32_t>(mask), row.lives.more);
+    }
+    switch (row.special) {
+        case games::row::Special::BeamRider: {
+            const int32_t left = rs::add<int32_t>(games::byte(ram, 0x85), 1);
+            if ((left != rs::sub<int32_t>(s.lives, 1)) || (games::byte(ram, 0x8C) == 1)) {
+                s.lives = left;
+            }
+            break;
+        }
+        case games::row::Special::Et: {
+            s.lives = games::signed_(rs::add<int32_t>(games::byte(ram, 0xE5), 1));
+            break;
+        }
+        case games::row::Special::Gopher: {
+            s.lives = static_cast<int32_t>(rs::count_ones<int32_t>(games::byte(ram, 0xB4) & 7));
+            break;
+        }
+        case games::row::Special::Gravitar: {
+            s.lives = (games::byte(ram, 0x81) == 0) ? 6 : shown;
+            break;
+        }
+        case games::row::Special::Pitfall: {
+            switch (games::byte(ram, 0x80) >> 4) {
+                case 10: {
+                    s.lives = 3;
+                    break;
+                }
+                case 8: {
+                    s.lives = 2;
+                    break;
+                }
+                default: {
+                    s.lives = 1;
+                    break;
+                }
+            }
+            break;
+        }
+        case games::row::Special::Qbert: {
+            const int32_t left_2 = games::signed_(games::byte(ram, 0x88));
+            if (rs::sub<int32_t>(s.aux[games::evaluate::LAST], 1) == left_2) {
+                s.lives = rs::sub<int32_t>(s.lives, 1);
+            }
+            s.aux[games::evaluate::LAST] = left_2;
+            break;
+        }
+        case games::row::Special::Riverraid: {
+            s.aux[games::evaluate::LAST] = games::byte(ram, 0xC0);
+            switch (s.aux[games::evaluate::LAST]) {
+                case 88: {
+                    s.lives = 4;
+                    break;
+                }
+                case 89: {
+                    s.lives = 1;
+                    break;
+                }
+                default: {
+                    s.lives = rs::add<int32_t>(s.aux[games::evaluate::LAST] / 8, 1);
+                    break;
+                }
+            }
+            break;
+        }
+        case games::row::Special::StarGunner: {
+            if (games::byte(ram, 0x87) == 5) {
+                s.aux[games::evaluate::STARTED] = 1;
+            }
+            s.lives = (s.aux[games::evaluate::STARTED] != 0) ? shown : 5;
+            break;
+        }
+        case games::row::Special::TimePilot: {
+            if ((games::byte(ram, 0x80) & 15) == 2) {
+                s.lives = shown;
+            }
+            break;
+        }
+        case games::row::Special::Trondead: {
+            s.lives = rs::sub<int32_t>(5, games::byte(ram, 0xC8));
+            break;
+        }
+        case games::row::Special::VideoPinball: {
+            s.lives = rs::sub<int32_t>(rs::add<int32_t>(4, games::byte(ram, 0xA8) & 1), games::byte(ram, 0x99) & 7);
+            break;
+        }
+        case games::row::Special::WizardOfWor: {
+            if ((games::byte(ram, 0xD7) & 1) == 0) {
+                s.lives = shown;
+            }
+            break;
         }
         default: {
-            return 0u;
+            s.lives = shown;
+            break;
         }
     }
 }
+}
+
+namespace cule::games::rules::modes {
 
 // True when RAM shows mode `m`.
-PARL_FN bool reached(uint32_t game, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
-    switch (game) {
-        case 1u: {
-            return games::byte(ram, 0xAA) == m;
-        }
-        case 2u: {
-            return games::byte(ram, 0x81) == m;
-        }
-        case 6u:
-        case 10u:
-        case 14u:
-        case 23u:
-        case 37u:
-        case 39u:
-        case 42u:
-        case 45u:
-        case 47u:
-        case 60u:
-        case 63u:
-        case 73u:
-        case 87u: {
-            return games::byte(ram, 0x80) == m;
-        }
-        case 7u: {
-            return games::byte(ram, 0x8D) == m;
-        }
-        case 9u: {
-            return games::byte(ram, 0xDC) == 3;
-        }
-        case 11u: {
-            return games::byte(ram, 0xC5) == m;
-        }
-        case 12u: {
-            return games::byte(ram, 0xA1) == m;
-        }
-        case 16u:
-        case 103u: {
-            return games::byte(ram, 0x82) == m;
-        }
-        case 18u: {
-            return games::byte(ram, 0xB2) == m;
-        }
-        case 20u: {
-            return games::byte(ram, 0xD4) == m;
-        }
-        case 21u: {
-            return games::byte(ram, 0xA7) == m;
-        }
-        case 22u: {
-            return games::byte(ram, 0xE0) == m;
-        }
-        case 24u: {
-            return (rs::sub<int32_t>(games::byte(ram, 0x8D), 1) & 0xFF) == m;
-        }
-        case 26u: {
-            return games::byte(ram, 0x9B) == m;
-        }
-        case 27u:
-        case 92u:
-        case 97u: {
-            return games::byte(ram, 0xEA) == m;
-        }
-        case 34u: {
-            return (rs::sub<int32_t>(games::byte(ram, 0xEA), 1) & 0xFF) == m;
-        }
-        case 36u: {
-            return games::byte(ram, 0xD6) == m;
-        }
-        case 38u: {
-            return games::byte(ram, 0xDD) == rs::add<int32_t>(1, rs::mul<int32_t>(2, m));
-        }
-        case 40u: {
-            return games::byte(ram, 0xB3) == m;
-        }
-        case 41u: {
-            return games::byte(ram, 0xD3) == m;
-        }
-        case 43u: {
-            return games::byte(ram, 0xEE) == m;
-        }
-        case 44u: {
-            return games::byte(ram, 0xCC) == m;
-        }
-        case 46u: {
+PARL_FN bool reached(const games::row::Game& row, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
+    switch (row.special) {
+        case games::row::Special::HumanCannonball: {
             return ((rs::sub<int32_t>(games::byte(ram, 0xB6), 1) & 0xFF) == m) && (games::byte(ram, 0xB7) == 1);
         }
-        case 48u: {
+        case games::row::Special::Jamesbond: {
             return (games::byte(ram, 0x8C) == m) || (games::byte(ram, 0x8C) == rs::add<int32_t>(m, 0x48));
         }
-        case 51u: {
+        case games::row::Special::Kangaroo: {
             return (games::byte(ram, 0xBA) == m) || (games::byte(ram, 0xBA) == rs::add<int32_t>(m, 0x80));
         }
-        case 53u: {
-            return games::byte(ram, 0xEC) == rs::mul<int32_t>(2, m);
-        }
-        case 54u: {
+        case games::row::Special::Klax: {
             return static_cast<int32_t>(cart_ram[0x6Au]) == m;
         }
-        case 59u: {
-            return games::byte(ram, 0x94) == rs::add<int32_t>(1, rs::mul<int32_t>(3, m));
-        }
-        case 64u: {
+        case games::row::Special::MsPacman: {
             return (games::byte(ram, 0x99) == ((m == 0) ? 1 : m)) && (games::byte(ram, 0xA1) == static_cast<int32_t>(m == 0));
         }
-        case 65u: {
-            return games::byte(ram, 0xDE) == m;
-        }
-        case 66u: {
-            return (rs::sub<int32_t>(games::byte(ram, 0xDE), 1) & 0xFF) == m;
-        }
-        case 67u: {
+        case games::row::Special::Pacman: {
             return ((rs::sub<int32_t>(games::byte(ram, 0xCC), 1) & 0xFF) == m) && (games::byte(ram, 0xE6) == 0);
         }
-        case 71u: {
-            return games::byte(ram, 0x96) == m;
-        }
-        case 72u: {
-            return games::byte(ram, 0xBD) == m;
-        }
-        case 82u: {
-            return games::byte(ram, 0xDC) == m;
-        }
-        case 83u: {
+        case games::row::Special::SpaceWar: {
             return games::digits(static_cast<uint8_t>(games::byte(ram, 0xA7))) == m;
         }
-        case 84u: {
-            return games::byte(ram, 0xF4) == m;
-        }
-        case 86u: {
-            return games::byte(ram, 0xF9) == rs::add<int32_t>(m, 1);
-        }
-        case 89u: {
-            return games::byte(ram, 0x88) == m;
-        }
-        case 93u: {
-            return games::byte(ram, 0xAB) == m;
-        }
-        case 96u: {
+        case games::row::Special::VideoCheckers: {
             return games::byte(ram, 0xF6) == ((m >= 11) ? rs::add<int32_t>(m, 6) : m);
         }
-        case 98u: {
-            return (games::byte(ram, 0xFB) & 0x1F) == games::select::cube_variant(m);
-        }
-        case 99u: {
-            return games::byte(ram, 0xC1) == m;
-        }
-        case 101u: {
-            return games::byte(ram, 0xDB) == m;
-        }
-        case 102u: {
-            return games::byte(ram, 0xE3) == m;
+        case games::row::Special::VideoCube: {
+            return (games::byte(ram, 0xFB) & 0x1F) == games::rules::modes::cube_variant(m);
         }
         default: {
-            return true;
+            return games::rules::modes::shows(row.select, m, ram);
         }
     }
+}
+
+// The mode that a row describes; without a selection it is always reached.
+PARL_FN bool shows(const games::row::Select& select, int32_t m, const Array<uint8_t, 128>& ram) {
+    const int32_t shown = rs::sub<int32_t>(games::byte(ram, static_cast<int32_t>(select.address)), static_cast<int32_t>(select.less)) & 0xFF;
+    return (select.frames == 0u) || (shown == rs::add<int32_t>(rs::mul<int32_t>(select.scale, m), select.more));
 }
 
 // Video Cube: the game number that stands for variant m mod 100.
@@ -5098,13 +4905,13 @@ PARL_FN int32_t cube_variant(int32_t m) {
 }
 
 // What a selection does to the rule variables once the mode is reached.
-PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Array<uint8_t, 128>& ram) {
-    switch (game) {
-        case 2u: {
+PARL_FN void on_reached(games::Rules& s, const games::row::Game& row, bool pressed, const Array<uint8_t, 128>& ram) {
+    switch (row.special) {
+        case games::row::Special::Alien: {
             s.lives = games::byte(ram, 0xC0) & 15;
             break;
         }
-        case 42u: {
+        case games::row::Special::Gravitar: {
             switch (s.mode) {
                 case 1u: {
                     s.lives = 15;
@@ -5125,7 +4932,7 @@ PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Arra
             }
             break;
         }
-        case 27u: {
+        case games::row::Special::DemonAttack: {
             if (pressed) {
                 s.aux[games::evaluate::CHANGED] = 1;
             }
@@ -5136,1052 +4943,170 @@ PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Arra
         }
     }
 }
+}
+
+namespace cule::games::rules::quests {
+
+// Adventure: won with the chalice in the castle, lost when eaten.
+PARL_FN void adventure(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    const bool won = games::byte(ram, 0xB9) == 18;
+    if (won) {
+        s.reward = 1;
+    }
+    s.over = static_cast<uint8_t>(won || (games::byte(ram, 0xE0) == 2));
+}
+
+// Dark Chambers: ends where level or score fall, or without health.
+PARL_FN void darkchambers(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    s.reward = 0;
+    const int32_t level = games::byte(ram, 0xD5);
+    if (level < s.aux[games::evaluate::LEVEL]) {
+        s.over = 1;
+        return;
+    }
+    s.aux[games::evaluate::LEVEL] = level;
+    const int32_t score = rs::mul<int32_t>(10, games::bcd2(ram, 0xCC, 0xCF));
+    if (score < s.previous) {
+        s.over = 1;
+    } else {
+        s.reward = rs::sub<int32_t>(score, s.previous);
+        s.previous = score;
+    }
+    if ((games::byte(ram, 0xCA) & 31) == 0) {
+        s.over = 1;
+    }
+}
+
+// Haunted House: a match costs a point, the urn outside the house earns a hundred.
+PARL_FN void haunted_house(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    s.reward = 0;
+    const int32_t matches = games::bcd1(ram, 0x82);
+    if (matches != s.aux[games::evaluate::MATCHES]) {
+        s.reward = -1;
+        s.aux[games::evaluate::MATCHES] = matches;
+    }
+    s.lives = games::byte(ram, 0x96);
+    const bool won = games::byte(ram, 0x99) == 68;
+    if (won) {
+        s.reward = rs::add<int32_t>(s.reward, 100);
+    }
+    s.over = static_cast<uint8_t>((s.lives == 0) || won);
+}
+
+// Superman: the seconds that are left of 100 minutes.
+PARL_FN void superman(games::Rules& s, const Array<uint8_t, 128>& ram) {
+    const bool won = ((games::byte(ram, 0x9F) & 64) != 0) && (rs::add<int32_t>(games::byte(ram, 0x80), rs::mul<int32_t>(256, games::byte(ram, 0x81))) == 62124);
+    s.over = static_cast<uint8_t>(won);
+    s.reward = won ? rs::sub<int32_t>(5999, rs::add<int32_t>(rs::mul<int32_t>(60, games::bcd1(ram, 0xE3)), games::bcd1(ram, 0xE2))) : 0;
+}
+}
+
+namespace cule::games::rules::scores {
+
+// The score that RAM shows.
+PARL_FN int32_t score(const games::row::Game& row, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
+    switch (row.special) {
+        case games::row::Special::Blackjack: {
+            return games::rules::scores::is_bust(ram) ? 0 : games::bcd2(ram, 0x89, 0x86);
+        }
+        case games::row::Special::Boxing: {
+            return rs::sub<int32_t>(games::rules::scores::boxing_points(ram, 0x92), games::rules::scores::boxing_points(ram, 0x93));
+        }
+        case games::row::Special::DemonAttack: {
+            return (((games::byte(ram, 0x81) == 0xAB) && (games::byte(ram, 0x83) == 0xCD)) && (games::byte(ram, 0x85) == 0xEA)) ? 0 : games::evaluate::sum_of(row.score, ram);
+        }
+        case games::row::Special::Enduro: {
+            return games::rules::scores::enduro(ram);
+        }
+        case games::row::Special::Klax: {
+            return rs::add<int32_t>(rs::add<int32_t>(games::digits(cart_ram[0x34u]), rs::mul<int32_t>(100, games::digits(cart_ram[0x35u]))), rs::mul<int32_t>(10000, games::digits(cart_ram[0x36u])));
+        }
+        case games::row::Special::WizardOfWor: {
+            const int32_t score = games::bcd2(ram, 0x86, 0x88);
+            return rs::mul<int32_t>(100, (score >= 8000) ? rs::sub<int32_t>(score, 8000) : score);
+        }
+        default: {
+            return games::evaluate::sum_of(row.score, ram);
+        }
+    }
+}
+
+// Blackjack: the player has nothing left.
+PARL_FN bool is_bust(const Array<uint8_t, 128>& ram) {
+    return (games::byte(ram, 0x86) == 11) && (games::byte(ram, 0x89) == 187);
+}
+
+// Boxing: KO is shown for 100 points.
+PARL_FN int32_t boxing_points(const Array<uint8_t, 128>& ram, int32_t address) {
+    return (games::byte(ram, address) == 192) ? 100 : games::bcd1(ram, address);
+}
+
+// Enduro: cars passed, from those left to pass on the day.
+PARL_FN int32_t enduro(const Array<uint8_t, 128>& ram) {
+    const int32_t day = games::byte(ram, 0xAD);
+    const int32_t left = games::bcd2(ram, 0xAB, 0xAC);
+    return (day == 0) ? 0 : ((day == 1) ? rs::sub<int32_t>(200, left) : rs::sub<int32_t>(rs::add<int32_t>(200, rs::mul<int32_t>(300, rs::sub<int32_t>(day, 1))), left));
+}
+
+// The reward of a frame whose score grew by `growth`.
+PARL_FN int32_t earned(const games::row::Game& row, int32_t growth) {
+    switch (row.special) {
+        case games::row::Special::JourneyEscape: {
+            return (growth == 50000) ? 0 : growth;
+        }
+        default: {
+            return growth;
+        }
+    }
+}
+
+// The score that the next frame's is compared with.
+PARL_FN int32_t kept(const games::row::Game& row, int32_t score, bool ended) {
+    switch (row.special) {
+        case games::row::Special::Tetris: {
+            return ended ? 0 : score;
+        }
+        default: {
+            return score;
+        }
+    }
+}
+}
+
+namespace cule::games::select {
+
+// Frames that SELECT is held per try, or `NO_SELECTION`.
+PARL_FN uint32_t press_frames(uint32_t game) {
+    return games::table::GAMES[game].select.frames;
+}
+
+// Frames that SELECT is held once before the tries begin.
+PARL_FN uint32_t first_press(uint32_t game) {
+    return games::table::GAMES[game].select.before;
+}
+
+// True when RAM shows mode `m`.
+PARL_FN bool reached(uint32_t game, int32_t m, const Array<uint8_t, 128>& ram, const Array<uint8_t, 128>& cart_ram) {
+    return games::rules::modes::reached(games::table::GAMES[game], m, ram, cart_ram);
+}
+
+// What a selection does to the rule variables once the mode is reached.
+PARL_FN void on_reached(games::Rules& s, uint32_t game, bool pressed, const Array<uint8_t, 128>& ram) {
+    games::rules::modes::on_reached(s, games::table::GAMES[game], pressed, ram);
+}
 
 // Starting action number `i` of a game, or `NO_ACTION`.
 PARL_FN uint8_t start_action(uint32_t game, uint32_t i) {
-    Tuple2<uint32_t, uint8_t> t1{};
-    switch (game) {
-        case 1u:
-        case 5u:
-        case 32u:
-        case 41u:
-        case 49u:
-        case 50u:
-        case 59u:
-        case 63u:
-        case 92u:
-        case 94u:
-        case 102u: {
-            t1 = Tuple2<uint32_t, uint8_t>{1u, 1};
-            break;
+    const games::row::Game& row = games::table::GAMES[game];
+    uint32_t left = i;
+    for (uint32_t part = 0u; part < 3u; ++part) {
+        const games::row::Press press = row.start[part];
+        if (left < press.frames) {
+            return press.action;
         }
-        case 13u: {
-            t1 = Tuple2<uint32_t, uint8_t>{1u, 3};
-            break;
-        }
-        case 20u: {
-            return games::select::scripted(i, 60u, 0, Array<uint8_t, 4>{{1, 1, games::select::start_action_NONE, games::select::start_action_NONE}});
-        }
-        case 25u: {
-            t1 = Tuple2<uint32_t, uint8_t>{486u, 0};
-            break;
-        }
-        case 29u: {
-            t1 = Tuple2<uint32_t, uint8_t>{1u, 10};
-            break;
-        }
-        case 31u:
-        case 42u: {
-            t1 = Tuple2<uint32_t, uint8_t>{16u, 1};
-            break;
-        }
-        case 33u: {
-            return (i == 0u) ? 1 : ((i < 6u) ? 0 : games::select::start_action_NONE);
-        }
-        case 52u:
-        case 58u: {
-            t1 = Tuple2<uint32_t, uint8_t>{1u, games::select::RESET};
-            break;
-        }
-        case 54u: {
-            return games::select::scripted(i, 0u, 0, Array<uint8_t, 4>{{1, 0, games::select::start_action_NONE, games::select::start_action_NONE}});
-        }
-        case 60u: {
-            return (i < 10u) ? 0 : ((i < 17u) ? 1 : games::select::start_action_NONE);
-        }
-        case 69u:
-        case 70u:
-        case 73u: {
-            t1 = Tuple2<uint32_t, uint8_t>{1u, 2};
-            break;
-        }
-        case 79u: {
-            return games::select::scripted(i, 0u, 0, Array<uint8_t, 4>{{games::select::RESET, 4, games::select::start_action_NONE, games::select::start_action_NONE}});
-        }
-        case 80u: {
-            t1 = Tuple2<uint32_t, uint8_t>{16u, 5};
-            break;
-        }
-        case 98u: {
-            return games::select::scripted(i, 61u, 0, Array<uint8_t, 4>{{1, 0, 0, games::select::start_action_NONE}});
-        }
-        case 101u: {
-            return games::select::scripted(i, 486u, 0, Array<uint8_t, 4>{{1, 0, 0, games::select::start_action_NONE}});
-        }
-        default: {
-            t1 = Tuple2<uint32_t, uint8_t>{0u, 0};
-            break;
-        }
+        left -= press.frames;
     }
-    const Tuple2<uint32_t, uint8_t> t2 = t1;
-    const uint32_t count = t2._0;
-    const uint8_t action = t2._1;
-    return (i < count) ? action : games::select::start_action_NONE;
-}
-
-// `count` times `action`, then the tail.
-PARL_FN uint8_t scripted(uint32_t i, uint32_t count, uint8_t action, Array<uint8_t, 4> tail) {
-    return (i < count) ? action : tail[static_cast<uint32_t>(((i - count) < 4u) ? (i - count) : 3u)];
-}
-}
-
-namespace cule::lane {
-
-// Which start it is: of `frames` frames, FIRE is held in `fired`. After FIRE they are the first ones; before it there is
-// one at most, the last.
-PARL_FN uint32_t start_number(uint32_t noops, uint32_t frames, uint32_t fired) {
-    return (noops == lane::NOOPS_AFTER_FIRE) ? (((frames * (frames + 1u)) / 2u) + fired) : ((2u * frames) + fired);
-}
-
-// The picture ends where the beam stands; true when that is below the last row.
-PARL_FN bool is_whole(const machine::Machine& m) {
-    return (m.unfinished == 0) && (m.tia.beam >= rs::sub<int32_t>(m.tia.window_end, m.tia.base));
-}
-
-// Runs one frame with its inputs set, and gives its reward.
-PARL_NOINLINE int32_t frame(lane::Roll& roll, env::State& state, machine::Board& board, Slice<const uint8_t> rom) {
-    lane::Recent& recent = roll.recent;
-    recent.from = (recent.count == 0u) ? state.machine : roll.middle;
-    rs::put(roll.middle, state.machine);
-    recent.count = (recent.count < 2u) ? (recent.count + 1u) : 2u;
-    roll.open = static_cast<uint32_t>(state.machine.unfinished != 0);
-    rs::put(recent.inputs[0u], recent.inputs[1u]);
-    rs::put(recent.inputs[1u], state.machine.input);
-    lane::play::emulate(state, board, rom);
-    if ((roll.open == 0u) && lane::is_whole(state.machine)) {
-        recent.whole = (recent.whole < 2u) ? (recent.whole + 1u) : 2u;
-    } else {
-        recent.whole = 0u;
-    }
-    return env::count_frame(state);
-}
-
-// Runs frames `from..to` of `inputs` again, drawing all of them.
-PARL_NOINLINE void rerun(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t from, uint32_t to, machine::Board& board, Slice<const uint8_t> rom) {
-    for (uint32_t i = from; i < to; ++i) {
-        rs::put(machine.input, inputs[i]);
-        machine.draw = 1;
-        lane::play::step(machine, board, rom);
-    }
-}
-
-// Seeds the generators of an environment that has not run.
-PARL_NOINLINE void seed(lane::Head& head, random::Random& random, uint64_t seed, uint32_t noops) {
-    const Array<uint32_t, 8> words = numpy_random::seed_words(seed);
-    rs::put(head.numpy, numpy_random::seeded(static_cast<uint64_t>(words[0u])));
-    head.noop_seed = static_cast<uint32_t>(seed);
-    head.noop_draws = 0u;
-    head.random_seed = (noops == lane::NOOPS_NUMPY) ? words[1u] : static_cast<uint32_t>(seed);
-    random::seed(random, head.random_seed);
-    head.unused = 1;
-}
-
-// The next number below `n` of the environment's generator of idle frames, which is made again in `spare`.
-PARL_NOINLINE uint32_t below(lane::Head& head, random::Random& spare, uint32_t n) {
-    random::seed(spare, head.noop_seed);
-    random::skip(spare, head.noop_draws);
-    uint64_t product = 0ull;
-    bool found = false;
-    while (!found) {
-        head.noop_draws += 1u;
-        const uint32_t drawn = random::draw(spare);
-        product = static_cast<uint64_t>(drawn) * static_cast<uint64_t>(n);
-        found = (static_cast<uint32_t>(product) >= n) || (static_cast<uint32_t>(product) >= (rs::wrapping_neg<uint32_t>(n) % n));
-    }
-    return static_cast<uint32_t>(product >> 32);
-}
-
-// Idle frames of the reset that begins.
-PARL_NOINLINE uint32_t idle_frames(lane::Head& head, random::Random& spare, uint32_t noops, uint32_t noop_max, uint32_t fire) {
-    const uint32_t bound = (noop_max > 1u) ? noop_max : 1u;
-    if (noops == lane::NOOPS_AFTER_FIRE) {
-        const uint32_t idle = lane::below(head, spare, bound);
-        return (idle > fire) ? (idle - fire) : 0u;
-    }
-    if (noops == lane::NOOPS_BEFORE_FIRE) {
-        const uint32_t idle_2 = lane::below(head, spare, bound);
-        return (idle_2 + 1u) - fire;
-    }
-    if (noop_max == 0u) {
-        return 0u;
-    }
-    return numpy_random::integers(head.numpy, 1u, noop_max + 1u);
-}
-
-// Figures of the console as it stands, without those of a step.
-PARL_FN lane::Figures figures(const lane::Head& head, uint32_t id) {
-    const env::Env& env = head.state.env;
-    return lane::Figures{Array<int32_t, 12>{{0, 0, env::lives(head.state), env.frame_number, env.episode_frame_number, static_cast<int32_t>(id), 0, 0, 0, 0, 0, 0}}, Array<uint8_t, 4>{}};
-}
-
-// Copies `bytes` bytes between pictures.
-PARL_NOINLINE void copy_picture(Slice<uint8_t> to, uint32_t to_at, Slice<const uint8_t> from, uint32_t from_at, uint32_t bytes) {
-    for (uint32_t i = 0u; i < bytes; ++i) {
-        to[to_at + i] = from[from_at + i];
-    }
-}
-
-// Copies a picture of the board.
-PARL_NOINLINE void take_picture(Slice<uint8_t> to, uint32_t to_at, machine::Board& board, uint32_t buffer, const lane::LaneGame& game) {
-    machine::tia::rows::expand_all(board, buffer, static_cast<uint32_t>(game.height));
-    lane::copy_picture(to, to_at, Slice<const uint8_t>(board.picture[buffer]), 0u, lane::height_bytes(game));
-}
-
-// Puts two pictures on the board, so many bytes apart.
-PARL_NOINLINE void put_pictures(machine::Board& board, Slice<const uint8_t> pictures, uint32_t apart, const lane::LaneGame& game) {
-    lane::copy_picture(Slice<uint8_t>(board.picture[0u]), 0u, pictures, 0u, lane::height_bytes(game));
-    lane::copy_picture(Slice<uint8_t>(board.picture[1u]), 0u, pictures, apart, lane::height_bytes(game));
-    machine::tia::rows::forget(board);
-}
-
-// Bytes of a game's picture.
-PARL_FN uint32_t height_bytes(const lane::LaneGame& game) {
-    return static_cast<uint32_t>(game.height) * machine::tia::WIDTH;
-}
-}
-
-namespace cule::lane::advance {
-
-// One step with an action. `kept` are the environment's kept pictures, `work` and `inputs` room to work in.
-PARL_NOINLINE void advance(lane::Head& head, lane::Extra& extra, random::Random& random, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<machine::input::Input> inputs, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, env::Action action) {
-    board.front.on = 1u;
-    uint32_t skip = settings.skip[0u];
-    if (settings.skip[1u] != skip) {
-        skip = numpy_random::integers(head.numpy, settings.skip[0u], settings.skip[1u]);
-    }
-    const bool careful = extra.kept != 0;
-    if (careful) {
-        lane::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
-    }
-    const machine::Machine start = head.state.machine;
-    lane::Roll roll = lane::Roll{settings.none, start, 0u};
-    step::begin_step(head.episode);
-    const uint32_t shown_frames = ((settings.maxpool != 0) || (settings.show_last_frame != 0)) ? 2u : 1u;
-    uint32_t ran = 0u;
-    uint32_t stopped_at = 0u;
-    uint32_t left = skip;
-    while ((left > 0u) && (stopped_at == 0u)) {
-        env::hold(head.state, random, settings.rules.keep, action, env::full(static_cast<uint32_t>(env::NOOP)));
-        int32_t reward = 0;
-        if (!env::ended(head.state)) {
-            env::set_held_inputs(head.state);
-            rs::put(inputs[ran], head.state.machine.input);
-            ran += 1u;
-            head.state.machine.draw = static_cast<uint8_t>((settings.draws != 0) && (careful || (left <= shown_frames)));
-            reward = lane::frame(roll, head.state, board, rom);
-        }
-        step::count(head.episode, head.state, reward);
-        if (step::stops(settings.rules, head.episode, head.state)) {
-            stopped_at = left;
-        }
-        left -= 1u;
-    }
-    step::end_step(settings.rules, head.episode, head.state);
-    head.continues = lane::advance::continues(settings.life_continues, settings.rules, head.episode, head.state);
-    extra.picture = Array<uint8_t, 3>{{lane::NONE, lane::NONE, lane::NONE}};
-    extra.clear = 0;
-    head.newest = (head.newest + 1u) % settings.stack;
-    if (settings.draws == 0) {
-        extra.push = lane::PUSH_RAM;
-        rs::put(head.recent, roll.recent);
-        return;
-    }
-    const uint32_t early = ((stopped_at > 1u) || (settings.show_last_frame == 0)) ? stopped_at : 0u;
-    lane::advance::show_step(head, extra, board, work, kept, inputs, ran, rom, settings, game, start, roll, early, skip);
-}
-
-// How the next episode goes on with the same game: 0 or one of the `CONTINUES_` constants.
-PARL_FN uint8_t continues(uint8_t life_continues, const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    if (((life_continues == 0) || (episode.ended == 0)) || env::ended(state)) {
-        return 0;
-    }
-    return step::truncated(rules, episode, state) ? lane::CONTINUES_CUT : lane::CONTINUES_LIFE;
-}
-
-// Says what is shown of a step, and makes the pictures that are missing for it.
-PARL_NOINLINE void show_step(lane::Head& head, lane::Extra& extra, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> kept, Slice<const machine::input::Input> inputs, uint32_t ran, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, const machine::Machine& start, const lane::Roll& roll, uint32_t early, uint32_t skip) {
-    const bool careful = extra.kept != 0;
-    const bool pool = (settings.maxpool != 0) && (skip > 1u);
-    const uint32_t whole = roll.recent.whole;
-    const uint32_t size = static_cast<uint32_t>(settings.picture_bytes);
-    machine::Machine machine = start;
-    bool second = false;
-    extra.push = lane::PUSH_PICTURES;
-    if (early == 0u) {
-        if (pool && (roll.open != 0u)) {
-            lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-            lane::advance::rerun_apart(machine, inputs, ran, board, work, rom, game);
-            second = true;
-        } else if (!careful && (whole < 2u)) {
-            lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-            lane::rerun(machine, inputs, 0u, ran, board, rom);
-        }
-        const uint8_t last = head.state.machine.tia.buffer & 1;
-        extra.picture[0u] = last;
-        if (pool && (settings.indices == 0)) {
-            extra.picture[1u] = second ? lane::WORK : (last ^ 1);
-        }
-        head.single = static_cast<uint8_t>(!pool);
-    } else if ((early == 2u) && (settings.show_last_frame != 0)) {
-        if (!careful && (whole < 1u)) {
-            lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-            lane::rerun(machine, inputs, 0u, ran, board, rom);
-        }
-        extra.picture[0u] = head.state.machine.tia.buffer & 1;
-        head.single = 1;
-    } else if ((early == 1u) && pool) {
-        if (whole >= 2u) {
-            const uint32_t other = static_cast<uint32_t>((head.state.machine.tia.buffer & 1) ^ 1);
-            lane::take_picture(work, 0u, board, other, game);
-        } else {
-            lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-            lane::advance::rerun_apart(machine, inputs, ran, board, work, rom, game);
-        }
-        lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-        const uint8_t last_2 = start.tia.buffer & 1;
-        extra.picture = Array<uint8_t, 3>{{lane::WORK, last_2, lane::NONE}};
-        if (head.single == 0) {
-            extra.picture[2u] = last_2 ^ 1;
-            if (extra.kept == static_cast<uint8_t>(lane::KEPT_PICTURES)) {
-                extra.picture[2u] = static_cast<uint8_t>(lane::WORK + 2);
-                lane::copy_picture(work, 2u * size, kept, 2u * size, lane::height_bytes(game));
-            }
-        }
-        if ((head.continues != 0) && (whole < 2u)) {
-            extra.picture[1u] = static_cast<uint8_t>(lane::WORK + 1);
-            lane::take_picture(work, size, board, static_cast<uint32_t>(last_2), game);
-            if (extra.picture[2u] == (last_2 ^ 1)) {
-                extra.picture[2u] = static_cast<uint8_t>(lane::WORK + 2);
-                lane::take_picture(work, 2u * size, board, static_cast<uint32_t>(last_2 ^ 1), game);
-            }
-        }
-        head.single = 0;
-    } else {
-        extra.push = lane::PUSH_AGAIN;
-    }
-    if (((early != 0u) && (head.continues != 0)) && (whole < 2u)) {
-        rs::put(machine, start);
-        lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-        lane::rerun(machine, inputs, 0u, ran, board, rom);
-    }
-    rs::put(head.recent, roll.recent);
-    if ((early == 0u) || (head.continues != 0)) {
-        lane::advance::keep_pictures(extra, whole);
-        if ((extra.kept != 0) && second) {
-            extra.kept = static_cast<uint8_t>(lane::KEPT_PICTURES) | lane::KEPT_FRESH;
-        }
-    }
-}
-
-// All frames of a step again, drawn; the picture of the last but one goes to the first picture to work in.
-PARL_NOINLINE void rerun_apart(machine::Machine& machine, Slice<const machine::input::Input> inputs, uint32_t ran, machine::Board& board, Slice<uint8_t> work, Slice<const uint8_t> rom, const lane::LaneGame& game) {
-    const uint32_t before = (ran > 0u) ? (ran - 1u) : 0u;
-    lane::rerun(machine, inputs, 0u, before, board, rom);
-    const uint32_t buffer = static_cast<uint32_t>(machine.tia.buffer & 1);
-    lane::take_picture(work, 0u, board, buffer, game);
-    lane::rerun(machine, inputs, before, ran, board, rom);
-}
-
-// Puts the pictures of the last two frames before a step on the board.
-PARL_NOINLINE void put_before(const lane::Head& head, const lane::Extra& extra, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
-    if (extra.kept != 0) {
-        lane::put_pictures(board, kept, static_cast<uint32_t>(settings.picture_bytes), game);
-    } else {
-        machine::Machine machine = head.recent.from;
-        lane::rerun(machine, Slice<const machine::input::Input>(head.recent.inputs), 2u - static_cast<uint32_t>(head.recent.count), 2u, board, rom);
-    }
-}
-
-// Says that the pictures on the board have to be kept, if they cannot be made again from the last `whole` frames.
-PARL_FN void keep_pictures(lane::Extra& extra, uint32_t whole) {
-    extra.kept = (whole >= 2u) ? 0 : (2 | lane::KEPT_FRESH);
-}
-
-// Figures of the step that has just run.
-PARL_NOINLINE lane::Figures report(const lane::Head& head, uint32_t id, const lane::LaneRules& settings) {
-    const step::Episode& episode = head.episode;
-    const env::State& state = head.state;
-    const bool terminated = step::terminated(settings.rules, episode, state);
-    const bool cut = step::truncated(settings.rules, episode, state);
-    lane::Figures now = lane::figures(head, id);
-    now.number[0u] = step::clipped(settings.rules, episode.reward);
-    now.number[1u] = episode.reward;
-    now.flag[0u] = static_cast<uint8_t>(terminated);
-    now.flag[1u] = static_cast<uint8_t>(cut && ((settings.both_ends != 0) || !terminated));
-    now.flag[2u] = static_cast<uint8_t>(episode.ended != 0);
-    if (episode.ended != 0) {
-        now.number[6u] = now.number[2u];
-        now.number[7u] = now.number[3u];
-        now.number[8u] = now.number[4u];
-        now.number[9u] = episode.total;
-        now.number[10u] = episode.steps;
-        now.number[11u] = rs::wrapping_add<int32_t>(head.carried, episode.total);
-        now.flag[3u] = static_cast<uint8_t>(head.continues != lane::CONTINUES_LIFE);
-    }
-    return now;
-}
-}
-
-namespace cule::lane::boot {
-
-// A console that is loaded, set and reset, as if it were new; `spare` is room for a generator. True when the mode is never shown.
-PARL_NOINLINE bool fresh(lane::Head& head, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw) {
-    rs::put(head.state, game.loaded);
-    random::seed(random, head.random_seed);
-    lane::boot::core_generator(spare, head.state, game);
-    lane::boot::reset_console(head.state, spare, board, rom);
-    const bool failed = lane::boot::restart(head.state, random, spare, board, rom, game, draw);
-    head.state.rules.mode = game.mode;
-    head.state.env.difficulty = game.difficulty;
-    return lane::boot::restart(head.state, random, spare, board, rom, game, draw) || failed;
-}
-
-// Starts an episode. True when the mode is never shown.
-PARL_NOINLINE bool restart(env::State& state, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> rom, const lane::LaneGame& game, bool draw) {
-    state.env.episode_frame_number = 0;
-    const int32_t middle = rs::add<int32_t>(env::PADDLE_MIN, state.env.paddle_max) / 2;
-    state.env.paddle = Array<int32_t, 2>{{middle, middle}};
-    lane::boot::core_generator(spare, state, game);
-    lane::boot::reset_console(state, spare, board, rom);
-    state.machine.draw = static_cast<uint8_t>(draw);
-    lane::boot::emulate(state, board, rom, static_cast<uint32_t>(env::NOOP), lane::boot::BOOT_FRAMES, 0);
-    lane::boot::soft_reset(state, board, rom);
-    const uint32_t number = static_cast<uint32_t>(state.env.game);
-    games::evaluate::start_values(state.rules, number);
-    state.rules.over = 0;
-    const bool failed = lane::boot::select_mode(state, random, board, rom, game.keep);
-    lane::boot::soft_reset(state, board, rom);
-    uint32_t i = 0u;
-    while (games::select::start_action(number, i) != games::select::NO_ACTION) {
-        lane::boot::emulate(state, board, rom, static_cast<uint32_t>(games::select::start_action(number, i)), 1u, 0);
-        i += 1u;
-    }
-    return failed;
-}
-
-// Makes the console's own generator as it is where this console is.
-PARL_NOINLINE void core_generator(random::Random& core, const env::State& state, const lane::LaneGame& game) {
-    random::seed(core, game.system_seed);
-    random::skip(core, state.machine.draws);
-}
-
-PARL_FN uint32_t core_draw(env::State& state, random::Random& core) {
-    state.machine.draws = rs::wrapping_add<uint32_t>(state.machine.draws, 1u);
-    return random::draw(core);
-}
-
-PARL_NOINLINE void reset_console(env::State& state, random::Random& core, machine::Board& board, Slice<const uint8_t> rom) {
-    const uint32_t timer_draw = lane::boot::core_draw(state, core);
-    const uint32_t draws = machine::cart::reset_draws(state.machine.cart);
-    for (uint32_t i = 0u; i < draws; ++i) {
-        const uint8_t byte = static_cast<uint8_t>(lane::boot::core_draw(state, core));
-        machine::cart::fill(state.machine.cart, board, i, byte);
-    }
-    machine::reset(state.machine, board, rom, timer_draw);
-}
-
-// `count` frames with an action and console switches, rules evaluated.
-PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t action, uint32_t count, uint8_t switches) {
-    for (uint32_t t1 = 0u; t1 < count; ++t1) {
-        env::set_inputs(state, env::full(action), env::full(static_cast<uint32_t>(env::NOOP)), switches);
-        lane::play::emulate(state, board, rom);
-    }
-    env::look(state);
-}
-
-PARL_NOINLINE void soft_reset(env::State& state, machine::Board& board, Slice<const uint8_t> rom) {
-    lane::boot::emulate(state, board, rom, static_cast<uint32_t>(env::NOOP), lane::boot::RESET_FRAMES, machine::input::SWITCH_RESET);
-    state.env.held = Array<uint32_t, 2>{{0u, 0u}};
-    state.env.held_step = Array<int32_t, 2>{{env::PADDLE_STEP, env::PADDLE_STEP}};
-}
-
-// Holds SELECT for `count` frames without looking at the rules, then one frame with it released.
-PARL_NOINLINE void press_select(env::State& state, machine::Board& board, Slice<const uint8_t> rom, uint32_t count) {
-    for (uint32_t t1 = 0u; t1 < count; ++t1) {
-        env::set_inputs(state, env::full(static_cast<uint32_t>(env::NOOP)), env::full(static_cast<uint32_t>(env::NOOP)), machine::input::SWITCH_SELECT);
-        lane::play::step(state.machine, board, rom);
-    }
-    lane::boot::emulate(state, board, rom, static_cast<uint32_t>(env::NOOP), 1u, 0);
-    state.env.frame_number = rs::add<int32_t>(state.env.frame_number, 1);
-    state.env.episode_frame_number = rs::add<int32_t>(state.env.episode_frame_number, 1);
-}
-
-// One frame of the player's.
-PARL_NOINLINE void act(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep, uint32_t action) {
-    env::hold(state, random, keep, env::full(action), env::full(static_cast<uint32_t>(env::NOOP)));
-    if (!env::ended(state)) {
-        env::set_held_inputs(state);
-        lane::play::emulate(state, board, rom);
-        env::count_frame(state);
-    }
-}
-
-PARL_FN int32_t peek(const env::State& state, int32_t address) {
-    return games::byte(state.machine.riot.ram, address);
-}
-
-PARL_FN bool mode_reached(const env::State& state) {
-    const machine::Machine& m = state.machine;
-    return games::select::reached(static_cast<uint32_t>(state.env.game), static_cast<int32_t>(state.rules.mode), m.riot.ram, m.cart.ram);
-}
-
-PARL_NOINLINE bool select_mode(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep) {
-    const uint32_t game = static_cast<uint32_t>(state.env.game);
-    if (game == games::rows::ADVENTURE) {
-        return lane::boot::select_adventure(state, random, board, rom, keep);
-    }
-    if (game == games::rows::DOUBLE_DUNK) {
-        return lane::boot::select_double_dunk(state, random, board, rom, keep);
-    }
-    if (game == games::rows::GOPHER) {
-        lane::boot::soft_reset(state, board, rom);
-    }
-    if (game == games::rows::BERZERK) {
-        PARL_ROLLED
-        for (int32_t t1 = 0; t1 < 20; ++t1) {
-            lane::boot::act(state, random, board, rom, keep, static_cast<uint32_t>(env::NOOP));
-        }
-    }
-    const uint32_t frames = games::select::press_frames(game);
-    if (frames == games::select::NO_SELECTION) {
-        return false;
-    }
-    const uint32_t first = games::select::first_press(game);
-    if (first > 0u) {
-        lane::boot::press_select(state, board, rom, first);
-    }
-    bool pressed = false;
-    uint32_t left = lane::boot::SELECTION_FRAMES / (frames + 1u);
-    while (!lane::boot::mode_reached(state)) {
-        if (left == 0u) {
-            return true;
-        }
-        left -= 1u;
-        lane::boot::press_select(state, board, rom, frames);
-        pressed = true;
-    }
-    games::select::on_reached(state.rules, game, pressed, state.machine.riot.ram);
-    lane::boot::soft_reset(state, board, rom);
-    if (game == games::rows::VIDEO_CUBE) {
-        const int32_t mode = static_cast<int32_t>(state.rules.mode);
-        const int32_t cube = (mode >= 100) ? (mode / 100) : 1;
-        left = lane::boot::SELECTION_FRAMES;
-        while (games::digits(static_cast<uint8_t>(lane::boot::peek(state, 0x9F))) != cube) {
-            if (left == 0u) {
-                return true;
-            }
-            left -= 1u;
-            lane::boot::act(state, random, board, rom, keep, 3u);
-        }
-    }
-    return false;
-}
-
-// Adventure: presses of random length.
-PARL_NOINLINE bool select_adventure(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep) {
-    const int32_t mode = static_cast<int32_t>(state.rules.mode);
-    uint32_t left = lane::boot::SELECTION_FRAMES / lane::boot::ADVENTURE_FRAMES;
-    while (((lane::boot::peek(state, 0xDD) >> 1) & 3) != mode) {
-        if (left == 0u) {
-            return true;
-        }
-        left -= 1u;
-        const uint32_t frames = 2u + (random::draw(random) % 256u);
-        lane::boot::press_select(state, board, rom, frames);
-        lane::boot::act(state, random, board, rom, keep, static_cast<uint32_t>(env::NOOP));
-    }
-    lane::boot::soft_reset(state, board, rom);
-    return false;
-}
-
-// Double Dunk: a menu walked with the stick.
-PARL_NOINLINE bool select_double_dunk(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep) {
-    lane::boot::press_select(state, board, rom, 1u);
-    if (lane::boot::double_dunk_down(state, random, board, rom, keep)) {
-        return true;
-    }
-    for (uint32_t entry = 0u; entry < 4u; ++entry) {
-        if (lane::boot::double_dunk_down(state, random, board, rom, keep)) {
-            return true;
-        }
-        const bool on = (state.rules.mode & lane::boot::MENU[entry][1u]) != 0u;
-        uint32_t left = lane::boot::SELECTION_FRAMES / 2u;
-        while (((static_cast<uint32_t>(lane::boot::peek(state, 0x80)) & lane::boot::MENU[entry][0u]) != 0u) != on) {
-            if (left == 0u) {
-                return true;
-            }
-            left -= 1u;
-            lane::boot::act(state, random, board, rom, keep, on ? 3u : 4u);
-            lane::boot::act(state, random, board, rom, keep, static_cast<uint32_t>(env::NOOP));
-        }
-    }
-    lane::boot::soft_reset(state, board, rom);
-    lane::boot::act(state, random, board, rom, keep, 10u);
-    lane::boot::act(state, random, board, rom, keep, static_cast<uint32_t>(env::NOOP));
-    return false;
-}
-
-PARL_NOINLINE bool double_dunk_down(env::State& state, random::Random& random, machine::Board& board, Slice<const uint8_t> rom, double keep) {
-    const int32_t line = lane::boot::peek(state, 0xB0);
-    uint32_t left = lane::boot::SELECTION_FRAMES / 2u;
-    while (lane::boot::peek(state, 0xB0) == line) {
-        if (left == 0u) {
-            return true;
-        }
-        left -= 1u;
-        lane::boot::act(state, random, board, rom, keep, 5u);
-        lane::boot::act(state, random, board, rom, keep, static_cast<uint32_t>(env::NOOP));
-    }
-    return false;
-}
-}
-
-namespace cule::lane::play {
-
-// Runs until `budget` instructions are spent or a chip asks for the end of the frame. Kernels that step give a body of
-// their own (`kernels/forms.cuh`), which leaves the same machine.
-#ifndef PARL_OWN_RUN
-PARL_NOINLINE void run(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom, uint32_t budget) {
-    machine::compact::run(m, board, rom, budget);
-}
-#endif
-
-// As `machine::step`.
-PARL_NOINLINE void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom) {
-    machine::begin_step(m, board);
-    const machine::Machine start = m;
-    lane::play::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
-    if (((m.draw != 0) && (m.tia.stop == 0)) && (m.eager == 0)) {
-        rs::put(m, start);
-        m.eager = 1;
-        machine::tia::objects::refresh_cells(m.tia, board);
-        lane::play::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
-    }
-    machine::end_step(m, board);
-}
-
-// As `env::emulate`.
-PARL_NOINLINE void emulate(env::State& state, machine::Board& board, Slice<const uint8_t> rom) {
-    lane::play::step(state.machine, board, rom);
-    env::evaluate(state);
-}
-}
-
-namespace cule::lane::reset {
-
-// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
-PARL_FN bool is_quick(const lane::Head& head, const lane::LaneRules& settings, const lane::LaneGame& game) {
-    const bool soft = (head.continues != 0) && (head.unused == 0);
-    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
-    return ((game.start_frames != 0u) && snapshot) && !soft;
-}
-
-// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
-PARL_NOINLINE void quick(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> boot_pictures, Slice<const lane::Start> starts, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
-    board.front.on = 1u;
-    const uint32_t idle = lane::idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
-    random::skip(random, game.boot_draws);
-    const uint32_t acts = idle + game.fires;
-    const uint32_t fire_at = (settings.noops == lane::NOOPS_AFTER_FIRE) ? 0u : idle;
-    extra.failed = 0;
-    extra.kept = 0;
-    if ((acts < 2u) && (settings.draws != 0)) {
-        rs::put(head.state, game.boot);
-        lane::put_pictures(board, boot_pictures, lane::height_bytes(game), game);
-        lane::Roll roll = lane::Roll{settings.none, head.state.machine, 0u};
-        for (uint32_t i = 0u; i < acts; ++i) {
-            const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? lane::reset::FIRE : static_cast<uint32_t>(env::NOOP);
-            env::hold(head.state, random, settings.rules.keep, env::full(code), env::full(0u));
-            env::set_held_inputs(head.state);
-            head.state.machine.draw = 1;
-            lane::frame(roll, head.state, board, rom);
-        }
-        rs::put(head.recent, roll.recent);
-        lane::advance::keep_pictures(extra, head.recent.whole);
-    } else {
-        uint32_t fired = 0u;
-        bool held = false;
-        for (uint32_t i_2 = 0u; i_2 < acts; ++i_2) {
-            const double chance = rs::fdiv(static_cast<double>(random::draw(random)), 4294967296.0);
-            if (chance >= settings.rules.keep) {
-                held = (game.fires != 0u) && (i_2 == fire_at);
-            }
-            if (held) {
-                fired += 1u;
-            }
-            random::draw(random);
-        }
-        const uint32_t number = static_cast<uint32_t>(game.start_at + lane::start_number(settings.noops, acts, fired));
-        rs::put(head.state, starts[number].state);
-        rs::put(head.recent, starts[number].recent);
-        if (settings.draws != 0) {
-            machine::Machine machine = head.recent.from;
-            lane::rerun(machine, Slice<const machine::input::Input>(head.recent.inputs), 0u, 2u, board, rom);
-        }
-    }
-    lane::reset::finish(head, extra, settings, false);
-}
-
-// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
-PARL_FN int32_t carried(const lane::Head& head, bool soft) {
-    return (soft && (head.continues == lane::CONTINUES_LIFE)) ? rs::wrapping_add<int32_t>(head.carried, head.episode.total) : 0;
-}
-
-// What is counted and shown after a reset.
-PARL_FN void finish(lane::Head& head, lane::Extra& extra, const lane::LaneRules& settings, bool soft) {
-    head.unused = 0;
-    head.ready = static_cast<uint8_t>(extra.failed == 0);
-    head.carried = lane::reset::carried(head, soft);
-    head.continues = 0;
-    rs::put(head.episode, step::begin_episode(head.state));
-    head.single = 1;
-    head.newest = (head.newest + 1u) % settings.stack;
-    extra.picture = Array<uint8_t, 3>{{lane::NONE, lane::NONE, lane::NONE}};
-    extra.push = lane::PUSH_RAM;
-    extra.clear = 0;
-    if (settings.draws != 0) {
-        extra.picture[0u] = head.state.machine.tia.buffer & 1;
-        extra.push = lane::PUSH_PICTURES;
-    }
-    if (!soft) {
-        extra.clear = (settings.pads_first != 0) ? lane::CLEAR_FIRST : lane::CLEAR_ZERO;
-    }
-}
-
-// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
-// `saved` room for generators.
-PARL_NOINLINE void reset(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, random::Random& saved, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game) {
-    const bool soft = (head.continues != 0) && (head.unused == 0);
-    const uint32_t fire = game.fires;
-    board.front.on = 1u;
-    const uint32_t idle = lane::idle_frames(head, spare, settings.noops, settings.noop_max, fire);
-    const lane::Head before = head;
-    rs::put(saved, random);
-    extra.failed = 0;
-    lane::reset::begin(head, extra, random, spare, board, kept, boot_pictures, rom, settings, game, idle, soft, false);
-    if ((head.recent.whole < 2u) && (settings.draws != 0)) {
-        rs::put(head, before);
-        rs::put(random, saved);
-        lane::reset::begin(head, extra, random, spare, board, kept, boot_pictures, rom, settings, game, idle, soft, true);
-    }
-    lane::reset::finish(head, extra, settings, soft);
-}
-
-// Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
-PARL_NOINLINE void begin(lane::Head& head, lane::Extra& extra, random::Random& random, random::Random& spare, machine::Board& board, Slice<const uint8_t> kept, Slice<const uint8_t> boot_pictures, Slice<const uint8_t> rom, const lane::LaneRules& settings, const lane::LaneGame& game, uint32_t idle, bool soft, bool everything) {
-    const bool snapshot = (head.unused != 0) || (settings.snapshot != 0);
-    if (soft) {
-        if (everything) {
-            lane::advance::put_before(head, extra, board, kept, rom, settings, game);
-        }
-    } else if (snapshot && (game.boot_draws != lane::UNKNOWN_DRAWS)) {
-        rs::put(head.state, game.boot);
-        random::skip(random, game.boot_draws);
-        if (everything) {
-            lane::put_pictures(board, boot_pictures, lane::height_bytes(game), game);
-        }
-    } else if (head.unused != 0) {
-        const uint8_t t1 = static_cast<uint8_t>(lane::boot::fresh(head, random, spare, board, rom, game, everything));
-        extra.failed |= t1;
-    } else {
-        const uint8_t t2 = static_cast<uint8_t>(lane::boot::restart(head.state, random, spare, board, rom, game, everything));
-        extra.failed |= t2;
-    }
-    const uint32_t acts = idle + game.fires;
-    const uint32_t fire_at = (settings.noops == lane::NOOPS_AFTER_FIRE) ? 0u : idle;
-    lane::Roll roll = lane::Roll{settings.none, head.state.machine, 0u};
-    for (uint32_t i = 0u; i < acts; ++i) {
-        const uint32_t code = ((game.fires != 0u) && (i == fire_at)) ? lane::reset::FIRE : static_cast<uint32_t>(env::NOOP);
-        env::hold(head.state, random, settings.rules.keep, env::full(code), env::full(0u));
-        if (env::ended(head.state)) {
-            continue;
-        }
-        env::set_held_inputs(head.state);
-        head.state.machine.draw = static_cast<uint8_t>(everything || ((i + 2u) >= acts));
-        lane::frame(roll, head.state, board, rom);
-        if (head.state.rules.over != 0) {
-            const uint8_t t3 = static_cast<uint8_t>(lane::boot::restart(head.state, random, spare, board, rom, game, everything));
-            extra.failed |= t3;
-            rs::put(roll.recent, settings.none);
-        }
-    }
-    rs::put(head.recent, roll.recent);
-    if ((head.recent.whole >= 2u) || everything) {
-        lane::advance::keep_pictures(extra, head.recent.whole);
-    }
-}
-}
-
-namespace cule::lane::show {
-
-// The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
-PARL_FN uint8_t brightest(const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
-    const uint32_t board_bytes = boards.length / 2u;
-    uint8_t most = 0;
-    for (uint32_t i = 0u; i < 3u; ++i) {
-        const uint8_t picture = chosen.picture[i];
-        if (picture != lane::NONE) {
-            const uint8_t index = (picture < 2) ? boards[(static_cast<uint32_t>(picture) * board_bytes) + at] : work[((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at];
-            const uint8_t value = table[static_cast<uint32_t>(index)];
-            if (value > most) {
-                most = value;
-            }
-        }
-    }
-    return most;
-}
-
-// A pixel of the area average, in floats, as `observe::area_pixel`.
-PARL_NOINLINE uint8_t area(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column) {
-    const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
-    const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
-    const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
-    const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
-    float total = 0.0f;
-    for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
-        const uint32_t from = ((static_cast<uint32_t>(y.first) + j) * observe::WIDTH) + static_cast<uint32_t>(x.first);
-        float sum = rs::fmul(static_cast<float>(lane::show::brightest(chosen, boards, work, table, from)), weights[x_at]);
-        for (uint32_t i = 1u; i < static_cast<uint32_t>(x.count); ++i) {
-            const uint8_t value = lane::show::brightest(chosen, boards, work, table, from + i);
-            sum = rs::fadd(sum, rs::fmul(static_cast<float>(value), weights[x_at + i]));
-        }
-        const float product = rs::fmul(sum, weights[y_at + j]);
-        total = (j == 0u) ? product : rs::fadd(total, product);
-    }
-    return observe::round_pixel(total);
-}
-
-// Four bytes, the first lowest. They begin at a multiple of four.
-PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
-    return rs::load<uint32_t>(bytes.data, at);
-}
-
-// The larger byte of each of four pairs.
-PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
-#ifdef __CUDACC__
-    return __vmaxu4(a, b);
-#else
-    uint32_t larger = 0u;
-    for (uint32_t i = 0u; i < 4u; ++i) {
-        const uint32_t mask = 0xFFu << (8u * i);
-        larger |= ((a & mask) > (b & mask)) ? (a & mask) : (b & mask);
-    }
-    return larger;
-#endif
-}
-
-// The values of four bytes.
-PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
-    uint32_t values = 0u;
-    for (uint32_t k = 0u; k < 4u; ++k) {
-        values |= static_cast<uint32_t>(table[static_cast<uint32_t>((four >> (8u * k)) & 0xFFu)]) << (8u * k);
-    }
-    return values;
-}
-
-// As `brightest` of 32 pixels of a row, which begin at a multiple of 32: eight words of a strip, from `to` on.
-PARL_INLINE void brighten(const lane::show::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
-    const uint32_t at = (row * observe::WIDTH) + (32u * word);
-    Array<uint32_t, 8> most = Array<uint32_t, 8>{};
-    bool any = false;
-    uint32_t last_kind = machine::tia::rows::BYTES;
-    uint32_t last_colors = 0u;
-    uint64_t last_classes = 0ull;
-    for (uint32_t i = 0u; i < 3u; ++i) {
-        const uint8_t picture = chosen.picture[i];
-        if (picture != lane::NONE) {
-            uint32_t kind = machine::tia::rows::BYTES;
-            uint32_t colors = 0u;
-            uint64_t classes = 0ull;
-            if (picture < 2) {
-                kind = board.rows[static_cast<uint32_t>(picture)][row].kind;
-                colors = board.rows[static_cast<uint32_t>(picture)][row].colors;
-                classes = board.rows[static_cast<uint32_t>(picture)][row].classes[word];
-            }
-            const bool same = ((kind == last_kind) && (colors == last_colors)) && (classes == last_classes);
-            if (!machine::tia::rows::has_classes(kind) || !same) {
-                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
-                if (!machine::tia::rows::has_classes(kind)) {
-                    for (uint32_t k = 0u; k < 8u; ++k) {
-                        const uint32_t indices = (picture < 2) ? lane::show::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : lane::show::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at) + (4u * k));
-                        fours[k] = lane::show::four_values(table, indices);
-                    }
-                } else {
-                    const uint32_t values = lane::show::four_values(table, colors);
-                    const uint32_t low = static_cast<uint32_t>(classes);
-                    const uint32_t high = static_cast<uint32_t>(classes >> 32);
-                    for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
-                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four(values, low >> (4u * k_2), high >> (4u * k_2));
-                    }
-                    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
-                        fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
-                        fours[1u] = fours[0u];
-                    }
-                }
-                if (any) {
-                    for (uint32_t k_3 = 0u; k_3 < 8u; ++k_3) {
-                        most[k_3] = lane::show::larger_of_four(most[k_3], fours[k_3]);
-                    }
-                } else {
-                    most = fours;
-                }
-            }
-            last_kind = kind;
-            last_colors = colors;
-            last_classes = classes;
-            any = true;
-        }
-    }
-    for (uint32_t k_4 = 0u; k_4 < 8u; ++k_4) {
-        strip[to + k_4] = most[k_4];
-    }
-}
-
-// As `area` of a plane of 84 x 84, from a strip.
-PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
-    const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
-    const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
-    const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
-    const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
-    float total = 0.0f;
-    for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
-        const uint32_t line = ((static_cast<uint32_t>(y.first) + j) % static_cast<uint32_t>(lane::show::STRIP_ROWS)) * lane::show::ROW_WORDS;
-        float sum = 0.0f;
-        for (uint32_t i = 0u; i < static_cast<uint32_t>(x.count); ++i) {
-            const uint32_t from = static_cast<uint32_t>(x.first) + i;
-            const uint32_t value = (strip[line + (from / 4u)] >> (8u * (from & 3u))) & 0xFFu;
-            const float product = rs::fmul(static_cast<float>(value), weights[x_at + i]);
-            sum = (i == 0u) ? product : rs::fadd(sum, product);
-        }
-        const float product_2 = rs::fmul(sum, weights[y_at + j]);
-        total = (j == 0u) ? product_2 : rs::fadd(total, product_2);
-    }
-    return observe::round_pixel(total);
-}
-
-// A pixel of a plane of 84 x 84 in whole numbers, 200ths of a pixel, from the strip that it lies in. Where they lie
-// exactly between two pixels, the floats decide.
-PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const lane::show::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
-    const Array<uint32_t, 2> across = observe::ACROSS_84[column];
-    const Tuple2<uint32_t, Array<uint16_t, 3>> t1 = observe::rows_84(row);
-    const uint32_t first_row = t1._0;
-    const Array<uint16_t, 3> down = t1._1;
-    const uint32_t x = static_cast<uint32_t>(across[0u]);
-    const uint32_t at = ((first_row % static_cast<uint32_t>(lane::show::STRIP_ROWS)) * lane::show::ROW_WORDS) + (x / 4u);
-    const uint32_t shift = 8u * static_cast<uint32_t>(x & 3u);
-    uint32_t sum = 100u;
-    for (uint32_t j = 0u; j < 3u; ++j) {
-        const uint32_t low = strip[at + (j * lane::show::ROW_WORDS)];
-        const uint32_t high = strip[(at + (j * lane::show::ROW_WORDS)) + 1u];
-        const uint32_t four = static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
-        sum = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j]), sum);
-    }
-    const uint32_t whole = sum / observe::WEIGHT_84;
-    return ((whole * observe::WEIGHT_84) == sum) ? lane::show::area_84(strip, reduction, cells, weights, row, column) : static_cast<uint8_t>(whole);
-}
-
-// Byte `index` of a plane.
-PARL_NOINLINE uint8_t pixel(const lane::show::Reduction& reduction, const lane::show::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
-    const uint32_t size = reduction.rows * reduction.columns;
-    uint32_t channel = 0u;
-    uint32_t place = index;
-    if (reduction.channels > 1u) {
-        channel = (reduction.channels_last != 0u) ? (index % reduction.channels) : (index / size);
-        place = (reduction.channels_last != 0u) ? (index / reduction.channels) : (index % size);
-    }
-    const uint32_t first = static_cast<uint32_t>(reduction.table + (256u * channel));
-    Slice<const uint8_t> table = Slice<const uint8_t>(tables, first, first + 256u);
-    const uint32_t row = static_cast<uint32_t>(place / reduction.columns);
-    const uint32_t column = static_cast<uint32_t>(place % reduction.columns);
-    switch (reduction.kind) {
-        case 1u: {
-            uint32_t sum = 0u;
-            const uint32_t t1 = static_cast<uint32_t>(reduction.down);
-            for (uint32_t j = 0u; j < t1; ++j) {
-                const uint32_t from = (((row * static_cast<uint32_t>(reduction.down)) + j) * observe::WIDTH) + (column * static_cast<uint32_t>(reduction.across));
-                const uint32_t t2 = static_cast<uint32_t>(reduction.across);
-                for (uint32_t i = 0u; i < t2; ++i) {
-                    sum += static_cast<uint32_t>(lane::show::brightest(chosen, boards, work, table, from + i));
-                }
-            }
-            return ((reduction.across == 2u) && (reduction.down == 2u)) ? observe::quarter(sum) : observe::block_average(sum, reduction.scale);
-        }
-        case 4u: {
-            const Array<uint32_t, 2> across = observe::ACROSS_84[column];
-            const Tuple2<uint32_t, Array<uint16_t, 3>> t3 = observe::rows_84(row);
-            const uint32_t first_row = t3._0;
-            const Array<uint16_t, 3> down = t3._1;
-            const uint32_t first_column = static_cast<uint32_t>(across[0u]);
-            uint32_t sum_2 = 100u;
-            for (uint32_t j_2 = 0u; j_2 < 3u; ++j_2) {
-                const uint32_t from_2 = ((first_row + j_2) * observe::WIDTH) + first_column;
-                uint32_t four = 0u;
-                for (uint32_t i_2 = 0u; i_2 < 4u; ++i_2) {
-                    four |= static_cast<uint32_t>(lane::show::brightest(chosen, boards, work, table, from_2 + i_2)) << (8u * i_2);
-                }
-                sum_2 = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j_2]), sum_2);
-            }
-            return observe::is_tie_84(static_cast<uint16_t>(sum_2)) ? lane::show::area(reduction, chosen, boards, work, cells, weights, table, row, column) : static_cast<uint8_t>(sum_2 / observe::WEIGHT_84);
-        }
-        case 2u: {
-            return lane::show::area(reduction, chosen, boards, work, cells, weights, table, row, column);
-        }
-        case 3u: {
-            const observe::Blend x = blends[static_cast<uint32_t>(reduction.blends[0u]) + column];
-            const observe::Blend y = blends[static_cast<uint32_t>(reduction.blends[1u]) + row];
-            int32_t sum_3 = 0;
-            for (uint32_t j_3 = 0u; j_3 < 2u; ++j_3) {
-                const uint32_t from_3 = static_cast<uint32_t>(y.from[j_3]) * observe::WIDTH;
-                const uint8_t left = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[0u]));
-                const uint8_t right = lane::show::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[1u]));
-                const int32_t across_2 = rs::add<int32_t>(rs::mul<int32_t>(static_cast<int32_t>(left), x.weight[0u]), rs::mul<int32_t>(static_cast<int32_t>(right), x.weight[1u]));
-                sum_3 = rs::add<int32_t>(sum_3, rs::mul<int32_t>(y.weight[j_3], across_2 >> 4) >> 16);
-            }
-            const int32_t value = rs::add<int32_t>(sum_3, 2) >> 2;
-            return (value > 255) ? 255 : static_cast<uint8_t>(value);
-        }
-        default: {
-            return lane::show::brightest(chosen, boards, work, table, (row * observe::WIDTH) + column);
-        }
-    }
-}
-}
-
-namespace cule::lane::turns {
-
-// The key of a lane. A window has `1 << window` picture rows.
-PARL_FN uint32_t key(const machine::tia::Tia& t, uint32_t cycles, uint32_t s, uint32_t pc, uint32_t window) {
-    const int32_t clock = machine::tia::clock_of(cycles);
-    uint32_t at = 0u;
-    if (clock >= t.window_end) {
-        at = lane::turns::BEHIND;
-    } else if (clock >= t.base) {
-        at = 1u + ((static_cast<uint32_t>(rs::sub<int32_t>(clock, t.base)) / static_cast<uint32_t>(machine::tia::CLOCKS_PER_LINE)) >> window);
-    }
-    return ((at << lane::turns::WINDOW_AT) | ((s & 0xFFu) << 13)) | (pc & lane::turns::PLACES);
-}
-
-// The smallest key with which lanes that stand at `key` have left the rows of its stretch: whole windows, at least 16 rows.
-PARL_FN uint32_t next_stretch(uint32_t key, uint32_t window) {
-    const uint32_t at = key >> lane::turns::WINDOW_AT;
-    if (at == lane::turns::BEHIND) {
-        return 4294967295u;
-    }
-    const uint32_t shift = (window < lane::turns::STRETCH) ? (lane::turns::STRETCH - window) : 0u;
-    const uint32_t begun = (at > 0u) ? (at - 1u) : 0u;
-    const uint32_t next = 1u + (((begun >> shift) + 1u) << shift);
-    return ((next < lane::turns::BEHIND) ? next : lane::turns::BEHIND) << lane::turns::WINDOW_AT;
-}
-
-// The clock up to which a lane can draw when all have come to `key`, which is not before the picture. What is behind its
-// last store to the TIA, in cycle `stored`, waits: a frame that is left open shows how far its program had come.
-PARL_FN int32_t finished(const machine::tia::Tia& t, uint32_t key, uint32_t window, uint32_t stored) {
-    const uint32_t at = key >> lane::turns::WINDOW_AT;
-    const int32_t all = rs::sub<int32_t>(t.window_end, t.base) / machine::tia::CLOCKS_PER_LINE;
-    const int32_t passed = static_cast<int32_t>((at - 1u) << window);
-    const int32_t rows = ((at < lane::turns::BEHIND) && (passed < all)) ? passed : all;
-    const int32_t seen = rs::sub<int32_t>(machine::tia::clock_of(stored), t.base) / machine::tia::CLOCKS_PER_LINE;
-    return rs::add<int32_t>(t.base, rs::mul<int32_t>(machine::tia::CLOCKS_PER_LINE, (rows < seen) ? rows : seen));
+    return games::select::NO_ACTION;
 }
 }
 
@@ -6259,19 +5184,15 @@ PARL_FN void end_step(machine::Machine& m, machine::Board& board) {
 }
 
 // One STEP: runs until the program ends the frame, or the instruction budget is spent.
-PARL_FN void step(machine::Machine& m, machine::Board& board, Slice<const uint8_t> rom) {
+template <class Processor> PARL_NOINLINE void step(Processor& processor, machine::Machine& m, machine::Board& board) {
     machine::begin_step(m, board);
-    if (m.draw != 0) {
-        const machine::Machine start = m;
-        machine::cpu::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
-        if ((m.tia.stop == 0) && (m.eager == 0)) {
-            rs::put(m, start);
-            m.eager = 1;
-            machine::tia::objects::refresh_cells(m.tia, board);
-            machine::cpu::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
-        }
-    } else {
-        machine::cpu::run(m, board, rom, machine::INSTRUCTIONS_PER_STEP);
+    const machine::Machine start = m;
+    static_cast<void>(processor.run(m, board, machine::INSTRUCTIONS_PER_STEP));
+    if (((m.draw != 0) && (m.tia.stop == 0)) && (m.eager == 0)) {
+        rs::put(m, start);
+        m.eager = 1;
+        machine::tia::objects::refresh_cells(m.tia, board);
+        static_cast<void>(processor.run(m, board, machine::INSTRUCTIONS_PER_STEP));
     }
     machine::end_step(m, board);
 }
@@ -11210,7 +10131,7 @@ PARL_FN void chunk(machine::Machine& m, machine::Board& board, int32_t from, int
     }
 }
 
-// True when the playfield alone is on and takes the score colours in spite of its priority.
+// True when the playfield alone is on and takes the score colors in spite of its priority.
 PARL_FN bool lonely_score(const machine::tia::Tia& t) {
     return ((t.ctrlpf & (machine::tia::paint::SCORE | machine::tia::paint::PRIORITY)) == (machine::tia::paint::SCORE | machine::tia::paint::PRIORITY)) && (t.enabled == machine::tia::bit(machine::tia::PF));
 }
@@ -11225,7 +10146,7 @@ PARL_FN uint8_t order_of(const machine::tia::Tia& t) {
     return machine::tia::paint::lonely_score(t) ? machine::tia::paint::LONELY : (((t.ctrlpf & machine::tia::paint::PRIORITY) != 0) ? machine::tia::paint::PRIORITY : (t.ctrlpf & machine::tia::paint::SCORE));
 }
 
-// Which of 32 pixels have the colour of player 0, of player 1 and of the playfield. Masks are fresh.
+// Which of 32 pixels have the color of player 0, of player 1 and of the playfield. Masks are fresh.
 PARL_INLINE Tuple3<uint32_t, uint32_t, uint32_t> shown(const machine::Board& board, uint32_t w, uint8_t order) {
     const uint32_t zeros = board.masks[machine::tia::P0][w] | board.masks[machine::tia::M0][w];
     const uint32_t ones = board.masks[machine::tia::P1][w] | board.masks[machine::tia::M1][w];
@@ -11563,7 +10484,7 @@ PARL_FN bool has_classes(uint32_t kind) {
     return kind >= machine::tia::rows::CLASSES;
 }
 
-// The four colours of a row.
+// The four colors of a row.
 PARL_FN uint32_t colors_of(const machine::tia::Tia& t) {
     return ((static_cast<uint32_t>(t.color[machine::tia::paint::BACK]) | (static_cast<uint32_t>(t.color[machine::tia::P0]) << 8)) | (static_cast<uint32_t>(t.color[machine::tia::P1]) << 16)) | (static_cast<uint32_t>(t.color[machine::tia::paint::FIELD]) << 24);
 }
@@ -11700,7 +10621,7 @@ PARL_NOINLINE void expand_all(machine::Board& board, uint32_t buffer, uint32_t c
     }
 }
 
-// A row that is not complete becomes bytes: nobody goes on with it, or what is older is wanted.
+// A row that is not complete becomes bytes: it is not continued, or an older one is wanted.
 PARL_FN void close(machine::Board& board) {
     if (board.front.row != 0u) {
         const uint32_t buffer = static_cast<uint32_t>(board.front.buffer);
@@ -12462,6 +11383,241 @@ PARL_FN void blend_rows(Slice<const int32_t> upper, Slice<const int32_t> lower, 
 }
 }
 
+namespace cule::observe::plane {
+
+// The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
+PARL_FN uint8_t brightest(const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t at) {
+    const uint32_t board_bytes = boards.length / 2u;
+    uint8_t most = 0;
+    for (uint32_t i = 0u; i < 3u; ++i) {
+        const uint8_t picture = chosen.picture[i];
+        if (picture != env::state::NONE) {
+            const uint8_t index = (picture < 2) ? boards[(static_cast<uint32_t>(picture) * board_bytes) + at] : work[((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at];
+            const uint8_t value = table[static_cast<uint32_t>(index)];
+            if (value > most) {
+                most = value;
+            }
+        }
+    }
+    return most;
+}
+
+// A pixel of the area average, in floats, as `observe::area_pixel`.
+PARL_NOINLINE uint8_t area(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const uint8_t> table, uint32_t row, uint32_t column) {
+    const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
+    const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
+    const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
+    const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
+    float total = 0.0f;
+    for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
+        const uint32_t from = ((static_cast<uint32_t>(y.first) + j) * observe::WIDTH) + static_cast<uint32_t>(x.first);
+        float sum = rs::fmul(static_cast<float>(observe::plane::brightest(chosen, boards, work, table, from)), weights[x_at]);
+        for (uint32_t i = 1u; i < static_cast<uint32_t>(x.count); ++i) {
+            const uint8_t value = observe::plane::brightest(chosen, boards, work, table, from + i);
+            sum = rs::fadd(sum, rs::fmul(static_cast<float>(value), weights[x_at + i]));
+        }
+        const float product = rs::fmul(sum, weights[y_at + j]);
+        total = (j == 0u) ? product : rs::fadd(total, product);
+    }
+    return observe::round_pixel(total);
+}
+
+// Four bytes, the first lowest. They begin at a multiple of four.
+PARL_FN uint32_t word_at(Slice<const uint8_t> bytes, uint32_t at) {
+    return rs::load<uint32_t>(bytes.data, at);
+}
+
+// The larger byte of each of four pairs.
+PARL_FN uint32_t larger_of_four(uint32_t a, uint32_t b) {
+#ifdef __CUDACC__
+    return __vmaxu4(a, b);
+#else
+    uint32_t larger = 0u;
+    for (uint32_t i = 0u; i < 4u; ++i) {
+        const uint32_t mask = 0xFFu << (8u * i);
+        larger |= ((a & mask) > (b & mask)) ? (a & mask) : (b & mask);
+    }
+    return larger;
+#endif
+}
+
+// The values of four bytes.
+PARL_FN uint32_t four_values(Slice<const uint8_t> table, uint32_t four) {
+    uint32_t values = 0u;
+    for (uint32_t k = 0u; k < 4u; ++k) {
+        values |= static_cast<uint32_t>(table[static_cast<uint32_t>((four >> (8u * k)) & 0xFFu)]) << (8u * k);
+    }
+    return values;
+}
+
+// As `brightest` of 32 pixels of a row, which begin at a multiple of 32: eight words of a strip, from `to` on.
+PARL_INLINE void brighten(const observe::plane::Chosen& chosen, const machine::Board& board, Slice<const uint8_t> work, Slice<const uint8_t> table, uint32_t row, uint32_t word, Slice<uint32_t> strip, uint32_t to) {
+    const uint32_t at = (row * observe::WIDTH) + (32u * word);
+    Array<uint32_t, 8> most = Array<uint32_t, 8>{};
+    bool any = false;
+    uint32_t last_kind = machine::tia::rows::BYTES;
+    uint32_t last_colors = 0u;
+    uint64_t last_classes = 0ull;
+    for (uint32_t i = 0u; i < 3u; ++i) {
+        const uint8_t picture = chosen.picture[i];
+        if (picture != env::state::NONE) {
+            uint32_t kind = machine::tia::rows::BYTES;
+            uint32_t colors = 0u;
+            uint64_t classes = 0ull;
+            if (picture < 2) {
+                kind = board.rows[static_cast<uint32_t>(picture)][row].kind;
+                colors = board.rows[static_cast<uint32_t>(picture)][row].colors;
+                classes = board.rows[static_cast<uint32_t>(picture)][row].classes[word];
+            }
+            const bool same = ((kind == last_kind) && (colors == last_colors)) && (classes == last_classes);
+            if (!machine::tia::rows::has_classes(kind) || !same) {
+                Array<uint32_t, 8> fours = Array<uint32_t, 8>{};
+                if (!machine::tia::rows::has_classes(kind)) {
+                    for (uint32_t k = 0u; k < 8u; ++k) {
+                        const uint32_t indices = (picture < 2) ? observe::plane::word_at(Slice<const uint8_t>(board.picture[static_cast<uint32_t>(picture)]), at + (4u * k)) : observe::plane::word_at(work, (((static_cast<uint32_t>(picture) - 2u) * static_cast<uint32_t>(chosen.picture_bytes)) + at) + (4u * k));
+                        fours[k] = observe::plane::four_values(table, indices);
+                    }
+                } else {
+                    const uint32_t values = observe::plane::four_values(table, colors);
+                    const uint32_t low = static_cast<uint32_t>(classes);
+                    const uint32_t high = static_cast<uint32_t>(classes >> 32);
+                    for (uint32_t k_2 = 0u; k_2 < 8u; ++k_2) {
+                        fours[static_cast<uint32_t>(k_2)] = machine::tia::rows::four(values, low >> (4u * k_2), high >> (4u * k_2));
+                    }
+                    if ((kind == machine::tia::rows::BLANKED) && (word == 0u)) {
+                        fours[0u] = static_cast<uint32_t>(table[0u]) * 0x01010101u;
+                        fours[1u] = fours[0u];
+                    }
+                }
+                if (any) {
+                    for (uint32_t k_3 = 0u; k_3 < 8u; ++k_3) {
+                        most[k_3] = observe::plane::larger_of_four(most[k_3], fours[k_3]);
+                    }
+                } else {
+                    most = fours;
+                }
+            }
+            last_kind = kind;
+            last_colors = colors;
+            last_classes = classes;
+            any = true;
+        }
+    }
+    for (uint32_t k_4 = 0u; k_4 < 8u; ++k_4) {
+        strip[to + k_4] = most[k_4];
+    }
+}
+
+// As `area` of a plane of 84 x 84, from a strip.
+PARL_NOINLINE uint8_t area_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
+    const observe::Cell x = cells[static_cast<uint32_t>(reduction.cells[0u]) + column];
+    const observe::Cell y = cells[static_cast<uint32_t>(reduction.cells[1u]) + row];
+    const uint32_t x_at = static_cast<uint32_t>(reduction.weights[0u] + x.at);
+    const uint32_t y_at = static_cast<uint32_t>(reduction.weights[1u] + y.at);
+    float total = 0.0f;
+    for (uint32_t j = 0u; j < static_cast<uint32_t>(y.count); ++j) {
+        const uint32_t line = ((static_cast<uint32_t>(y.first) + j) % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS;
+        float sum = 0.0f;
+        for (uint32_t i = 0u; i < static_cast<uint32_t>(x.count); ++i) {
+            const uint32_t from = static_cast<uint32_t>(x.first) + i;
+            const uint32_t value = (strip[line + (from / 4u)] >> (8u * (from & 3u))) & 0xFFu;
+            const float product = rs::fmul(static_cast<float>(value), weights[x_at + i]);
+            sum = (i == 0u) ? product : rs::fadd(sum, product);
+        }
+        const float product_2 = rs::fmul(sum, weights[y_at + j]);
+        total = (j == 0u) ? product_2 : rs::fadd(total, product_2);
+    }
+    return observe::round_pixel(total);
+}
+
+// A pixel of a plane of 84 x 84 in whole numbers, 200ths of a pixel, from the strip that it lies in. Where they lie
+// exactly between two pixels, the floats decide.
+PARL_INLINE uint8_t pixel_84(Slice<const uint32_t> strip, const observe::plane::Reduction& reduction, Slice<const observe::Cell> cells, Slice<const float> weights, uint32_t row, uint32_t column) {
+    const Array<uint32_t, 2> across = observe::ACROSS_84[column];
+    const Tuple2<uint32_t, Array<uint16_t, 3>> t1 = observe::rows_84(row);
+    const uint32_t first_row = t1._0;
+    const Array<uint16_t, 3> down = t1._1;
+    const uint32_t x = static_cast<uint32_t>(across[0u]);
+    const uint32_t at = ((first_row % static_cast<uint32_t>(observe::plane::STRIP_ROWS)) * observe::plane::ROW_WORDS) + (x / 4u);
+    const uint32_t shift = 8u * static_cast<uint32_t>(x & 3u);
+    uint32_t sum = 100u;
+    for (uint32_t j = 0u; j < 3u; ++j) {
+        const uint32_t low = strip[at + (j * observe::plane::ROW_WORDS)];
+        const uint32_t high = strip[(at + (j * observe::plane::ROW_WORDS)) + 1u];
+        const uint32_t four = static_cast<uint32_t>((static_cast<uint64_t>(low) | (static_cast<uint64_t>(high) << 32)) >> shift);
+        sum = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j]), sum);
+    }
+    const uint32_t whole = sum / observe::WEIGHT_84;
+    return ((whole * observe::WEIGHT_84) == sum) ? observe::plane::area_84(strip, reduction, cells, weights, row, column) : static_cast<uint8_t>(whole);
+}
+
+// Byte `index` of a plane.
+PARL_NOINLINE uint8_t pixel(const observe::plane::Reduction& reduction, const observe::plane::Chosen& chosen, Slice<const uint8_t> boards, Slice<const uint8_t> work, Slice<const observe::Cell> cells, Slice<const float> weights, Slice<const observe::Blend> blends, Slice<const uint8_t> tables, uint32_t index) {
+    const uint32_t size = reduction.rows * reduction.columns;
+    uint32_t channel = 0u;
+    uint32_t place = index;
+    if (reduction.channels > 1u) {
+        channel = (reduction.channels_last != 0u) ? (index % reduction.channels) : (index / size);
+        place = (reduction.channels_last != 0u) ? (index / reduction.channels) : (index % size);
+    }
+    const uint32_t first = static_cast<uint32_t>(reduction.table + (256u * channel));
+    Slice<const uint8_t> table = Slice<const uint8_t>(tables, first, first + 256u);
+    const uint32_t row = static_cast<uint32_t>(place / reduction.columns);
+    const uint32_t column = static_cast<uint32_t>(place % reduction.columns);
+    switch (reduction.kind) {
+        case 1u: {
+            uint32_t sum = 0u;
+            const uint32_t t1 = static_cast<uint32_t>(reduction.down);
+            for (uint32_t j = 0u; j < t1; ++j) {
+                const uint32_t from = (((row * static_cast<uint32_t>(reduction.down)) + j) * observe::WIDTH) + (column * static_cast<uint32_t>(reduction.across));
+                const uint32_t t2 = static_cast<uint32_t>(reduction.across);
+                for (uint32_t i = 0u; i < t2; ++i) {
+                    sum += static_cast<uint32_t>(observe::plane::brightest(chosen, boards, work, table, from + i));
+                }
+            }
+            return ((reduction.across == 2u) && (reduction.down == 2u)) ? observe::quarter(sum) : observe::block_average(sum, reduction.scale);
+        }
+        case 4u: {
+            const Array<uint32_t, 2> across = observe::ACROSS_84[column];
+            const Tuple2<uint32_t, Array<uint16_t, 3>> t3 = observe::rows_84(row);
+            const uint32_t first_row = t3._0;
+            const Array<uint16_t, 3> down = t3._1;
+            const uint32_t first_column = static_cast<uint32_t>(across[0u]);
+            uint32_t sum_2 = 100u;
+            for (uint32_t j_2 = 0u; j_2 < 3u; ++j_2) {
+                const uint32_t from_2 = ((first_row + j_2) * observe::WIDTH) + first_column;
+                uint32_t four = 0u;
+                for (uint32_t i_2 = 0u; i_2 < 4u; ++i_2) {
+                    four |= static_cast<uint32_t>(observe::plane::brightest(chosen, boards, work, table, from_2 + i_2)) << (8u * i_2);
+                }
+                sum_2 = observe::dot4(four, across[1u] * static_cast<uint32_t>(down[j_2]), sum_2);
+            }
+            return observe::is_tie_84(static_cast<uint16_t>(sum_2)) ? observe::plane::area(reduction, chosen, boards, work, cells, weights, table, row, column) : static_cast<uint8_t>(sum_2 / observe::WEIGHT_84);
+        }
+        case 2u: {
+            return observe::plane::area(reduction, chosen, boards, work, cells, weights, table, row, column);
+        }
+        case 3u: {
+            const observe::Blend x = blends[static_cast<uint32_t>(reduction.blends[0u]) + column];
+            const observe::Blend y = blends[static_cast<uint32_t>(reduction.blends[1u]) + row];
+            int32_t sum_3 = 0;
+            for (uint32_t j_3 = 0u; j_3 < 2u; ++j_3) {
+                const uint32_t from_3 = static_cast<uint32_t>(y.from[j_3]) * observe::WIDTH;
+                const uint8_t left = observe::plane::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[0u]));
+                const uint8_t right = observe::plane::brightest(chosen, boards, work, table, from_3 + static_cast<uint32_t>(x.from[1u]));
+                const int32_t across_2 = rs::add<int32_t>(rs::mul<int32_t>(static_cast<int32_t>(left), x.weight[0u]), rs::mul<int32_t>(static_cast<int32_t>(right), x.weight[1u]));
+                sum_3 = rs::add<int32_t>(sum_3, rs::mul<int32_t>(y.weight[j_3], across_2 >> 4) >> 16);
+            }
+            const int32_t value = rs::add<int32_t>(sum_3, 2) >> 2;
+            return (value > 255) ? 255 : static_cast<uint8_t>(value);
+        }
+        default: {
+            return observe::plane::brightest(chosen, boards, work, table, (row * observe::WIDTH) + column);
+        }
+    }
+}
+}
+
 namespace cule::random {
 
 // A generator seeded with one integer.
@@ -12516,119 +11672,5 @@ PARL_NOINLINE void skip(random::Random& random, uint32_t count) {
         place -= static_cast<uint64_t>(random::STATE_WORDS);
     }
     random.position = static_cast<uint32_t>(place);
-}
-}
-
-namespace cule::step {
-
-// An episode that begins with the console as it is.
-PARL_FN step::Episode begin_episode(const env::State& state) {
-    return step::Episode{0, 0, env::lives(state), 0, 0, 0, 0, 0, 0};
-}
-
-// Before the first frame of a step.
-PARL_FN void begin_step(step::Episode& episode) {
-    episode.reward = 0;
-    episode.steps = rs::add<int32_t>(episode.steps, 1);
-}
-
-// Takes in one frame of a step: its reward and what it did to the lives.
-PARL_FN void count(step::Episode& episode, const env::State& state, int32_t reward) {
-    episode.reward = rs::wrapping_add<int32_t>(episode.reward, reward);
-    episode.frames = rs::add<int32_t>(episode.frames, 1);
-    const int32_t lives = env::lives(state);
-    episode.fewer = static_cast<uint8_t>(lives < episode.lives);
-    episode.lost = static_cast<uint8_t>((lives < episode.lives) && (lives > 0));
-}
-
-// A life was lost in a way that ends the episode.
-PARL_FN bool life_ends(const step::StepRules& rules, const step::Episode& episode) {
-    switch (rules.life) {
-        case 2u:
-        case 4u: {
-            return episode.lost != 0;
-        }
-        case 3u: {
-            return episode.fewer != 0;
-        }
-        default: {
-            return false;
-        }
-    }
-}
-
-// True when the step stops after this frame, and a reset is due.
-PARL_FN bool stops(const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    const bool life = (rules.life != step::LIFE_ENDS_LATE) && step::life_ends(rules, episode);
-    return (env::ended(state) || step::limited(rules, episode)) || life;
-}
-
-// True when a limit on frames or steps is reached.
-PARL_FN bool limited(const step::StepRules& rules, const step::Episode& episode) {
-    return episode.frames >= rules.frame_limit;
-}
-
-// After the last frame of a step.
-PARL_FN void end_step(const step::StepRules& rules, step::Episode& episode, const env::State& state) {
-    episode.lives = env::lives(state);
-    episode.total = rs::wrapping_add<int32_t>(episode.total, episode.reward);
-    const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
-    episode.ended = static_cast<uint8_t>((step::stops(rules, episode, state) || step::life_ends(rules, episode)) || late);
-}
-
-// The game is over, or a life was lost and that counts.
-PARL_FN bool terminated(const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    const bool reported = (rules.life == step::LIFE_REPORTS) && (episode.lost != 0);
-    return ((state.rules.over != 0) || reported) || step::life_ends(rules, episode);
-}
-
-// A limit was reached.
-PARL_FN bool truncated(const step::StepRules& rules, const step::Episode& episode, const env::State& state) {
-    const bool late = (rules.step_limit > 0) && (episode.steps >= rules.step_limit);
-    return (step::limited(rules, episode) || late) || env::truncated(state);
-}
-
-// The reward that is reported.
-PARL_FN int32_t clipped(const step::StepRules& rules, int32_t reward) {
-    if (rules.clip == step::CLIP_NONE) {
-        return reward;
-    }
-    return (reward > 0) ? 1 : ((reward < 0) ? (-1) : 0);
-}
-
-// An action from a stick position in polar coordinates and a trigger. `right` and `up` are the stick's Cartesian
-// coordinates; `strength` is how far a paddle is pushed, 1 for a full push.
-PARL_FN env::Action continuous_action(float right, float up, float fire, float strength, float threshold) {
-    uint32_t column = 1u;
-    if (right > threshold) {
-        column = 2u;
-    } else if (right < (-threshold)) {
-        column = 0u;
-    }
-    uint32_t row = 1u;
-    if (up > threshold) {
-        row = 2u;
-    } else if (up < (-threshold)) {
-        row = 0u;
-    }
-    const uint32_t trigger = static_cast<uint32_t>(fire > threshold);
-    const double push = rs::fmul(static_cast<double>(strength), static_cast<double>(env::PADDLE_STEP));
-    const int32_t step = rs::float_to<int32_t>(push);
-    return env::Action{step::DIRECTIONS[trigger][(3u * row) + column], (step < 0) ? rs::neg<int32_t>(step) : step};
-}
-
-// Bits of an action set to the code of its entry number `index`; 255 when there is none.
-PARL_FN uint32_t action_code(uint32_t set, uint32_t index) {
-    uint32_t left = index;
-    PARL_ROLLED
-    for (uint32_t code = 0u; code < 18u; ++code) {
-        if (((set >> code) & 1u) != 0u) {
-            if (left == 0u) {
-                return code;
-            }
-            left -= 1u;
-        }
-    }
-    return 255u;
 }
 }

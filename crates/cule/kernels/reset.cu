@@ -1,19 +1,20 @@
 // Resets that the caller asks for; and those after an episode's end that run the whole boot or many idle frames. A step
 // puts them into a queue, from which whole warps take them, so that none holds up lanes that step.
 #include "layout.cuh"
+#include "runner.cuh"
 
-using cule::lane::Extra;
-using cule::lane::Head;
-using cule::lane::LaneGame;
+using cule::env::state::Extra;
+using cule::env::state::Head;
+using cule::env::state::EnvGame;
 
-static __device__ void restart(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
+static __device__ void restart(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
     Head head;
     load_head(b, env, head);
     Extra extra = b.extras[env];
-    const LaneGame& game = b.games[b.playing[env]];
+    const EnvGame& game = b.games[b.playing[env]];
     if (call.mode == RESET_ASKED && call.mask != nullptr && call.mask[env] == 0) {
         if (head.ready == 0) fault(b, FAULT_NOT_RESET, env);
-        extra.push = cule::lane::PUSH_NOTHING;
+        extra.push = cule::env::state::PUSH_NOTHING;
         extra.clear = 0;
         b.extras[env] = extra;
         give_reset(b, call, env, head, false);
@@ -21,16 +22,19 @@ static __device__ void restart(const Batch& b, const Call& call, uint32_t env, c
         return;
     }
     if (call.mode == RESET_ASKED && call.seeds != nullptr && call.seeds[env] >= 0) {
-        cule::lane::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), b.rules->noops);
+        cule::env::state::seed(head, b.randoms[env], static_cast<uint64_t>(call.seeds[env]), b.rules->noops);
     }
-    if (cule::lane::reset::is_quick(head, *b.rules, game)) {
-        start_quickly(b, env, head, extra, desk);
+    if (cule::env::reset::is_quick(head, *b.rules, game)) {
+        reset_from_table<Compact>(b, env, head, extra, workspace);
     } else {
-        cule::lane::reset::reset(head, extra, b.randoms[env], desk.generators[0], desk.generators[1], *desk.board, kept_of(b, env), boot_of(b, env), rom_of(b, game),
-                                 *b.rules, game);
-        keep_pictures(b, env, extra, desk);
+        Compact runner{rom_of(b, game)};
+        workspace.board->front.on = 1;
+        const uint32_t given_up =
+            cule::env::reset::reset(runner, head, extra, b.randoms[env], workspace.generators[0], workspace.generators[1],
+                                     *workspace.board, kept_of(b, env), boot_of(b, env), *b.rules, game);
+        if (given_up != 0) fault(b, FAULT_MODE, env);
+        keep_pictures(b, env, extra, workspace);
     }
-    if (extra.failed != 0) fault(b, FAULT_MODE, env);
     store_head(b, env, head);
     b.extras[env] = extra;
     give_reset(b, call, env, head, call.mode == RESET_WITHIN);
@@ -44,9 +48,9 @@ extern "C" __global__ void __launch_bounds__(128) parl_reset(Batch b, Call call)
     for (uint32_t first = blockIdx.x * LANES; first < total; first += gridDim.x * LANES) {
         if (threadIdx.x < LANES) {
             const uint32_t at = first + threadIdx.x;
-            const uint32_t env = at >= total ? NOBODY : asked ? b.order[at] : b.queue[at];
-            shown[threadIdx.x].env = NOBODY;
-            if (env != NOBODY) restart(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+            const uint32_t env = at >= total ? NO_ENV : asked ? b.order[at] : b.queue[at];
+            shown[threadIdx.x].env = NO_ENV;
+            if (env != NO_ENV) restart(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
         }
         __syncthreads();
         show(b, call, shown);

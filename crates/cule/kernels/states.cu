@@ -1,19 +1,19 @@
 // States as rows, one thread per byte.
 #include "layout.cuh"
 
-using cule::lane::Extra;
-using cule::lane::Head;
+using cule::env::state::Extra;
+using cule::env::state::Head;
 
-// Rooms for the pictures that rows bring along, one thread per row: before `parl_states` writes them.
-extern "C" __global__ void parl_rooms(Batch b, Call call) {
+// Places for the pictures that rows bring along, one thread per row: before `parl_states` writes them.
+extern "C" __global__ void parl_saved_pictures(Batch b, Call call) {
     const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= call.row_count) return;
     const uint32_t env = call.envs[row];
     const uint8_t* extra = call.rows + static_cast<uint64_t>(row) * call.row_bytes + sizeof(Head) + sizeof(cule::random::Random);
     if (extra[PARL_OFFSET(Extra, kept)] == 0) {
-        leave_room(b, env);
-    } else if (!take_room(b, env)) {
-        fault(b, FAULT_ROOM, env);
+        free_saved_pictures(b, env);
+    } else if (!reserve_saved_pictures(b, env)) {
+        fault(b, FAULT_SAVED_PICTURES, env);
     }
 }
 
@@ -35,8 +35,8 @@ extern "C" __global__ void parl_states(Batch b, Call call) {
         place = reinterpret_cast<uint8_t*>(b.extras + env) + byte;
     } else if ((byte -= sizeof(Extra)) < planes) {
         place = b.planes + static_cast<uint64_t>(env) * planes + byte;
-    } else if ((byte -= planes) < room_bytes(b)) {
-        if (b.rooms[env] != NO_ROOM) place = room_of(b, b.rooms[env]) + byte;
+    } else if ((byte -= planes) < saved_bytes(b)) {
+        if (b.saved_pictures[env] != NO_SAVED_PICTURES) place = saved_pictures_at(b, b.saved_pictures[env]) + byte;
     }
     uint8_t& other = call.rows[thread];
     if (call.writes == 0) {

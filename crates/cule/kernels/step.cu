@@ -3,14 +3,14 @@
 #include "forms.cuh"
 #include "layout.cuh"
 
-using cule::lane::Extra;
-using cule::lane::Head;
-using cule::lane::LaneGame;
-using cule::lane::LaneRules;
+using cule::env::state::Extra;
+using cule::env::state::Head;
+using cule::env::state::EnvGame;
+using cule::env::state::EnvSettings;
 
 // The action of an environment, as `call.wide_actions` says: an index of 32 or 64 bits, or a stick as four floats. One
 // that there is not does nothing.
-static __device__ cule::env::Action action_of(const Batch& b, const Call& call, uint32_t env, const LaneGame& game) {
+static __device__ cule::env::Action action_of(const Batch& b, const Call& call, uint32_t env, const EnvGame& game) {
     if (call.wide_actions == STICKS) {
         const float* stick = static_cast<const float*>(call.actions) + 4 * static_cast<uint64_t>(env);
         // A difference that is not 0 is not a number.
@@ -20,12 +20,12 @@ static __device__ cule::env::Action action_of(const Batch& b, const Call& call, 
                 return cule::env::full(cule::env::NOOP);
             }
         }
-        return cule::step::continuous_action(stick[0], stick[1], stick[2], stick[3], call.threshold);
+        return cule::env::rules::continuous_action(stick[0], stick[1], stick[2], stick[3], call.threshold);
     }
     const int64_t index = call.wide_actions == WIDE ? static_cast<const int64_t*>(call.actions)[env]
                                                     : static_cast<const int32_t*>(call.actions)[env];
     uint32_t code = 255;
-    if (index >= 0 && index < 18) code = cule::step::action_code(game.actions, static_cast<uint32_t>(index));
+    if (index >= 0 && index < 18) code = cule::env::rules::action_code(game.actions, static_cast<uint32_t>(index));
     if (code == 255) {
         fault(b, FAULT_ACTION, env);
         code = cule::env::NOOP;
@@ -34,15 +34,15 @@ static __device__ cule::env::Action action_of(const Batch& b, const Call& call, 
 }
 
 // One step, or the reset after an episode's end.
-static __device__ void play(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
+static __device__ void play(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
     Extra extra = b.extras[env];
-    extra.push = cule::lane::PUSH_NOTHING;
+    extra.push = cule::env::state::PUSH_NOTHING;
     extra.clear = 0;
     extra.due = 0;
     Head head;
     load_head(b, env, head);
-    const LaneRules& rules = *b.rules;
-    const LaneGame& game = b.games[b.playing[env]];
+    const EnvSettings& rules = *b.rules;
+    const EnvGame& game = b.games[b.playing[env]];
     bool shows = true;
     uint32_t moved = 0;
     if (head.ready == 0) {
@@ -50,8 +50,8 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
     } else if (head.episode.ended != 0 && call.mode == DISABLED) {
         fault(b, FAULT_ENDED, env);
     } else if (head.episode.ended != 0 && call.mode == NEXT_STEP) {
-        if (cule::lane::reset::is_quick(head, rules, game)) {
-            start_quickly(b, env, head, extra, desk);
+        if (cule::env::reset::is_quick(head, rules, game)) {
+            reset_from_table<Formed>(b, env, head, extra, workspace);
             store_head(b, env, head);
             give_reset(b, call, env, head, false);
         } else {
@@ -59,11 +59,13 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
             shows = false;
         }
     } else {
-        Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(desk.inputs), b.inputs_per_env);
-        cule::lane::advance::advance(head, extra, b.randoms[env], *desk.board, work_of(b, desk), kept_of(b, env), inputs,
-                                     rom_of(b, game), rules, game, action_of(b, call, env, game));
-        keep_pictures(b, env, extra, desk);
-        give_figures(b, call, env, cule::lane::advance::report(head, env, rules));
+        Slice<cule::machine::input::Input> inputs(reinterpret_cast<cule::machine::input::Input*>(workspace.inputs), b.inputs_per_env);
+        Formed runner{rom_of(b, game)};
+        workspace.board->front.on = 1;
+        cule::env::step::step(runner, head, extra, b.randoms[env], *workspace.board, work_of(b, workspace), kept_of(b, env),
+                                     inputs, rules, game, action_of(b, call, env, game));
+        keep_pictures(b, env, extra, workspace);
+        give_figures(b, call, env, cule::env::step::report(head, env, rules));
         extra.due = head.episode.ended != 0 && call.mode == SAME_STEP;
         moved = 1;
         store_head(b, env, head);
@@ -73,16 +75,16 @@ static __device__ void play(const Batch& b, const Call& call, uint32_t env, cons
 }
 
 // The reset within a step whose last observation has been shown.
-static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, const Desk& desk, Shown& shown) {
+static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, const Workspace& workspace, Shown& shown) {
     Extra extra = b.extras[env];
     if (extra.due == 0) return;
     Head head;
     load_head(b, env, head);
-    if (!cule::lane::reset::is_quick(head, *b.rules, b.games[b.playing[env]])) {
+    if (!cule::env::reset::is_quick(head, *b.rules, b.games[b.playing[env]])) {
         b.queue[atomicAdd(b.queued, 1)] = env;
         return;
     }
-    start_quickly(b, env, head, extra, desk);
+    reset_from_table<Formed>(b, env, head, extra, workspace);
     store_head(b, env, head);
     b.extras[env] = extra;
     give_reset(b, call, env, head, true);
@@ -93,21 +95,21 @@ static __device__ void play_on(const Batch& b, const Call& call, uint32_t env, c
 extern "C" __global__ void __launch_bounds__(128) parl_step(Batch b, Call call) {
     __shared__ Shown shown[LANES];
     for (uint32_t group = blockIdx.x; group < b.threads / LANES; group += gridDim.x) {
-        const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NOBODY;
+        const uint32_t env = threadIdx.x < LANES ? b.order[group * LANES + threadIdx.x] : NO_ENV;
         // A group plays one game, and its first lane has an environment.
         if (threadIdx.x == 0) {
             const uint32_t game = b.playing[env];
-            turns_of_block() = Turns{b.records + b.games[game].rom_at, b.choices[2 * game], b.choices[2 * game + 1]};
+            schedule_of_block() = WarpSchedule{b.records + b.games[game].rom_at, b.choices[2 * game], b.choices[2 * game + 1]};
         }
         __syncthreads();
-        if (threadIdx.x < LANES) shown[threadIdx.x].env = NOBODY;
-        if (env != NOBODY) play(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        if (threadIdx.x < LANES) shown[threadIdx.x].env = NO_ENV;
+        if (env != NO_ENV) play(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
         __syncthreads();
         show(b, call, shown);
         __syncthreads();
         if (call.mode != SAME_STEP) continue;
-        if (threadIdx.x < LANES) shown[threadIdx.x].env = NOBODY;
-        if (env != NOBODY) play_on(b, call, env, desk_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
+        if (threadIdx.x < LANES) shown[threadIdx.x].env = NO_ENV;
+        if (env != NO_ENV) play_on(b, call, env, workspace_of(b, blockIdx.x, threadIdx.x), shown[threadIdx.x]);
         __syncthreads();
         show(b, call, shown);
         __syncthreads();

@@ -4,17 +4,19 @@ mod boot;
 mod pictures;
 mod prepared;
 mod states;
+pub(crate) mod undrawn;
 
 pub use pictures::Drawing;
-use pictures::{Looks, Undrawn};
+use pictures::Looks;
+use undrawn::{CpuRunner, UndrawnFrames};
 
 use crate::CuleError;
 use crate::env::{self, Action, NOOP, State, full};
-use crate::games::{names, rows};
+use crate::fast_cpu::Code;
+use crate::games::table::{GAME_COUNT, GAMES, UNKNOWN};
 use crate::machine::Board;
 use crate::random::{self, Random};
 use crate::rom::Rom;
-use crate::threaded::Code;
 
 /// Seed of the core generator: power-on RAM, timer at reset, cartridge RAM.
 pub const SYSTEM_SEED: u32 = 4_753_849;
@@ -60,14 +62,12 @@ pub struct Console {
     pub(crate) board: Box<Board>,
     pub(crate) code: Code,
     pub(crate) options: Options,
-    /// Follows `Machine::draws`, when somebody draws.
+    /// Follows `Machine::draws` while frames are drawn.
     core_random: Random,
     core_draws: u32,
     pub(crate) env_random: Random,
-    /// For each picture buffer, where the frames began that it should show and does not.
-    undrawn: [Vec<Undrawn>; 2],
-    /// No pixel was made since the last reset: both buffers are black.
-    blank: bool,
+    /// Frames that the picture buffers should show and do not.
+    undrawn: UndrawnFrames,
     /// Which frames are looked at.
     looks: Looks,
     /// Tells the images of saved states apart.
@@ -79,23 +79,26 @@ pub struct Console {
 /// # Errors
 /// [`CuleError::GameUnknown`].
 pub fn game_row(game: &str) -> Result<usize, CuleError> {
-    let last = names::NAMES[rows::UNKNOWN - 1];
-    names::NAMES[..rows::UNKNOWN].iter().position(|&name| name == game).ok_or_else(|| {
-        CuleError::GameUnknown { game: game.into(), count: rows::UNKNOWN, first: names::NAMES[0], last }
+    let (first, last) = (GAMES[0].name, GAMES[UNKNOWN - 1].name);
+    GAMES[..UNKNOWN].iter().position(|row| row.name == game).ok_or_else(|| CuleError::GameUnknown {
+        game: game.into(),
+        count: UNKNOWN,
+        first,
+        last,
     })
 }
 
 impl Console {
     /// Plugs in a ROM under the rules of a game: power-on, format detection, first reset.
     ///
-    /// `game` is a row of the table of games; `rows::UNKNOWN` has no rules. What depends on the ROM alone is worked out
+    /// `game` is a row of the table of games; `games::table::UNKNOWN` has no rules. What depends on the ROM alone is worked out
     /// once in a process, so that further consoles with the same ROM are ready in microseconds.
     ///
     /// # Errors
     /// An option out of range, or a mode that the ROM never shows (it is not the game's).
     pub fn new(rom: &Rom, game: usize, options: Options) -> Result<Self, CuleError> {
         check(&options)?;
-        if game >= rows::ROW_COUNT {
+        if game >= GAME_COUNT {
             return Err(CuleError::Setting {
                 name: "game",
                 value: game.to_string(),
@@ -128,13 +131,11 @@ impl Console {
         };
         let mut total = 0i32;
         for left in (0..self.options.frame_skip).rev() {
-            env::hold(&mut self.state, &mut self.env_random, keep, a, b);
-            if !env::ended(&self.state) {
-                env::set_held_inputs(&mut self.state);
-                self.step(self.options.drawing == Drawing::EveryFrame || draws_last && left == 0);
-                env::evaluate(&mut self.state);
-                total = total.wrapping_add(env::count_frame(&mut self.state));
-            }
+            let draws = self.options.drawing == Drawing::EveryFrame || draws_last && left == 0;
+            let mut runner = CpuRunner { code: &self.code, undrawn: &mut self.undrawn, keeps: true };
+            self.state.machine.draw = u8::from(draws);
+            let (state, random) = (&mut self.state, &mut self.env_random);
+            total = total.wrapping_add(env::act(&mut runner, state, random, &mut self.board, keep, a, b));
         }
         total
     }
@@ -149,8 +150,7 @@ impl Console {
         self.state = state;
         self.env_random = random;
         self.board = board;
-        self.undrawn = [vec![], vec![]];
-        self.blank = false;
+        self.undrawn.forget(false);
     }
 
     // ------------------------------------------------------------ what there is to see
@@ -162,7 +162,7 @@ impl Console {
 
     /// Name of the game.
     pub fn game_name(&self) -> &'static str {
-        names::NAMES[self.game()]
+        GAMES[self.game()].name
     }
 
     /// State of machine, rules and environment.
@@ -211,22 +211,22 @@ impl Console {
 
     /// Actions that do something, ascending.
     pub fn minimal_actions(&self) -> Vec<u8> {
-        actions(rows::ROWS[self.game()].minimal)
+        actions(GAMES[self.game()].minimal)
     }
 
     /// Actions that the game knows, ascending.
     pub fn legal_actions(&self) -> Vec<u8> {
-        actions(rows::ROWS[self.game()].legal)
+        actions(GAMES[self.game()].legal)
     }
 
     /// Modes of the game, ascending.
     pub fn modes(&self) -> &'static [u32] {
-        names::MODES[self.game()]
+        GAMES[self.game()].modes
     }
 
     /// Difficulties of the game, ascending.
     pub fn difficulties(&self) -> &'static [u32] {
-        names::DIFFICULTIES[self.game()]
+        GAMES[self.game()].difficulties
     }
 
     /// The players' actions that go on while they stick, and how far they turn a paddle.

@@ -5,20 +5,18 @@ pub mod console;
 pub mod cuda;
 pub mod env;
 mod error;
+#[cfg_attr(processor_alone, allow(dead_code))]
+pub mod fast_cpu;
 pub mod games;
-pub mod lane;
 pub mod machine;
 pub mod memory;
 pub mod numpy_random;
 pub mod observe;
 pub mod random;
 pub mod rom;
-pub mod step;
 #[cfg(test)]
 #[path = "../tests/support/roms.rs"]
 mod test_roms;
-#[cfg_attr(processor_alone, allow(dead_code))]
-pub mod threaded;
 
 pub use console::{Console, Options};
 pub use error::CuleError;

@@ -1,4 +1,4 @@
-//! What an agent sees: colours, the brighter of two frames, and the picture made smaller.
+//! What an agent sees: colors, the brighter of two frames, and the picture made smaller.
 //!
 //! Device subset: free functions over slices and plain values. Reduction follows the
 //! arithmetic of OpenCV's `INTER_AREA` (area averages in `f32` when shrinking, fixed-point bilinear with area
@@ -7,12 +7,16 @@
 #![allow(
     clippy::needless_range_loop,
     clippy::manual_is_multiple_of,
+    clippy::manual_memcpy,
+    clippy::too_many_arguments,
+    clippy::precedence,
     reason = "device subset: indices and plain operators"
 )]
 
 use bytemuck::{Pod, Zeroable};
 
 pub mod palette;
+pub mod plane;
 pub mod reduce;
 mod shrink;
 pub mod translate;
@@ -20,7 +24,7 @@ pub mod translate;
 /// Pixels in a row of a native picture.
 pub const WIDTH: usize = 160;
 
-// ---------------------------------------------------------------- colours and pooling
+// ---------------------------------------------------------------- colors and pooling
 
 /// Brightness of a row of indices.
 pub fn gray_row(indices: &[u8], gray: &[u8; 256], out: &mut [u8]) {

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use md5::{Digest, Md5};
 
 use crate::CuleError;
+use crate::games::row::Game;
+use crate::games::table::{GAMES, UNKNOWN};
 
 /// Environment variables that name a folder of ROMs, in the order of looking.
 pub const FOLDER_VARIABLES: [&str; 3] = ["PARL_ROMS_DIR", "ALE_ROMS_DIR", "ALE_ROM_DIR"];
@@ -18,8 +20,6 @@ pub const FOLDER_VARIABLES: [&str; 3] = ["PARL_ROMS_DIR", "ALE_ROMS_DIR", "ALE_R
 pub const MAX_BYTES: usize = 512 * 1024;
 /// File name extensions tried after a game's name.
 const EXTENSIONS: [&str; 3] = ["bin", "a26", "rom"];
-/// One known ROM per line: game, size in bytes, md5, cartridge scheme.
-const TABLE: &str = include_str!("../data/roms.csv");
 
 /// How a cartridge shows its image on the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,19 +58,6 @@ pub enum Scheme {
     AR = 21,
 }
 
-/// A ROM of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownRom {
-    /// Game, lower snake case.
-    pub game: &'static str,
-    /// Bytes in the image.
-    pub size_bytes: usize,
-    /// Hash of the image, lower-case hexadecimal.
-    pub md5: &'static str,
-    /// Cartridge scheme as written in the table.
-    pub scheme: &'static str,
-}
-
 /// An image with what is known about it.
 #[derive(Clone, Debug)]
 pub struct Rom {
@@ -82,27 +69,19 @@ pub struct Rom {
     pub scheme: Scheme,
 }
 
-/// All known ROMs, in alphabetical order of their games.
-pub fn known() -> impl Iterator<Item = KnownRom> {
-    TABLE.lines().skip(1).filter_map(|line| {
-        let mut fields = line.split(',');
-        Some(KnownRom {
-            game: fields.next()?,
-            size_bytes: fields.next()?.parse().ok()?,
-            md5: fields.next()?,
-            scheme: fields.next()?,
-        })
-    })
+/// The games of the table, each with its known ROM.
+pub fn known() -> &'static [Game] {
+    &GAMES[..UNKNOWN]
 }
 
-/// The known ROM of a game.
-pub fn known_game(game: &str) -> Option<KnownRom> {
-    known().find(|rom| rom.game == game)
+/// The game of this name.
+pub fn known_game(game: &str) -> Option<&'static Game> {
+    known().iter().find(|row| row.name == game)
 }
 
-/// The known ROM with this hash.
-pub fn known_md5(md5: &str) -> Option<KnownRom> {
-    known().find(|rom| rom.md5 == md5)
+/// The game whose ROM has this hash.
+pub fn known_md5(md5: &str) -> Option<&'static Game> {
+    known().iter().find(|row| row.md5 == md5)
 }
 
 /// Hash of an image, lower-case hexadecimal.
@@ -438,11 +417,11 @@ mod tests {
 
     #[test]
     fn the_table_is_whole() {
-        assert_eq!(known().count(), 108);
-        assert_eq!(known().count(), TABLE.lines().count() - 1);
-        assert!(known().all(|rom| rom.md5.len() == 32));
-        assert_eq!(known_game("pong").unwrap().size_bytes, 2048);
-        assert_eq!(known_md5(known_game("pong").unwrap().md5).unwrap().game, "pong");
+        assert!(known().iter().all(|row| row.md5.len() == 32 && !row.cartridge.is_empty()));
+        for row in known() {
+            assert_eq!(known_game(row.name).unwrap().md5, row.md5);
+            assert_eq!(known_md5(row.md5).unwrap().name, row.name);
+        }
     }
 
     #[test]

@@ -7,12 +7,11 @@
 
 use std::cell::{RefCell, UnsafeCell};
 use std::path::Path;
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use cule::batch::gpu::{
-    Actions, CART_AT, Call, Choice, Device, Form, GpuBatch, Plan, SHARED_BYTES, Shape, Targets, WINDOWS,
+use cule::batch::cuda::{
+    Actions, CART_AT, Call, Choice, CudaBatch, Device, Form, Plan, SHARED_BYTES, Shape, Targets, WINDOWS,
     calibrate::{self, Effort},
 };
 use cule::batch::{
@@ -20,13 +19,15 @@ use cule::batch::{
     Settings,
 };
 use cule::env::full;
-use cule::games::{names, rows};
-use cule::lane::{FLAGS, Head, NUMBERS};
+use cule::env::rules::{self, StepRules};
+use cule::env::state::{FLAGS, Head, NUMBERS};
+use cule::games::table::{GAMES, UNKNOWN};
 use cule::machine::Board;
-use cule::step::{self, StepRules};
 use cule::{CuleError, console, rom};
 use libloading::Library;
 
+#[path = "support/compiled.rs"]
+mod compiled;
 #[path = "support/roms.rs"]
 mod roms;
 
@@ -34,19 +35,17 @@ mod roms;
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libkernels.so");
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host.cpp");
         let long = std::env::var_os("PARL_GPU_STEPS").is_some();
-        let output = Command::new(compiler)
-            .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC", "-shared"])
-            .args(if long { ["-O2", "-fno-strict-aliasing"] } else { ["-O1", "-DPARL_CHECKED"] })
-            .arg(crate_folder.join("kernels/host.cpp"))
-            .arg("-o")
-            .arg(&file)
-            .output()
-            .expect("a C++ compiler: c++, or what CXX names");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let file = if long {
+            compiled::compiled(
+                "libfastkernels",
+                &source,
+                &["-fPIC", "-shared", "-O2", "-fno-strict-aliasing"],
+            )
+        } else {
+            compiled::compiled("libkernels", &source, &["-fPIC", "-shared", "-O1", "-DPARL_CHECKED"])
+        };
         // SAFETY: the library was made above and runs nothing when it is loaded.
         unsafe { Library::new(file) }.unwrap()
     })
@@ -75,7 +74,7 @@ impl Device for Host {
     }
 
     fn address(&self, memory: &Bytes) -> u64 {
-        // SAFETY: nobody holds a reference to the words.
+        // SAFETY: there is no reference to the words.
         unsafe { (*memory.0.get()).as_mut_ptr() as u64 }
     }
 
@@ -86,7 +85,7 @@ impl Device for Host {
     }
 
     fn read(&self, memory: &Bytes, bytes: &mut [u8], _: u64) -> Result<(), CuleError> {
-        // SAFETY: no kernel runs between launches, and nobody holds a reference to the words.
+        // SAFETY: no kernel runs between launches, and there is no reference to the words.
         let words: &[u64] = unsafe { &*memory.0.get() };
         bytes.copy_from_slice(&bytemuck::cast_slice(words)[..bytes.len()]);
         Ok(())
@@ -111,8 +110,8 @@ fn settings() -> Settings {
             keep: 0.25,
             frame_limit: 108_000,
             step_limit: 0,
-            life: step::LIFE_PLAIN,
-            clip: step::CLIP_CLAMP,
+            life: rules::LIFE_PLAIN,
+            clip: rules::CLIP_CLAMP,
         },
         frame_skip: (4, 4),
         maxpool: true,
@@ -137,13 +136,13 @@ fn settings() -> Settings {
 }
 
 /// Where one batch writes.
-struct Room {
+struct Results {
     obs: Vec<u8>,
     final_obs: Vec<u8>,
     ram: Vec<u8>,
 }
 
-impl Room {
+impl Results {
     fn new(envs: usize, obs_bytes: usize) -> Self {
         Self {
             obs: vec![1; envs * obs_bytes],
@@ -156,11 +155,11 @@ impl Room {
 /// Both batches, side by side.
 struct Pair {
     cpu: CpuBatch,
-    gpu: GpuBatch<Host>,
+    gpu: CudaBatch<Host>,
     envs: usize,
-    cpu_room: Room,
-    gpu_room: Room,
-    /// Where in its room the device's observations begin.
+    cpu_results: Results,
+    gpu_results: Results,
+    /// Where in its results the device's observations begin.
     obs_at: usize,
     reports: Vec<Report>,
     numbers: Vec<i32>,
@@ -191,7 +190,7 @@ impl Pair {
             threads: 1,
             affinity: None,
             batch_size: envs,
-            lockstep: true,
+            ordered: true,
             wants_ram: true,
             entropy: 77,
         };
@@ -199,15 +198,15 @@ impl Pair {
         // Where one game plays, other warps help to show; where there are several, two warps take turns.
         let launched = Rc::new(RefCell::new(vec![]));
         let host = Host { warps: if games.len() > 1 { 2 } else { 3 }, launched: launched.clone() };
-        let gpu = GpuBatch::new(host, &layout, settings.clone()).unwrap();
+        let gpu = CudaBatch::new(host, &layout, settings.clone()).unwrap();
         assert_eq!((cpu.obs_shape(), cpu.actions()), (gpu.obs_shape(), gpu.actions()));
         let bytes = cpu.obs_bytes();
         Self {
             cpu,
             gpu,
             envs,
-            cpu_room: Room::new(envs, bytes),
-            gpu_room: Room::new(envs, bytes),
+            cpu_results: Results::new(envs, bytes),
+            gpu_results: Results::new(envs, bytes),
             obs_at: 0,
             reports: vec![Report::default(); envs],
             numbers: vec![0; NUMBERS * envs],
@@ -225,11 +224,11 @@ impl Pair {
     }
 
     fn targets(&mut self) -> Targets {
-        let room = &mut self.gpu_room;
+        let results = &mut self.gpu_results;
         Targets {
-            obs: room.obs[self.obs_at..].as_mut_ptr() as u64,
-            final_obs: room.final_obs.as_mut_ptr() as u64,
-            ram: room.ram.as_mut_ptr() as u64,
+            obs: results.obs[self.obs_at..].as_mut_ptr() as u64,
+            final_obs: results.final_obs.as_mut_ptr() as u64,
+            ram: results.ram.as_mut_ptr() as u64,
             numbers: self.numbers.as_mut_ptr() as u64,
             flags: self.flags.as_mut_ptr() as u64,
             ..Targets::default()
@@ -240,9 +239,9 @@ impl Pair {
         let given: Option<Vec<Option<i64>>> =
             seeds.as_ref().map(|all| all.iter().map(|&one| Some(one)).collect());
         let out = Outputs {
-            obs: &mut self.cpu_room.obs,
+            obs: &mut self.cpu_results.obs,
             final_obs: None,
-            ram: Some(&mut self.cpu_room.ram),
+            ram: Some(&mut self.cpu_results.ram),
             reports: &mut self.reports,
         };
         self.cpu.reset(given.as_deref(), mask.as_deref(), out).unwrap();
@@ -265,9 +264,9 @@ impl Pair {
         let indices: Vec<i32> = (0..self.envs).map(|_| self.next(codes.len() as u64) as i32).collect();
         let actions: Vec<_> = indices.iter().map(|&index| full(u32::from(codes[index as usize]))).collect();
         let out = Outputs {
-            obs: &mut self.cpu_room.obs,
-            final_obs: Some(&mut self.cpu_room.final_obs),
-            ram: Some(&mut self.cpu_room.ram),
+            obs: &mut self.cpu_results.obs,
+            final_obs: Some(&mut self.cpu_results.final_obs),
+            ram: Some(&mut self.cpu_results.ram),
             reports: &mut self.reports,
         };
         self.cpu.step(&actions, out).unwrap();
@@ -305,11 +304,13 @@ impl Pair {
             assert_eq!(flags, expected, "{what}: flags of environment {env}");
             self.ended += usize::from(r.ended);
         }
-        let bytes = self.cpu_room.obs.len() / self.envs;
-        let found = &self.gpu_room.obs[self.obs_at..];
-        let rooms =
-            [(&self.cpu_room.obs[..], found), (&self.cpu_room.final_obs[..], &self.gpu_room.final_obs[..])];
-        for (name, (cpu, gpu)) in ["observations", "last observations"].iter().zip(rooms) {
+        let bytes = self.cpu_results.obs.len() / self.envs;
+        let found = &self.gpu_results.obs[self.obs_at..];
+        let pairs = [
+            (&self.cpu_results.obs[..], found),
+            (&self.cpu_results.final_obs[..], &self.gpu_results.final_obs[..]),
+        ];
+        for (name, (cpu, gpu)) in ["observations", "last observations"].iter().zip(pairs) {
             if let Some(at) = cpu.iter().zip(gpu).position(|(a, b)| a != b) {
                 let (env, byte) = (at / bytes, at % bytes);
                 panic!(
@@ -318,7 +319,7 @@ impl Pair {
                 );
             }
         }
-        assert!(self.cpu_room.ram == self.gpu_room.ram, "{what}: RAM");
+        assert!(self.cpu_results.ram == self.gpu_results.ram, "{what}: RAM");
     }
 
     fn compare_states(&mut self, what: &str) {
@@ -407,7 +408,7 @@ fn every_form_gives_the_same_numbers() {
             pair.step(&format!("{choice:?}, step {step}"));
         }
         pair.compare_states(&format!("after {choice:?}"));
-        // The last choice is the plain one: nobody takes turns.
+        // The last choice is the plain one: no lane waits for another.
         let (turns, _) = lanes(0);
         assert_eq!(turns > 0, choice.form != Form::Plain, "{turns} turns of form {number}");
     }
@@ -522,7 +523,7 @@ fn vary_at(obs_at: usize, name: &str, games: &[&str], change: impl FnOnce(&mut S
     let mut given = settings();
     change(&mut given);
     let Some(mut pair) = Pair::new(games, 3, &given) else { return };
-    pair.gpu_room.obs.resize(pair.gpu_room.obs.len() + obs_at, 0);
+    pair.gpu_results.obs.resize(pair.gpu_results.obs.len() + obs_at, 0);
     pair.obs_at = obs_at;
     pair.run(steps(24), name);
     // Some reset by the caller, with and without seeds.
@@ -543,7 +544,7 @@ fn pictures_of_every_kind() {
     vary("native", &["pong"], |s| (s.size, s.maxpool) = (None, false));
     vary("indices", &["seaquest"], |s| (s.obs_type, s.size) = (ObsType::Index, None));
     vary("ram", &["seaquest"], |s| (s.obs_type, s.size, s.stack) = (ObsType::Ram, None, 3));
-    vary("84 x 84 in colours", &["pong"], |s| s.obs_type = ObsType::Rgb);
+    vary("84 x 84 in colors", &["pong"], |s| s.obs_type = ObsType::Rgb);
     vary("no number of words", &["breakout"], |s| (s.size, s.stack) = (Some((85, 83)), 3));
     vary_at(1, "no place of words", &["breakout"], |s| s.padding = Padding::First);
 }
@@ -557,15 +558,15 @@ fn ends_of_every_kind() {
         (s.rules.frame_limit, s.both_ends) = (27, true);
     });
     vary("lost lives end", &["ms_pacman"], |s| {
-        (s.rules.life, s.autoreset, s.padding) = (step::LIFE_ENDS, Autoreset::SameStep, Padding::First);
+        (s.rules.life, s.autoreset, s.padding) = (rules::LIFE_ENDS, Autoreset::SameStep, Padding::First);
     });
     vary("lost lives end and the game goes on", &["breakout"], |s| {
-        (s.rules.life, s.life_continues, s.noops) = (step::LIFE_ENDS_LATE, true, Noops::Numpy);
+        (s.rules.life, s.life_continues, s.noops) = (rules::LIFE_ENDS_LATE, true, Noops::Numpy);
         (s.rules.frame_limit, s.autoreset) = (50, Autoreset::SameStep);
     });
     vary("steps are counted, frames vary", &["pong"], |s| {
         (s.rules.step_limit, s.frame_skip, s.noops) = (7, (2, 5), Noops::BeforeFire);
-        s.rules.clip = step::CLIP_NONE;
+        s.rules.clip = rules::CLIP_NONE;
     });
     vary("one frame a step", &["pong"], |s| (s.frame_skip, s.console_frame_limit) = ((1, 1), 500));
 }
@@ -587,13 +588,23 @@ fn boots_of_every_kind() {
 
 /// Every game whose ROM is there; every other one resets within the step, and all forms take turns. A few steps have
 /// short episodes. `PARL_GPU_STEPS=2000 PARL_GPU_GAMES=0/4` runs a quarter of the games for so long, in whole episodes.
+/// The console's limit of frames cuts an episode among the idle frames of its reset: what is shown is that frame, not
+/// what the board showed before.
+#[test]
+fn a_limit_within_the_idle_frames() {
+    vary("a limit of 7 frames", &["breakout"], |settings| {
+        settings.console_frame_limit = 7;
+        settings.noops = Noops::BeforeFire;
+    });
+}
+
 #[test]
 fn every_game() {
     let part = std::env::var("PARL_GPU_GAMES").unwrap_or("0/1".into());
     let (first, parts) = part.split_once('/').unwrap();
     let (first, parts): (usize, usize) = (first.parse().unwrap(), parts.parse().unwrap());
     let (mut found, choices) = (0, Choice::all());
-    for name in names::NAMES.iter().filter(|name| rom::load(name, &[], false).is_ok()) {
+    for name in GAMES.iter().map(|row| row.name).filter(|name| rom::load(name, &[], false).is_ok()) {
         found += 1;
         if found % parts != first {
             continue;
@@ -621,7 +632,7 @@ fn frames_that_are_not_whole() {
     }
 }
 
-/// A program that paints lines in other colours each time, and ends the frame after some 512 times `count`
+/// A program that paints lines in other colors each time, and ends the frame after some 512 times `count`
 /// instructions without a write to the picture: 25,000 of them leave a frame open.
 fn painter(count: u8) -> rom::Rom {
     let mut bytes = vec![0xEA; 4096];
@@ -644,7 +655,7 @@ fn painter(count: u8) -> rom::Rom {
 /// No game leaves frames open; a program may. These need no ROMs.
 #[test]
 fn frames_that_are_left_open() {
-    let row = rows::UNKNOWN;
+    let row = UNKNOWN;
     // Closed and short; open.
     for count in [2, 60] {
         for (frame_limit, show_last_frame, life_continues) in
@@ -689,17 +700,17 @@ fn an_environment_has_less_than_a_kilobyte() {
         let shown = envs * (pair.gpu.obs_bytes() + 2500);
         Some(pair.gpu.device_bytes() - shown)
     };
-    // As many rooms for kept pictures, and as many lanes that draw.
+    // As many places for kept pictures, and as many lanes that draw.
     let (Some(few), Some(many)) = (bytes(1120), bytes(1376)) else { return };
-    // Head 976, what is left to show 8, room, place in the queue, game and order 4 each.
+    // Head 976, what is left to show 8, place of its pictures, place in the queue, game and order 4 each.
     assert_eq!(many - few, 256 * 1000);
 }
 
-/// States of environments that keep pictures find room for them where they come to.
+/// States of environments that keep pictures find a place for them where they come to.
 #[test]
 fn kept_pictures_move_with_their_states() {
     let given = Settings { noop_max: 0, ..settings() };
-    let mut pair = Pair::of(&[(painter(2), rows::UNKNOWN)], 2, &given);
+    let mut pair = Pair::of(&[(painter(2), UNKNOWN)], 2, &given);
     pair.run(4, "painter");
     let (kept, size) = pair.gpu.save(&[0, 1], 0).unwrap();
     let shown = pair.gpu.obs_bytes();
@@ -713,7 +724,7 @@ fn kept_pictures_move_with_their_states() {
     for step in 0..4 {
         pair.step(&format!("step {step} after the pictures moved"));
     }
-    // A reset by the caller gives the room back, and the next state takes it again.
+    // A reset by the caller frees the place, and the next state takes it again.
     pair.reset(Some(vec![4, 5]), None, "reset");
     pair.cpu.load(&[1, 0], &kept).unwrap();
     pair.gpu.load(&[1, 0], &kept, 0).unwrap();

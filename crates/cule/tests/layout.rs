@@ -38,35 +38,43 @@ fn env_action() {
 }
 
 #[test]
-fn games_rules() {
-    type T = cule::games::Rules;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (96, 4));
-    assert_eq!(offset_of!(T, reward), 0);
-    assert_eq!(offset_of!(T, previous), 4);
-    assert_eq!(offset_of!(T, lives), 8);
-    assert_eq!(offset_of!(T, mode), 12);
-    assert_eq!(offset_of!(T, aux), 16);
-    assert_eq!(offset_of!(T, over), 92);
-    assert_eq!(offset_of!(T, unused), 93);
+fn env_boot_bootrules() {
+    type T = cule::env::boot::BootRules;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (16, 8));
+    assert_eq!(offset_of!(T, keep), 0);
+    assert_eq!(offset_of!(T, frame_skip), 8);
+    assert_eq!(offset_of!(T, draws), 12);
 }
 
 #[test]
-fn games_rows_gamerow() {
-    type T = cule::games::rows::GameRow;
+fn env_rules_steprules() {
+    type T = cule::env::rules::StepRules;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 8));
+    assert_eq!(offset_of!(T, keep), 0);
+    assert_eq!(offset_of!(T, frame_limit), 8);
+    assert_eq!(offset_of!(T, step_limit), 12);
+    assert_eq!(offset_of!(T, life), 16);
+    assert_eq!(offset_of!(T, clip), 20);
+}
+
+#[test]
+fn env_rules_episode() {
+    type T = cule::env::rules::Episode;
     assert_eq!((size_of::<T>(), align_of::<T>()), (24, 4));
-    assert_eq!(offset_of!(T, first_line), 0);
-    assert_eq!(offset_of!(T, height), 2);
-    assert_eq!(offset_of!(T, flags), 4);
-    assert_eq!(offset_of!(T, lives), 6);
-    assert_eq!(offset_of!(T, paddle_max), 8);
-    assert_eq!(offset_of!(T, default_mode), 12);
-    assert_eq!(offset_of!(T, minimal), 16);
-    assert_eq!(offset_of!(T, legal), 20);
+    assert_eq!(offset_of!(T, frames), 0);
+    assert_eq!(offset_of!(T, steps), 4);
+    assert_eq!(offset_of!(T, lives), 8);
+    assert_eq!(offset_of!(T, reward), 12);
+    assert_eq!(offset_of!(T, total), 16);
+    assert_eq!(offset_of!(T, lost), 20);
+    assert_eq!(offset_of!(T, fewer), 21);
+    assert_eq!(offset_of!(T, ended), 22);
+    assert_eq!(offset_of!(T, unused), 23);
 }
 
 #[test]
-fn lane_recent() {
-    type T = cule::lane::Recent;
+fn env_state_recent() {
+    type T = cule::env::state::Recent;
     assert_eq!((size_of::<T>(), align_of::<T>()), (520, 4));
     assert_eq!(offset_of!(T, from), 0);
     assert_eq!(offset_of!(T, inputs), 472);
@@ -75,8 +83,8 @@ fn lane_recent() {
 }
 
 #[test]
-fn lane_head() {
-    type T = cule::lane::Head;
+fn env_state_head() {
+    type T = cule::env::state::Head;
     assert_eq!((size_of::<T>(), align_of::<T>()), (1232, 8));
     assert_eq!(offset_of!(T, state), 0);
     assert_eq!(offset_of!(T, recent), 624);
@@ -94,8 +102,8 @@ fn lane_head() {
 }
 
 #[test]
-fn lane_lanerules() {
-    type T = cule::lane::LaneRules;
+fn env_state_envsettings() {
+    type T = cule::env::state::EnvSettings;
     assert_eq!((size_of::<T>(), align_of::<T>()), (576, 8));
     assert_eq!(offset_of!(T, rules), 0);
     assert_eq!(offset_of!(T, none), 24);
@@ -115,8 +123,8 @@ fn lane_lanerules() {
 }
 
 #[test]
-fn lane_lanegame() {
-    type T = cule::lane::LaneGame;
+fn env_state_envgame() {
+    type T = cule::env::state::EnvGame;
     assert_eq!((size_of::<T>(), align_of::<T>()), (1304, 8));
     assert_eq!(offset_of!(T, boot), 0);
     assert_eq!(offset_of!(T, loaded), 624);
@@ -131,41 +139,41 @@ fn lane_lanegame() {
     assert_eq!(offset_of!(T, television), 1284);
     assert_eq!(offset_of!(T, rom_at), 1288);
     assert_eq!(offset_of!(T, rom_bytes), 1292);
-    assert_eq!(offset_of!(T, start_at), 1296);
-    assert_eq!(offset_of!(T, start_frames), 1300);
+    assert_eq!(offset_of!(T, reset_states_at), 1296);
+    assert_eq!(offset_of!(T, reset_state_frames), 1300);
 }
 
 #[test]
-fn lane_start() {
-    type T = cule::lane::Start;
+fn env_state_resetstate() {
+    type T = cule::env::state::ResetState;
     assert_eq!((size_of::<T>(), align_of::<T>()), (1144, 4));
     assert_eq!(offset_of!(T, state), 0);
     assert_eq!(offset_of!(T, recent), 624);
 }
 
 #[test]
-fn lane_extra() {
-    type T = cule::lane::Extra;
+fn env_state_extra() {
+    type T = cule::env::state::Extra;
     assert_eq!((size_of::<T>(), align_of::<T>()), (8, 1));
     assert_eq!(offset_of!(T, picture), 0);
     assert_eq!(offset_of!(T, push), 3);
     assert_eq!(offset_of!(T, kept), 4);
     assert_eq!(offset_of!(T, clear), 5);
     assert_eq!(offset_of!(T, due), 6);
-    assert_eq!(offset_of!(T, failed), 7);
+    assert_eq!(offset_of!(T, unused), 7);
 }
 
 #[test]
-fn lane_figures() {
-    type T = cule::lane::Figures;
+fn env_state_figures() {
+    type T = cule::env::state::Figures;
     assert_eq!((size_of::<T>(), align_of::<T>()), (52, 4));
     assert_eq!(offset_of!(T, number), 0);
     assert_eq!(offset_of!(T, flag), 48);
 }
 
 #[test]
-fn lane_roll() {
-    type T = cule::lane::Roll;
+fn env_state_roll() {
+    type T = cule::env::state::Roll;
     assert_eq!((size_of::<T>(), align_of::<T>()), (996, 4));
     assert_eq!(offset_of!(T, recent), 0);
     assert_eq!(offset_of!(T, middle), 520);
@@ -173,30 +181,85 @@ fn lane_roll() {
 }
 
 #[test]
-fn lane_show_reduction() {
-    type T = cule::lane::show::Reduction;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (64, 4));
-    assert_eq!(offset_of!(T, kind), 0);
-    assert_eq!(offset_of!(T, rows), 4);
-    assert_eq!(offset_of!(T, columns), 8);
-    assert_eq!(offset_of!(T, channels), 12);
-    assert_eq!(offset_of!(T, channels_last), 16);
-    assert_eq!(offset_of!(T, across), 20);
-    assert_eq!(offset_of!(T, down), 24);
-    assert_eq!(offset_of!(T, scale), 28);
-    assert_eq!(offset_of!(T, cells), 32);
-    assert_eq!(offset_of!(T, weights), 40);
-    assert_eq!(offset_of!(T, blends), 48);
-    assert_eq!(offset_of!(T, table), 56);
-    assert_eq!(offset_of!(T, unused), 60);
+fn games_rules() {
+    type T = cule::games::Rules;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (96, 4));
+    assert_eq!(offset_of!(T, reward), 0);
+    assert_eq!(offset_of!(T, previous), 4);
+    assert_eq!(offset_of!(T, lives), 8);
+    assert_eq!(offset_of!(T, mode), 12);
+    assert_eq!(offset_of!(T, aux), 16);
+    assert_eq!(offset_of!(T, over), 92);
+    assert_eq!(offset_of!(T, unused), 93);
 }
 
 #[test]
-fn lane_show_chosen() {
-    type T = cule::lane::show::Chosen;
+fn games_row_term() {
+    type T = cule::games::row::Term;
     assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
-    assert_eq!(offset_of!(T, picture), 0);
-    assert_eq!(offset_of!(T, picture_bytes), 4);
+    assert_eq!(offset_of!(T, form), 0);
+    assert_eq!(offset_of!(T, address), 1);
+    assert_eq!(offset_of!(T, weight), 4);
+}
+
+#[test]
+fn games_row_score() {
+    type T = cule::games::row::Score;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (68, 4));
+    assert_eq!(offset_of!(T, terms), 0);
+    assert_eq!(offset_of!(T, unit), 48);
+    assert_eq!(offset_of!(T, wraps_at), 52);
+    assert_eq!(offset_of!(T, least), 56);
+    assert_eq!(offset_of!(T, most), 60);
+    assert_eq!(offset_of!(T, silent_end), 64);
+}
+
+#[test]
+fn games_row_lives() {
+    type T = cule::games::row::Lives;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
+    assert_eq!(offset_of!(T, address), 0);
+    assert_eq!(offset_of!(T, mask), 1);
+    assert_eq!(offset_of!(T, more), 4);
+}
+
+#[test]
+fn games_row_condition() {
+    type T = cule::games::row::Condition;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (4, 1));
+    assert_eq!(offset_of!(T, compare), 0);
+    assert_eq!(offset_of!(T, address), 1);
+    assert_eq!(offset_of!(T, mask), 2);
+    assert_eq!(offset_of!(T, value), 3);
+}
+
+#[test]
+fn games_row_end() {
+    type T = cule::games::row::End;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 4));
+    assert_eq!(offset_of!(T, all), 0);
+    assert_eq!(offset_of!(T, or), 16);
+    assert_eq!(offset_of!(T, score), 20);
+}
+
+#[test]
+fn games_row_select() {
+    type T = cule::games::row::Select;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (20, 4));
+    assert_eq!(offset_of!(T, frames), 0);
+    assert_eq!(offset_of!(T, before), 4);
+    assert_eq!(offset_of!(T, address), 8);
+    assert_eq!(offset_of!(T, less), 9);
+    assert_eq!(offset_of!(T, scale), 12);
+    assert_eq!(offset_of!(T, more), 16);
+}
+
+#[test]
+fn games_row_press() {
+    type T = cule::games::row::Press;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
+    assert_eq!(offset_of!(T, frames), 0);
+    assert_eq!(offset_of!(T, action), 4);
 }
 
 #[test]
@@ -442,35 +505,36 @@ fn observe_blend() {
 }
 
 #[test]
+fn observe_plane_reduction() {
+    type T = cule::observe::plane::Reduction;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (64, 4));
+    assert_eq!(offset_of!(T, kind), 0);
+    assert_eq!(offset_of!(T, rows), 4);
+    assert_eq!(offset_of!(T, columns), 8);
+    assert_eq!(offset_of!(T, channels), 12);
+    assert_eq!(offset_of!(T, channels_last), 16);
+    assert_eq!(offset_of!(T, across), 20);
+    assert_eq!(offset_of!(T, down), 24);
+    assert_eq!(offset_of!(T, scale), 28);
+    assert_eq!(offset_of!(T, cells), 32);
+    assert_eq!(offset_of!(T, weights), 40);
+    assert_eq!(offset_of!(T, blends), 48);
+    assert_eq!(offset_of!(T, table), 56);
+    assert_eq!(offset_of!(T, unused), 60);
+}
+
+#[test]
+fn observe_plane_chosen() {
+    type T = cule::observe::plane::Chosen;
+    assert_eq!((size_of::<T>(), align_of::<T>()), (8, 4));
+    assert_eq!(offset_of!(T, picture), 0);
+    assert_eq!(offset_of!(T, picture_bytes), 4);
+}
+
+#[test]
 fn random_random() {
     type T = cule::random::Random;
     assert_eq!((size_of::<T>(), align_of::<T>()), (2500, 4));
     assert_eq!(offset_of!(T, words), 0);
     assert_eq!(offset_of!(T, position), 2496);
-}
-
-#[test]
-fn step_steprules() {
-    type T = cule::step::StepRules;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 8));
-    assert_eq!(offset_of!(T, keep), 0);
-    assert_eq!(offset_of!(T, frame_limit), 8);
-    assert_eq!(offset_of!(T, step_limit), 12);
-    assert_eq!(offset_of!(T, life), 16);
-    assert_eq!(offset_of!(T, clip), 20);
-}
-
-#[test]
-fn step_episode() {
-    type T = cule::step::Episode;
-    assert_eq!((size_of::<T>(), align_of::<T>()), (24, 4));
-    assert_eq!(offset_of!(T, frames), 0);
-    assert_eq!(offset_of!(T, steps), 4);
-    assert_eq!(offset_of!(T, lives), 8);
-    assert_eq!(offset_of!(T, reward), 12);
-    assert_eq!(offset_of!(T, total), 16);
-    assert_eq!(offset_of!(T, lost), 20);
-    assert_eq!(offset_of!(T, fewer), 21);
-    assert_eq!(offset_of!(T, ended), 22);
-    assert_eq!(offset_of!(T, unused), 23);
 }

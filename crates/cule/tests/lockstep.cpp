@@ -1,5 +1,5 @@
 // The generated twin as a program: commands on standard input, states on standard output. See lockstep.rs.
-#include "machine.cuh"
+#include "runner.cuh"
 
 #include <cstdio>
 #include <cstring>
@@ -10,8 +10,8 @@ using cule::env::Action;
 using cule::env::State;
 using cule::machine::Board;
 using cule::random::Random;
-using cule::step::Episode;
-using cule::step::StepRules;
+using cule::env::rules::Episode;
+using cule::env::rules::StepRules;
 
 template <class T> static void take(T& value) {
     if (std::fread(&value, sizeof(T), 1, stdin) != 1) std::exit(2);
@@ -53,7 +53,7 @@ struct Lane {
         take(random);
         take(rules);
         *board = Board{};
-        episode = cule::step::begin_episode(state);
+        episode = cule::env::rules::begin_episode(state);
     }
 
     // A console with this ROM, as it is after its first reset.
@@ -79,7 +79,7 @@ struct Lane {
         }
         cule::machine::reset(state.machine, *board, image(), timer);
         cule::games::evaluate::start_values(state.rules, game);
-        episode = cule::step::begin_episode(state);
+        episode = cule::env::rules::begin_episode(state);
         report(0);
     }
 
@@ -90,20 +90,15 @@ struct Lane {
         take(b);
         take(draw);
         state.machine.draw = static_cast<uint8_t>(draw);
-        cule::step::begin_step(episode);
-        cule::env::hold(state, random, rules.keep, a, b);
-        int32_t reward = 0;
-        if (!cule::env::ended(state)) {
-            cule::env::set_held_inputs(state);
-            cule::env::emulate(state, *board, image());
-            reward = cule::env::count_frame(state);
-        }
-        cule::step::count(episode, state, reward);
-        const uint32_t said = cule::step::stops(rules, episode, state) |
-                              cule::step::terminated(rules, episode, state) << 1 |
-                              cule::step::truncated(rules, episode, state) << 2 |
-                              static_cast<uint32_t>(cule::step::clipped(rules, reward) + 1) << 3;
-        cule::step::end_step(rules, episode, state);
+        cule::env::rules::begin_step(episode);
+        Plain runner{image()};
+        const int32_t reward = cule::env::act(runner, state, random, *board, rules.keep, a, b);
+        cule::env::rules::count(episode, state, reward);
+        const uint32_t said = cule::env::rules::stops(rules, episode, state) |
+                              cule::env::rules::terminated(rules, episode, state) << 1 |
+                              cule::env::rules::truncated(rules, episode, state) << 2 |
+                              static_cast<uint32_t>(cule::env::rules::clipped(rules, reward) + 1) << 3;
+        cule::env::rules::end_step(rules, episode, state);
         report(said);
     }
 
@@ -167,7 +162,7 @@ struct Lane {
             give(cule::observe::block_average(static_cast<uint32_t>(upper[y % 100]), weights[(y + 1) % 160]));
         }
         for (uint32_t i = 0; i + 5 <= 160; i += 5) {
-            give(cule::step::continuous_action(weights[i], weights[i + 1], weights[i + 2], weights[i + 3],
+            give(cule::env::rules::continuous_action(weights[i], weights[i + 1], weights[i + 2], weights[i + 3],
                                                weights[i + 4]));
         }
     }

@@ -10,34 +10,24 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use bytemuck::{Pod, Zeroable};
+use cule::env::rules::{self, Episode, StepRules};
 use cule::env::{self, Action, State};
-use cule::machine::{self, Board, cart};
+use cule::machine::{self, Board, Plain, cart};
 use cule::observe::{self, Blend, Cell, palette};
 use cule::random::{self, Random};
-use cule::step::{self, Episode, StepRules};
 use cule::{Console, Options, games, rom};
 
+#[path = "support/compiled.rs"]
+mod compiled;
 #[path = "support/roms.rs"]
 mod roms;
 
-/// The compiled twin; one for all tests.
+/// The compiled C++ side; one for all tests.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lockstep");
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let output = Command::new(compiler)
-            .args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DPARL_CHECKED"])
-            .arg("-I")
-            .arg(crate_folder.join("kernels"))
-            .arg(crate_folder.join("tests/lockstep.cpp"))
-            .arg("-o")
-            .arg(&program)
-            .output()
-            .expect("a C++ compiler: c++, or what CXX names");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        program
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lockstep.cpp");
+        compiled::compiled("lockstep", &source, &["-O1", "-DPARL_CHECKED"])
     })
 }
 
@@ -111,7 +101,7 @@ impl Lane {
         self.state = *state;
         self.random = random::seeded(seed);
         *self.board = *bytemuck::zeroed_box::<Board>();
-        self.episode = step::begin_episode(&self.state);
+        self.episode = rules::begin_episode(&self.state);
         self.twin.put(b"S");
         self.twin.put(bytemuck::bytes_of(&self.state));
         self.twin.put(bytemuck::bytes_of(&self.random));
@@ -141,7 +131,7 @@ impl Lane {
         }
         machine::reset(&mut self.state.machine, &mut self.board, &self.rom, timer);
         games::evaluate::start_values(&mut self.state.rules, game as usize);
-        self.episode = step::begin_episode(&self.state);
+        self.episode = rules::begin_episode(&self.state);
         self.compare(0, &format!("{what}, power on"));
     }
 
@@ -153,20 +143,16 @@ impl Lane {
         }
         self.twin.put(&u32::from(draw).to_le_bytes());
         self.state.machine.draw = draw as u8;
-        step::begin_step(&mut self.episode);
-        env::hold(&mut self.state, &mut self.random, self.rules.keep, a, b);
-        let mut reward = 0;
-        if !env::ended(&self.state) {
-            env::set_held_inputs(&mut self.state);
-            env::emulate(&mut self.state, &mut self.board, &self.rom);
-            reward = env::count_frame(&mut self.state);
-        }
-        step::count(&mut self.episode, &self.state, reward);
-        let said = u32::from(step::stops(&self.rules, &self.episode, &self.state))
-            | u32::from(step::terminated(&self.rules, &self.episode, &self.state)) << 1
-            | u32::from(step::truncated(&self.rules, &self.episode, &self.state)) << 2
-            | ((step::clipped(&self.rules, reward) + 1) as u32) << 3;
-        step::end_step(&self.rules, &mut self.episode, &self.state);
+        rules::begin_step(&mut self.episode);
+        let mut runner = Plain { rom: &self.rom };
+        let (state, random) = (&mut self.state, &mut self.random);
+        let reward = env::act(&mut runner, state, random, &mut self.board, self.rules.keep, a, b);
+        rules::count(&mut self.episode, &self.state, reward);
+        let said = u32::from(rules::stops(&self.rules, &self.episode, &self.state))
+            | u32::from(rules::terminated(&self.rules, &self.episode, &self.state)) << 1
+            | u32::from(rules::truncated(&self.rules, &self.episode, &self.state)) << 2
+            | ((rules::clipped(&self.rules, reward) + 1) as u32) << 3;
+        rules::end_step(&self.rules, &mut self.episode, &self.state);
         self.compare(said, what);
         Seen { reward, ended: self.episode.ended != 0 }
     }
@@ -229,7 +215,7 @@ impl Lane {
             ours.push(observe::block_average(upper[y % 100] as u32, weights[(y + 1) % 160]));
         }
         for w in weights.chunks_exact(5) {
-            let action = step::continuous_action(w[0], w[1], w[2], w[3], w[4]);
+            let action = rules::continuous_action(w[0], w[1], w[2], w[3], w[4]);
             ours.extend(action.code.to_le_bytes());
             ours.extend(action.step.to_le_bytes());
         }
@@ -279,14 +265,14 @@ fn games_of_every_cartridge() {
     }
     let mut of_scheme: HashMap<&str, usize> = HashMap::new();
     let mut rewards = 0;
-    for (number, known) in rom::known().enumerate() {
-        let seen = of_scheme.entry(known.scheme).or_default();
+    for (number, known) in rom::known().iter().enumerate() {
+        let seen = of_scheme.entry(known.cartridge).or_default();
         *seen += 1;
         if *seen > GAMES_PER_SCHEME {
             continue;
         }
-        let file = rom::load(known.game, &[], false).unwrap();
-        let row = cule::console::game_row(known.game).unwrap();
+        let file = rom::load(known.name, &[], false).unwrap();
+        let row = cule::console::game_row(known.name).unwrap();
         let start = Console::new(&file, row, Options::default()).unwrap();
         let mut draws = Draws(number as u64);
         let rules = draws.rules();
@@ -294,7 +280,7 @@ fn games_of_every_cartridge() {
         lane.put_state(start.state(), number as u32);
         let (mut a, mut b) = (draws.action(), draws.action());
         for frame in 0..FRAMES {
-            let what = format!("{} frame {frame}", known.game);
+            let what = format!("{} frame {frame}", known.name);
             if frame % 12 == 0 {
                 (a, b) = (draws.action(), draws.action());
             }

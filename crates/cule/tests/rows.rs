@@ -24,7 +24,7 @@ fn frame(m: &mut Machine, board: &mut Board, random: &mut Random, busy: u32, las
             let mut register = 0x04 + below(random, 0x29);
             let mut value = below(random, 256);
             if below(random, 3) == 0 {
-                // Colours and CTRLPF matter most.
+                // Colors and CTRLPF matter most.
                 register = 0x06 + below(random, 5);
             }
             if inside && below(random, 40) == 0 {

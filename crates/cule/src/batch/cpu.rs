@@ -9,8 +9,9 @@ use super::pool::{Pool, guarded, lock, thread_count};
 use super::queue::{Outcome, Queue};
 use super::slot::{Slot, Work};
 use super::{Autoreset, Batch, Report, Settings, states};
+use crate::env::state::EnvSettings;
 use crate::env::{self, Action};
-use crate::games::names;
+use crate::games::table::GAMES;
 use crate::random::Random;
 use crate::rom::Rom;
 use crate::{CuleError, memory};
@@ -61,6 +62,7 @@ pub(super) enum Command {
 /// What all threads see.
 pub(super) struct Shared {
     settings: Settings,
+    rules: EnvSettings,
     games: Vec<Game>,
     slots: Vec<Mutex<Slot>>,
     wants_ram: bool,
@@ -94,7 +96,7 @@ pub struct Layout<'a> {
     /// Results per `recv`; fewer than environments means that `send` does not wait.
     pub batch_size: usize,
     /// `recv` gives results in the order of `send`.
-    pub lockstep: bool,
+    pub ordered: bool,
     /// Results carry console RAM.
     pub wants_ram: bool,
     /// Seed of environments that are never seeded.
@@ -102,8 +104,8 @@ pub struct Layout<'a> {
 }
 
 impl Shared {
-    pub(super) fn work(&self) -> Result<Work, CuleError> {
-        Ok(Work::new(self.games[0].boot_console(0)?))
+    pub(super) fn work(&self) -> Work {
+        Work::new(&self.rules)
     }
 
     pub(super) fn envs(&self) -> usize {
@@ -157,23 +159,23 @@ impl Shared {
         final_obs: Option<&mut [u8]>,
         ram: Option<&mut [u8]>,
     ) -> Result<Report, CuleError> {
-        let settings = &self.settings;
+        let (settings, rules) = (&self.settings, &self.rules);
         let mut slot = lock(&self.slots[id]);
         let game = &self.games[slot.game];
         let mut report;
         match command {
             Command::Step(_) if slot.has_ended() && settings.autoreset == Autoreset::NextStep => {
-                slot.reset(work, game, settings, None)?;
+                slot.reset(work, game, rules, None)?;
                 report = slot.figures(id);
             }
             Command::Step(action) => {
-                slot.step(work, game, settings, action);
-                report = slot.report(id, settings);
+                slot.step(work, game, rules, action);
+                report = slot.report(id, rules);
                 if report.ended && settings.autoreset == Autoreset::SameStep {
                     if let Some(final_obs) = final_obs {
-                        slot.observe(settings, final_obs);
+                        slot.observe(rules, final_obs);
                     }
-                    slot.reset(work, game, settings, None)?;
+                    slot.reset(work, game, rules, None)?;
                     let now = slot.figures(id);
                     report.lives = now.lives;
                     report.frame_number = now.frame_number;
@@ -181,12 +183,12 @@ impl Shared {
                 }
             }
             Command::Reset(seed) => {
-                slot.reset(work, game, settings, seed)?;
+                slot.reset(work, game, rules, seed)?;
                 report = slot.figures(id);
             }
             Command::Show => report = slot.figures(id),
         }
-        slot.observe(settings, obs);
+        slot.observe(rules, obs);
         if let Some(ram) = ram {
             ram.copy_from_slice(&slot.head.state.machine.riot.ram);
         }
@@ -246,19 +248,19 @@ impl CpuBatch {
         let games = load_games(layout, &settings)?;
         let envs = layout.assignment.len();
         let asynchronous = layout.batch_size < envs;
+        let rules = settings.of_envs(&games);
         memory::check(needed_bytes(layout, &settings, &games[0]))?;
         let mut slots = memory::reserved(envs)?;
         for (i, &game) in layout.assignment.iter().enumerate() {
-            slots.push(Mutex::new(Slot::new(game, &games[game], &settings, entropy_of(layout, i))?));
+            slots.push(Mutex::new(Slot::new(game, &games[game], &rules, entropy_of(layout, i))?));
         }
-        let shared = Arc::new(Shared { slots, wants_ram: layout.wants_ram, settings, games });
-        let console = shared.games[0].boot_console(0)?;
+        let shared = Arc::new(Shared { slots, wants_ram: layout.wants_ram, settings, rules, games });
         let threads = if asynchronous { 1 } else { layout.threads };
         let affinity = layout.affinity.map(Affinity::new).transpose()?;
         let affinity = affinity.as_ref();
-        let pool = Pool::new(threads, envs, affinity, || Work::new(console.clone()))?;
+        let pool = Pool::new(threads, envs, affinity, || shared.work())?;
         let queue = asynchronous
-            .then(|| Queue::new(&shared, thread_count(layout.threads, envs), affinity, layout.lockstep))
+            .then(|| Queue::new(&shared, thread_count(layout.threads, envs), affinity, layout.ordered))
             .transpose()?;
         Ok(Self {
             shared,
@@ -271,7 +273,7 @@ impl CpuBatch {
         })
     }
 
-    /// Dimensions of one observation: planes first, except that channels-first colour planes are joined to them.
+    /// Dimensions of one observation: planes first, except that channels-first color planes are joined to them.
     pub fn obs_shape(&self) -> Vec<usize> {
         obs_shape(&self.shared.games[0], &self.shared.settings)
     }
@@ -283,7 +285,7 @@ impl CpuBatch {
 
     /// Codes that can be chosen, ascending; the same for all environments.
     pub fn actions(&self) -> Vec<u8> {
-        let all = self.shared.games.iter().fold(0, |all, game| all | game.actions);
+        let all = self.shared.games.iter().fold(0, |all, game| all | game.facts.actions);
         (0..18).filter(|&code| all >> code & 1 != 0).collect()
     }
 
@@ -294,7 +296,7 @@ impl CpuBatch {
 
     /// Name of the game of an environment.
     pub fn game(&self, env: usize) -> &'static str {
-        names::NAMES[self.shared.games[lock(&self.shared.slots[env]).game].row]
+        GAMES[self.shared.games[lock(&self.shared.slots[env]).game].row].name
     }
 
     /// The native picture of an environment: palette indices, rows, and whether the television is PAL.
@@ -309,8 +311,8 @@ impl CpuBatch {
                 return Err(NOT_RESET(env));
             }
             let game = &self.shared.games[slot.game];
-            let (pixels, pal) = slot.picture(work, game);
-            *picture = Some((pixels, game.height, pal));
+            let (pixels, pal) = slot.picture(work, game, &self.shared.rules);
+            *picture = Some((pixels, game.height(), pal));
             Ok(())
         })?;
         picture.ok_or(NOT_RESET(env))
@@ -589,7 +591,7 @@ impl Batch for CpuBatch {
         for (i, &env) in envs.iter().enumerate() {
             let slot = lock(&self.shared.slots[env]);
             let game = &self.shared.games[slot.game];
-            loaded.push(states::load(&rows[i * size..(i + 1) * size], &slot, game, &self.shared.settings)?);
+            loaded.push(states::load(&rows[i * size..(i + 1) * size], &slot, game, &self.shared.rules)?);
         }
         for (slot, &env) in loaded.into_iter().zip(envs) {
             *lock(&self.shared.slots[env]) = slot;
@@ -687,8 +689,8 @@ mod tests {
     use crate::batch::{Boot, ChannelOrder, Noops, ObsType, Padding};
     use crate::console::game_row;
     use crate::env::full;
+    use crate::env::rules::{CLIP_NONE, LIFE_PLAIN, StepRules};
     use crate::rom;
-    use crate::step::{CLIP_NONE, LIFE_PLAIN, StepRules};
 
     /// Environments of a cartridge that does nothing: it jumps to itself.
     fn idle(envs: usize, threads: usize, batch_size: usize) -> CpuBatch {
@@ -702,7 +704,7 @@ mod tests {
             threads,
             affinity: None,
             batch_size,
-            lockstep: true,
+            ordered: true,
             wants_ram: false,
             entropy: 1,
         };

@@ -1,16 +1,17 @@
 //! A game as a batch needs it: its ROM, the state of a fresh load, and how it is shown. Host only.
 
-use super::pictures::Pictures;
 use super::screen::Screen;
 use super::{ObsType, Settings};
+use crate::CuleError;
 use crate::console::{Console, Options};
-use crate::env::State;
-use crate::games::rows::{self, ROWS};
-use crate::machine::cart;
+use crate::env::state::{self, EnvGame};
+use crate::fast_cpu::Code;
+use crate::games::row::Special;
+use crate::games::table::GAMES;
+use crate::machine::{cart, tia};
+use crate::observe::palette;
 use crate::random::{self, Random};
 use crate::rom::Rom;
-use crate::threaded::Code;
-use crate::{CuleError, games};
 
 /// Draws of the environment's generator after which a boot counts as too long to be known in advance.
 const MOST_DRAWS: u32 = 100_000;
@@ -22,19 +23,11 @@ pub(super) struct Game {
     pub row: usize,
     pub rom: Rom,
     pub code: Code,
-    /// After loading, choosing mode and difficulty, and one reset.
-    pub boot: State,
-    /// After loading, before the first reset.
-    pub loaded: State,
-    pub boot_pictures: Pictures,
-    /// Draws of the environment's generator in that boot; `None` when boot and draws depend on each other.
-    pub boot_draws: Option<u32>,
+    /// What its environments share.
+    pub facts: EnvGame,
+    /// Palette indices of the last two frames of the boot, one picture behind the other.
+    pub boot_pictures: Vec<u8>,
     pub screen: Screen,
-    pub height: usize,
-    /// Actions that can be chosen, one bit per code.
-    pub actions: u32,
-    /// FIRE is sent after resets.
-    pub fires: bool,
     options: Options,
     mode: Option<u32>,
     difficulty: Option<u32>,
@@ -57,44 +50,55 @@ impl Game {
             row,
             rom: rom.clone(),
             code: Code::plain(&[]),
-            boot: bytemuck::Zeroable::zeroed(),
-            loaded: bytemuck::Zeroable::zeroed(),
-            boot_pictures: Pictures::default(),
-            boot_draws: None,
+            facts: bytemuck::Zeroable::zeroed(),
+            boot_pictures: vec![],
             screen: Screen::new(ObsType::Ram, settings.channel_order, false, 210, None)?,
-            height: 210,
-            actions: if full_actions || settings.full_actions { ROWS[row].legal } else { ROWS[row].minimal },
-            fires: false,
             options,
             mode: settings.mode,
             difficulty: settings.difficulty,
         };
-        let console = game.boot_console(0)?;
+        let console = game.boot_console()?;
         if cart::large_ram_bytes(&console.state().machine.cart) > 0 {
             return Err(CuleError::SchemeUnsupported { scheme: rom.scheme, size: rom.bytes.len() });
         }
-        game.code = console.code.clone();
-        game.boot = *console.state();
-        game.loaded = Console::loaded(&game.rom, row, game.options);
-        game.boot_pictures = Pictures::take(&console.board.picture, console.height());
-        game.height = console.height();
-        game.fires = settings.fire_reset && game.actions >> FIRE & 1 != 0;
+        let height = console.height();
+        let boot = *console.state();
+        let all_actions = full_actions || settings.full_actions;
+        let actions = if all_actions { GAMES[row].legal } else { GAMES[row].minimal };
+        let draws = draws_since(0, &console.env_random);
+        let fixed =
+            draws == Some(0) || (settings.rules.keep <= 0.0 && GAMES[row].special != Special::Adventure);
+        game.facts = EnvGame {
+            boot,
+            loaded: Console::loaded(&game.rom, row, options),
+            keep: f64::from(options.repeat_action_probability),
+            boot_draws: draws.filter(|_| fixed).unwrap_or(state::UNKNOWN_DRAWS),
+            system_seed: options.system_seed,
+            mode: boot.rules.mode,
+            difficulty: boot.env.difficulty,
+            fires: u32::from(settings.fire_reset && actions >> FIRE & 1 != 0),
+            height: height as u32,
+            actions,
+            television: if console.is_pal() { palette::PAL } else { palette::NTSC } as u32,
+            rom_bytes: console.code.image().len() as u32,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        let pictures = console.board.picture.iter().flat_map(|picture| &picture[..height * tia::WIDTH]);
+        game.boot_pictures = pictures.copied().collect();
         game.screen = Screen::new(
             settings.obs_type,
             settings.channel_order,
             console.is_pal(),
-            game.height,
+            height,
             if settings.obs_type == ObsType::Ram { None } else { settings.size },
         )?;
-        let draws = draws_since(0, &console.env_random);
-        let fixed = draws == Some(0) || (settings.rules.keep <= 0.0 && row != rows::ADVENTURE);
-        game.boot_draws = draws.filter(|_| fixed);
+        game.code = console.code;
         Ok(game)
     }
 
     /// A console that has been loaded, set and reset.
-    pub(super) fn boot_console(&self, random_seed: u32) -> Result<Console, CuleError> {
-        let mut console = Console::new(&self.rom, self.row, Options { random_seed, ..self.options })?;
+    fn boot_console(&self) -> Result<Console, CuleError> {
+        let mut console = Console::new(&self.rom, self.row, self.options)?;
         if let Some(mode) = self.mode {
             console.set_mode(mode)?;
         }
@@ -106,15 +110,12 @@ impl Game {
     }
 
     pub(super) fn name(&self) -> &'static str {
-        games::names::NAMES[self.row]
+        GAMES[self.row].name
     }
 
-    pub(super) fn system_seed(&self) -> u32 {
-        self.options.system_seed
-    }
-
-    pub(super) fn keep(&self) -> f32 {
-        self.options.repeat_action_probability
+    /// Rows of its picture.
+    pub(super) fn height(&self) -> usize {
+        self.facts.height as usize
     }
 }
 

@@ -5,8 +5,8 @@
 
 mod affinity;
 mod cpu;
+pub mod cuda;
 mod game;
-pub mod gpu;
 mod pictures;
 mod pool;
 mod queue;
@@ -20,8 +20,9 @@ pub use screen::{ChannelOrder, ObsType};
 
 use crate::CuleError;
 use crate::env::Action;
-use crate::lane;
-use crate::step::StepRules;
+use crate::env::rules::StepRules;
+use crate::env::state::{self, EnvSettings, Figures};
+use crate::machine::tia;
 
 /// What an ended environment does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +49,11 @@ pub enum Boot {
 #[repr(u32)]
 pub enum Noops {
     /// `below(noop_max) - fire` of them behind FIRE; MT19937 of the environment.
-    AfterFire = lane::NOOPS_AFTER_FIRE,
+    AfterFire = state::NOOPS_AFTER_FIRE,
     /// `below(noop_max) + 1 - fire` of them before FIRE; MT19937 of the environment.
-    BeforeFire = lane::NOOPS_BEFORE_FIRE,
+    BeforeFire = state::NOOPS_BEFORE_FIRE,
     /// 1 to `noop_max` from NumPy's generator, none with `noop_max` 0; then FIRE.
-    Numpy = lane::NOOPS_NUMPY,
+    Numpy = state::NOOPS_NUMPY,
 }
 
 /// What the older planes of a stack hold after a reset.
@@ -95,7 +96,7 @@ pub struct Settings {
     pub autoreset: Autoreset,
     /// What is observed.
     pub obs_type: ObsType,
-    /// Where colour channels stand.
+    /// Where color channels stand.
     pub channel_order: ChannelOrder,
     /// Rows and columns of an observation, the native ones where it is `None`.
     pub size: Option<(usize, usize)>,
@@ -107,6 +108,30 @@ pub struct Settings {
     pub difficulty: Option<u32>,
     /// Frames, counted from the start of a reset, after which an episode is truncated; 0 = never.
     pub console_frame_limit: u32,
+}
+
+impl Settings {
+    /// As environments take them, with games of these.
+    fn of_envs(&self, games: &[game::Game]) -> EnvSettings {
+        let height = games.iter().map(game::Game::height).max().unwrap_or(0);
+        EnvSettings {
+            rules: self.rules,
+            none: bytemuck::Zeroable::zeroed(),
+            skip: self.frame_skip.into(),
+            stack: self.stack as u32,
+            noops: self.noops as u32,
+            noop_max: self.noop_max,
+            picture_bytes: (height * tia::WIDTH) as u32,
+            draws: u8::from(self.obs_type != ObsType::Ram),
+            indices: u8::from(self.obs_type == ObsType::Index),
+            maxpool: u8::from(self.maxpool),
+            show_last_frame: u8::from(self.show_last_frame),
+            both_ends: u8::from(self.both_ends),
+            life_continues: u8::from(self.life_continues),
+            pads_first: u8::from(self.padding == Padding::First),
+            snapshot: u8::from(self.boot == Boot::Snapshot),
+        }
+    }
 }
 
 /// What a step says of one environment, beside its observation.
@@ -144,6 +169,34 @@ pub struct Report {
     pub game_over: bool,
     /// As `episode_return`, of all episodes of the game so far.
     pub game_return: i32,
+}
+
+impl From<Figures> for Report {
+    fn from(figures: Figures) -> Self {
+        let [terminated, truncated, ended, game_over] = figures.flag.map(|flag| flag != 0);
+        let [reward, raw_reward, lives, frame_number, episode_frame_number, env_id, rest @ ..] =
+            figures.number;
+        let [final_lives, final_frame_number, final_episode_frame_number, rest @ ..] = rest;
+        let [episode_return, episode_length, game_return] = rest;
+        Self {
+            env_id: env_id as u32,
+            reward,
+            raw_reward,
+            terminated,
+            truncated,
+            ended,
+            lives,
+            frame_number,
+            episode_frame_number,
+            final_lives,
+            final_frame_number,
+            final_episode_frame_number,
+            episode_return,
+            episode_length,
+            game_over,
+            game_return,
+        }
+    }
 }
 
 /// Environments that are stepped together.

@@ -1,6 +1,6 @@
-//! Pictures that an environment must keep, as runs of one colour: a fortieth of their pixels in most games. Host only.
+//! Pictures that an environment must keep, as runs of one color: a fortieth of their pixels in most games. Host only.
 //!
-//! A row is a count of runs and the runs, each a length and a colour; or `SAME` and how many rows, up to 255, are like
+//! A row is a count of runs and the runs, each a length and a color; or `SAME` and how many rows, up to 255, are like
 //! the row above; or `PLAIN` and its pixels.
 
 use crate::machine::tia;
@@ -20,8 +20,9 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    pub(super) fn take(buffers: &[[u8; tia::PICTURE_BYTES]; 2], height: usize) -> Self {
-        Self::encoded(buffers.iter().flat_map(|buffer| buffer[..height * WIDTH].chunks_exact(WIDTH)))
+    /// Of pictures of at least `height` rows.
+    pub(super) fn take<'a>(pictures: impl IntoIterator<Item = &'a [u8]>, height: usize) -> Self {
+        Self::encoded(pictures.into_iter().flat_map(|picture| picture[..height * WIDTH].chunks_exact(WIDTH)))
     }
 
     /// Of whole rows of pixels.
@@ -99,21 +100,16 @@ impl Pictures {
         }
     }
 
-    /// Puts the two buffers back.
-    pub(super) fn put(&self, buffers: &mut [[u8; tia::PICTURE_BYTES]; 2], height: usize) {
-        self.decode(buffers.iter_mut().flat_map(|buffer| buffer[..height * WIDTH].chunks_exact_mut(WIDTH)));
+    /// How many there are.
+    pub(super) fn count(&self, height: usize) -> usize {
+        self.rows / height
     }
 
-    /// Adds the picture of the last frame but one.
-    pub(super) fn add(&mut self, picture: &[u8]) {
-        let mut bytes = self.bytes();
-        bytes.extend_from_slice(picture);
-        *self = Self::from_bytes(&bytes);
-    }
-
-    /// What [`Pictures::add`] added.
-    pub(super) fn added(&self, height: usize) -> Option<Vec<u8>> {
-        (self.rows > 2 * height).then(|| self.bytes().split_off(2 * height * WIDTH))
+    /// Writes them into `out`, `apart` bytes apart.
+    pub(super) fn put(&self, out: &mut [u8], apart: usize, height: usize) {
+        self.decode(
+            out.chunks_exact_mut(apart).flat_map(|picture| picture[..height * WIDTH].chunks_exact_mut(WIDTH)),
+        );
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
@@ -138,27 +134,29 @@ mod tests {
         for height in [1, 7, 210, 250] {
             // From blank rows to rows in which no two neighbours are alike.
             for most in [1, 2, 10, 160] {
-                let mut buffers = [[0; tia::PICTURE_BYTES]; 2];
-                let mut third = vec![0; height * WIDTH];
-                let rows =
-                    buffers.iter_mut().flat_map(|buffer| buffer[..height * WIDTH].chunks_exact_mut(WIDTH));
-                for row in rows.chain(third.chunks_exact_mut(WIDTH)) {
+                let mut all = vec![0; 3 * height * WIDTH];
+                for row in all.chunks_exact_mut(WIDTH) {
                     for x in 0..WIDTH {
                         let change = crate::random::draw(&mut random) % 160 < most - 1;
                         row[x] = if change { x as u8 } else { row[x.saturating_sub(1)] };
                     }
                 }
-                let mut pictures = Pictures::take(&buffers, height);
-                assert_eq!(pictures.added(height), None);
-                pictures.add(&third);
-                let mut again = [[255; tia::PICTURE_BYTES]; 2];
-                pictures.put(&mut again, height);
-                for (buffer, other) in buffers.iter().zip(&again) {
-                    assert!(buffer[..height * WIDTH] == other[..height * WIDTH], "{height} rows, {most}");
-                    assert!(other[height * WIDTH..].iter().all(|&pixel| pixel == 255));
+                let size = height * WIDTH;
+                for count in [2, 3] {
+                    let pictures = Pictures::take(all.chunks_exact(size).take(count), height);
+                    assert_eq!(pictures.count(height), count);
+                    // With a gap behind each.
+                    let apart = size + WIDTH;
+                    let mut again = vec![255; 3 * apart];
+                    pictures.put(&mut again, apart, height);
+                    for (i, other) in again.chunks_exact(apart).enumerate() {
+                        let expected = if i < count { &all[i * size..][..size] } else { &vec![255; size] };
+                        assert!(other[..size] == *expected, "{height} rows, {most}, picture {i} of {count}");
+                        assert!(other[size..].iter().all(|&pixel| pixel == 255));
+                    }
+                    assert!(pictures.bytes() == all[..count * size], "{height} rows, {most}");
+                    assert!(Pictures::from_bytes(&pictures.bytes()).bytes() == pictures.bytes());
                 }
-                assert!(pictures.added(height) == Some(third), "{height} rows, {most}");
-                assert!(Pictures::from_bytes(&pictures.bytes()).bytes() == pictures.bytes());
             }
         }
     }
@@ -167,6 +165,9 @@ mod tests {
     fn alike_rows_take_no_room() {
         let buffers = [[7; tia::PICTURE_BYTES]; 2];
         // One row of one run, then 255 and 164 rows like it.
-        assert_eq!(Pictures::take(&buffers, 210).code[..], [1, 160, 7, SAME, 255, SAME, 164]);
+        assert_eq!(
+            Pictures::take(buffers.iter().map(|buffer| &buffer[..]), 210).code[..],
+            [1, 160, 7, SAME, 255, SAME, 164]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that step environments: parked between batches, each job run once, by whoever is free.
+//! Threads that step environments: parked between batches, each job run once, by a free thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -51,7 +51,7 @@ impl<W: Send> Pool<W> {
 
     /// Runs `run` once for every job of every range, in no particular order, and returns when all are done. A thread
     /// begins with the range of its own number, the same in each call, so that what belongs to a job stays in that
-    /// core's cache; whoever is done helps the others. Ranges are at most as many as threads.
+    /// core's cache; a thread that is done helps the others. Ranges are at most as many as threads.
     ///
     /// # Errors
     /// [`CuleError::Forked`] in a process that did not make the pool; else the first error of a job, a panic being

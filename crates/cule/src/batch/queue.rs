@@ -57,7 +57,7 @@ pub(super) struct Queue {
     sent: u64,
     received: u64,
     /// Results come in the order of the tasks.
-    lockstep: bool,
+    ordered: bool,
     process: u32,
 }
 
@@ -66,7 +66,7 @@ impl Queue {
         shared: &Arc<Shared>,
         threads: usize,
         affinity: Option<&Affinity>,
-        lockstep: bool,
+        ordered: bool,
     ) -> Result<Self, CuleError> {
         // One for each environment, so that no thread has to allocate where it cannot say that it failed.
         let mut spare = memory::reserved(shared.envs())?;
@@ -81,12 +81,12 @@ impl Queue {
             pending: 0,
             sent: 0,
             received: 0,
-            lockstep,
+            ordered,
             process: process::id(),
         };
         for i in 0..threads {
             let (inner, shared) = (inner.clone(), shared.clone());
-            let mut work = shared.work()?;
+            let mut work = shared.work();
             let affinity = affinity.cloned();
             let handle = thread::Builder::new()
                 .name(format!("parl-env-{i}"))
@@ -135,7 +135,7 @@ impl Queue {
         }
         let deadline = Instant::now() + timeout;
         let last = self.received + count as u64;
-        let is_next = |outcome: &Outcome| !self.lockstep || outcome.number < last;
+        let is_next = |outcome: &Outcome| !self.ordered || outcome.number < last;
         let mut line = lock(&self.inner.line);
         // Each result is looked at once: until we take some, new ones only come behind the others.
         let (mut looked_at, mut ready) = (0, 0);
@@ -167,7 +167,7 @@ impl Queue {
         }
         line.results = rest;
         drop(line);
-        if self.lockstep {
+        if self.ordered {
             taken.sort_by_key(|outcome| outcome.number);
         }
         self.received += count as u64;
@@ -183,7 +183,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // After a fork the threads are not here: one of them may have held the lock, and there is nobody to wait for.
+        // After a fork the threads are not here: one of them may have held the lock, and there is no thread to wait for.
         if self.process != process::id() {
             return;
         }

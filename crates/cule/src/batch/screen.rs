@@ -32,7 +32,7 @@ pub struct Screen {
     obs_type: ObsType,
     order: ChannelOrder,
     reducer: Reducer,
-    /// One brightness or colour table per plane.
+    /// One brightness or color table per plane.
     tables: Vec<[u8; 256]>,
 }
 
@@ -43,6 +43,13 @@ pub struct Canvas {
     rows: Vec<u32>,
     plane: Vec<u8>,
     work: Work,
+}
+
+impl Canvas {
+    /// The pooled pixels, each row where it belongs.
+    fn pixels(&self) -> Vec<u8> {
+        self.rows.iter().flat_map(|&at| &self.pooled[at as usize..at as usize + WIDTH]).copied().collect()
+    }
 }
 
 impl Screen {
@@ -104,39 +111,15 @@ impl Screen {
         self.shape().iter().product()
     }
 
-    /// Shows the brighter, plane by plane, of two pictures of palette indices, or only the last one.
-    pub fn draw(&self, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas, out: &mut [u8]) {
-        let before = if self.obs_type == ObsType::Index { None } else { before };
+    /// Shows the brightest, plane by plane, of up to three pictures of palette indices.
+    pub fn draw(&self, pictures: &[&[u8]], canvas: &mut Canvas, out: &mut [u8]) {
         for channel in 0..self.tables.len() {
-            self.pool(channel, last, before, canvas);
-            self.put(channel, canvas, out);
-        }
-    }
-
-    /// The pooled planes at native size, one after the other.
-    pub fn pooled(&self, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas) -> Vec<u8> {
-        let mut planes = vec![];
-        for channel in 0..self.tables.len() {
-            self.pool(channel, last, before, canvas);
-            for &at in &canvas.rows {
-                planes.extend_from_slice(&canvas.pooled[at as usize..at as usize + WIDTH]);
-            }
-        }
-        planes
-    }
-
-    /// Shows the brighter of a picture of palette indices and of planes that [`Screen::pooled`] gave.
-    pub fn draw_over(&self, picture: &[u8], planes: &[u8], canvas: &mut Canvas, out: &mut [u8]) {
-        let size = self.reducer.source_rows() * WIDTH;
-        for (channel, earlier) in planes.chunks_exact(size).enumerate() {
-            self.pool(channel, picture, None, canvas);
-            for y in 0..self.reducer.source_rows() {
-                let from = canvas.rows[y] as usize;
-                canvas.pooled.copy_within(from..from + WIDTH, y * WIDTH);
-            }
-            canvas.rows = (0..size as u32).step_by(WIDTH).collect();
-            for (pixel, &other) in canvas.pooled.iter_mut().zip(earlier) {
-                *pixel = (*pixel).max(other);
+            self.pool(channel, pictures[0], pictures.get(1).copied(), canvas);
+            if let Some(third) = pictures.get(2) {
+                let two = canvas.pixels();
+                self.pool(channel, third, None, canvas);
+                canvas.pooled = canvas.pixels().into_iter().zip(two).map(|(a, b)| a.max(b)).collect();
+                canvas.rows = (0..canvas.pooled.len() as u32).step_by(WIDTH).collect();
             }
             self.put(channel, canvas, out);
         }

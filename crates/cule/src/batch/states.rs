@@ -5,18 +5,17 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Settings;
 use super::game::Game;
 use super::pictures::Pictures;
 use super::slot::Slot;
 use crate::CuleError;
-use crate::lane::Head;
+use crate::env::state::{EnvSettings, Head};
 use crate::machine;
 use crate::random::Random;
 
 const MAGIC: [u8; 8] = *b"parl-env";
 /// Changes with every change of what follows the header.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01B3;
 
@@ -69,7 +68,7 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     let (head, body) = row.split_at_mut(size_of::<Header>());
     let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
     let mut rest = &mut body[..];
-    // How a machine came to where it is belongs to nobody's future: rows of equal environments are equal.
+    // The history of a machine does not affect its future: rows of equal environments are equal.
     let mut fixed = slot.head;
     fixed.state.machine = machine::essence(&fixed.state.machine);
     fixed.recent.from = machine::essence(&fixed.recent.from);
@@ -84,7 +83,7 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
 }
 
 /// Takes a row apart into a slot like `like`.
-pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) -> Result<Slot, CuleError> {
+pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) -> Result<Slot, CuleError> {
     let bad = |reason: String| CuleError::State { reason };
     let (head, body) = row
         .split_at_checked(size_of::<Header>())
@@ -97,7 +96,8 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
         return Err(bad(format!("version {}, expected {VERSION}", header.version)));
     }
     if header.game != game.row as u32 {
-        let name = crate::games::names::NAMES.get(header.game as usize).unwrap_or(&"an unknown game");
+        let name =
+            crate::games::table::GAMES.get(header.game as usize).map_or("an unknown game", |row| row.name);
         return Err(bad(format!("it is of {name}, expected {}", game.name())));
     }
     if header.planes as usize != like.planes.len() {
@@ -105,7 +105,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
         return Err(bad(format!("its observation has {found} bytes, expected {expected}: other settings")));
     }
     let pictures = header.pictures as usize;
-    let buffers = game.boot_pictures.size_bytes();
+    let buffers = game.boot_pictures.len();
     if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
         return Err(bad(format!("pictures of {pictures} bytes")));
     }
@@ -128,6 +128,6 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, settings: &Settings) ->
         planes: planes.into(),
         pictures: (pictures != 0).then(|| Box::new(Pictures::from_bytes(&rest[..pictures]))),
     };
-    slot.check(game, settings).map_err(bad)?;
+    slot.check(game, rules).map_err(bad)?;
     Ok(slot)
 }

@@ -1,7 +1,7 @@
 //! Threads that sleep until the caller has a task, and work on it beside him. Host only.
 //!
 //! A step of a few environments takes some hundred microseconds, and to wake a thread takes tens of them, of the one
-//! who wakes and of the one who is woken. So whoever has to wait looks about for a moment before it sleeps, where there
+//! who wakes and of the one who is woken. So a thread that has to wait spins for a moment before it sleeps, where there
 //! is a core for everyone; and the caller, who may have done all work before a sleeper was up, waits only for those who
 //! have begun.
 
@@ -52,7 +52,7 @@ struct Inner {
     turn: AtomicUsize,
     /// Threads that have begun and not ended; grows under the lock.
     busy: AtomicUsize,
-    /// Whoever waits looks about first.
+    /// A thread that waits spins first.
     looks: bool,
 }
 
@@ -137,7 +137,7 @@ impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let ended = || self.0.busy.load(Ordering::Acquire) == 0;
         lock(&self.0.line).task = None;
-        // Nobody begins from here on.
+        // No thread begins from here on.
         self.0.look(ended);
         if ended() {
             return;
@@ -153,7 +153,7 @@ impl Drop for Ending<'_> {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // After a fork the threads are not here: one of them may have held the lock, and there is nobody to wait for.
+        // After a fork the threads are not here: one of them may have held the lock, and there is no thread to wait for.
         if self.process != process::id() {
             return;
         }

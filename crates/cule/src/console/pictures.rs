@@ -1,19 +1,11 @@
-//! Pictures of the frames that somebody looks at.
-//!
-//! A frame runs without pixels unless a look is expected. When an undrawn one is looked at, its step is run again from
-//! its start on the picture buffer; so are the steps before it whose pixels still show there. What the buffer then
-//! holds equals what drawing every frame would have left.
+//! Pictures of a console: when they are made, and what a program gets of them. A frame runs without pixels unless the
+//! program is expected to ask for its picture; [`super::undrawn`] makes the others when they are asked for.
 
 use super::Console;
 use crate::CuleError;
-use crate::machine::tia::{self, Tia};
-use crate::machine::{self, Machine, cart};
+use crate::machine::tia;
 use crate::observe::palette;
 use crate::observe::translate::translate;
-use crate::threaded;
-
-/// Steps that a buffer may be behind before it is drawn: frames can be short for long.
-const UNDRAWN_STEPS: usize = 256;
 
 /// When pixels are made. Nothing else depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,25 +18,13 @@ pub enum Drawing {
     Guessed,
 }
 
-/// A step whose pixels were not made.
-#[derive(Clone, Copy)]
-pub(super) struct Undrawn {
-    start: Machine,
-    /// The chip after it, whose beam lags where no pixels were made.
-    end: Tia,
-    /// Clocks of the window that its beam has passed.
-    reach: i32,
-    /// It may have drawn beyond its reach, or stands for a part of a frame.
-    open: bool,
-}
-
 /// Guesses which acts are looked at, from the looks after the last eight: a counter for each pattern of them.
 #[derive(Clone)]
 pub(super) struct Looks {
     counters: [u8; 256],
     /// One bit per act, the last one lowest.
     history: u8,
-    /// Somebody looked since the last act.
+    /// A picture was read since the last act.
     pub(super) seen: bool,
 }
 
@@ -70,80 +50,9 @@ impl Looks {
 }
 
 impl Console {
-    /// One STEP of the machine, nothing evaluated.
-    ///
-    /// A frame that does not reach its last row leaves older ones of its buffer in sight. When such frames were not
-    /// drawn, they are run again, and then the step.
-    pub(super) fn step(&mut self, draw: bool) {
-        let m = &mut self.state.machine;
-        // Large cartridge RAM is not part of the machine: such a step cannot be run again.
-        let drawing = draw || cart::large_ram_bytes(&m.cart) != 0;
-        self.blank &= !drawing;
-        let start = *m;
-        if start.unfinished != 0 && start.dimmed != 0 && threaded::is_complete(&start) {
-            // The frame goes on behind its picture.
-            m.draw = 0;
-            threaded::step(m, &mut self.board, &self.code);
-            m.draw = u8::from(drawing);
-            if drawing {
-                self.draw_buffer(usize::from(start.tia.buffer & 1));
-            }
-            return;
-        }
-        // Where older steps are still to be drawn below this one, it is drawn again after them: dimming what an open
-        // frame has not reached must wait until then.
-        let next = usize::from(m.tia.buffer & 1) ^ usize::from(m.unfinished == 0);
-        m.draw = if drawing && !self.undrawn[next].is_empty() {
-            machine::DRAW_UNDIMMED
-        } else {
-            u8::from(drawing)
-        };
-        threaded::step(m, &mut self.board, &self.code);
-        m.draw = u8::from(drawing);
-        let whole = start.unfinished == 0 && is_whole(m);
-        let buffer = usize::from(m.tia.buffer & 1);
-        let reach = reach(m);
-        if start.unfinished == 0 && m.unfinished == 0 {
-            // What this frame covers need not be drawn before it. An open one says nothing: its beam lags.
-            self.undrawn[buffer].retain(|older| !whole && (older.reach > reach || older.open));
-        }
-        // A frame that ends in the picture, or under a blank that waits, leaves pixels ahead of its beam.
-        let ragged = reach % tia::CLOCKS_PER_LINE != tia::HBLANK_CLOCKS || m.tia.blank_pending != 0;
-        let open = ragged || start.unfinished != 0 || m.unfinished != 0;
-        let step = Undrawn { start, end: m.tia, reach, open };
-        if !drawing {
-            self.undrawn[buffer].push(step);
-            if self.undrawn[buffer].len() > UNDRAWN_STEPS {
-                self.draw_buffer(buffer);
-            }
-        } else if !self.undrawn[buffer].is_empty() {
-            self.undrawn[buffer].push(step);
-            self.draw_buffer(buffer);
-        }
-    }
-
     /// Runs again, with pixels, what a picture buffer does not show yet.
-    ///
-    /// A step that goes on with an open frame goes on from where the beam really was: colours may have changed since.
     fn draw_buffer(&mut self, buffer: usize) {
-        // Its memory is used again.
-        let mut steps = std::mem::take(&mut self.undrawn[buffer]);
-        let mut last: Option<(Tia, Tia)> = None;
-        for step in steps.drain(..) {
-            self.blank = false;
-            let mut m = step.start;
-            if let Some((_, followed)) = last.filter(|(lagging, _)| m.unfinished != 0 && m.tia == *lagging) {
-                m.tia = followed;
-            }
-            m.draw = 1;
-            threaded::step(&mut m, &mut self.board, &self.code);
-            last = Some((step.end, m.tia));
-        }
-        self.undrawn[buffer] = steps;
-        let m = &mut self.state.machine;
-        if let Some((_, followed)) = last.filter(|(lagging, _)| m.unfinished != 0 && m.tia == *lagging) {
-            m.tia = followed;
-        }
+        self.undrawn.draw_buffer(&mut self.state.machine, &mut self.board, &self.code, buffer);
     }
 
     /// Brings the beam of an open frame to where it is when every frame is drawn.
@@ -161,8 +70,7 @@ impl Console {
 
     /// Makes the pictures of the last two frames.
     pub(super) fn draw_both(&mut self) {
-        self.draw_buffer(0);
-        self.draw_buffer(1);
+        self.undrawn.draw_both(&mut self.state.machine, &mut self.board, &self.code);
     }
 
     /// Whether pixels are made for every frame, or when [`Console::draw`] asks. RAM, rewards and all else do not
@@ -212,18 +120,6 @@ impl Console {
         }
         Ok(())
     }
-}
-
-/// Clocks of the window that the beam has passed, counted to the last pixel.
-fn reach(m: &Machine) -> i32 {
-    let clock = tia::clock_of(m.cpu.cycles).clamp(m.tia.base, m.tia.window_end) - m.tia.base;
-    let (row, h) = (clock / tia::CLOCKS_PER_LINE, clock % tia::CLOCKS_PER_LINE);
-    row * tia::CLOCKS_PER_LINE + h.max(tia::HBLANK_CLOCKS)
-}
-
-/// True when the beam came to the end of the window before the frame ended.
-fn is_whole(m: &Machine) -> bool {
-    m.unfinished == 0 && tia::clock_of(m.cpu.cycles) >= m.tia.window_end
 }
 
 fn has_length(what: &'static str, buffer: &[u8], expected: usize) -> Result<(), CuleError> {

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Console;
-use super::pictures::Undrawn;
 use super::states::fingerprint;
+use super::undrawn::UndrawnFrames;
 use crate::env::State;
+use crate::fast_cpu::Code;
 use crate::random::Random;
 use crate::rom::{self, Rom, Scheme};
-use crate::threaded::Code;
 
 /// ROMs that are kept, some 100 KB each; the one not used for longest goes first. All known games fit.
 const MOST_ROMS: usize = 128;
@@ -34,7 +34,7 @@ pub(super) struct Boot {
     state: State,
     core_random: Random,
     core_draws: u32,
-    undrawn: [Vec<Undrawn>; 2],
+    undrawn: UndrawnFrames,
     /// After loading and the first reset, rather than before that.
     pub complete: bool,
 }
@@ -56,7 +56,7 @@ impl Boot {
         console.state = self.state;
         console.core_random = self.core_random;
         console.core_draws = self.core_draws;
-        console.undrawn = self.undrawn.clone();
+        console.undrawn.clone_from(&self.undrawn);
     }
 }
 
@@ -113,7 +113,7 @@ pub(super) fn of(rom: &Rom) -> Arc<Prepared> {
 mod tests {
     use super::*;
     use crate::console::{Drawing, Options, game_row};
-    use crate::games::rows;
+    use crate::games::table::UNKNOWN;
     use crate::test_roms;
 
     fn fresh(rom: &Rom) -> Prepared {
@@ -168,9 +168,9 @@ mod tests {
         let prepared = fresh(&rom);
         for seed in 0..2 * MOST_BOOTS as u32 {
             let options = Options { system_seed: seed, ..Options::default() };
-            Console::booted(&prepared, rows::UNKNOWN, options).unwrap();
+            Console::booted(&prepared, UNKNOWN, options).unwrap();
         }
-        let kept = |seed| prepared.boot(rows::UNKNOWN, seed).is_some();
+        let kept = |seed| prepared.boot(UNKNOWN, seed).is_some();
         assert!(!kept(MOST_BOOTS as u32 - 1) && kept(MOST_BOOTS as u32));
         assert!(Arc::ptr_eq(&of(&rom), &of(&rom)));
     }

@@ -11,7 +11,7 @@ use crate::random::{self, Random};
 /// Begins every saved state.
 const MAGIC: [u8; 8] = *b"parl2600";
 /// Version of the layout of saved states.
-const STATE_VERSION: u32 = 1;
+const STATE_VERSION: u32 = 2;
 
 /// What of the ROM a saved state must fit.
 #[repr(C)]

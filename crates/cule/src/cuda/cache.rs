@@ -93,7 +93,7 @@ pub fn store(folder: &Path, key: &str, kind: Kind, image: &[u8]) -> std::io::Res
     let written =
         std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, place(folder, key, kind)));
     if written.is_err() {
-        // Half a file is of no use to anybody; that it may not be there is no error.
+        // Half a file is of no use; that it may not be there is no error.
         let _ = std::fs::remove_file(&beside);
     }
     written

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::cache::{self, Kind};
 use super::{Cuda, SOURCES};
-use crate::batch::gpu::calibrate::{from_text, to_text};
-use crate::batch::gpu::{Choice, Form};
+use crate::batch::cuda::calibrate::{from_text, to_text};
+use crate::batch::cuda::{Choice, Form};
 
 /// The sources of the kernels, as a few letters.
 fn sources() -> String {

@@ -18,6 +18,7 @@ pub const SOURCES: Sources = Sources {
     headers: &[
         ("prelude.cuh", include_str!("../../kernels/prelude.cuh")),
         ("machine.cuh", include_str!("../../kernels/machine.cuh")),
+        ("runner.cuh", include_str!("../../kernels/runner.cuh")),
     ],
     kernels: &[("parl_act", "console.cu")],
 };

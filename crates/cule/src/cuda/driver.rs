@@ -88,7 +88,7 @@ impl Driver {
     fn load() -> Result<Self, String> {
         let mut reasons = vec![];
         for name in NAMES {
-            // SAFETY: loading the driver runs its own initialisation, as in every CUDA program.
+            // SAFETY: loading the driver runs its own initialization, as in every CUDA program.
             match unsafe { Library::new(name) } {
                 Ok(library) => {
                     // cudarc looks under more names than these and panics where there is nothing under any of them.
@@ -264,7 +264,7 @@ impl Context {
         // SAFETY: the memory was given just now.
         let status = unsafe { sys::cuMemsetD8Async(address, 0, bytes, std::ptr::null_mut()) };
         self.driver.check("cuMemsetD8Async", status)?;
-        // torch's streams do not wait for the default one: the zeros must be there before anybody writes over them.
+        // torch's streams do not wait for the default one: the zeros must be there before they are overwritten.
         // SAFETY: the default stream of the current context.
         let status = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
         self.driver.check("cuStreamSynchronize", status)?;

@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 
 use crate::CuleError;
-use crate::batch::gpu::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
+use crate::batch::cuda::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
 use nvrtc::Nvrtc;
 pub use program::{Image, Memory, Program, Sources};
 
@@ -30,6 +30,7 @@ pub const SOURCES: Sources = Sources {
     headers: &[
         ("prelude.cuh", include_str!("../../kernels/prelude.cuh")),
         ("machine.cuh", include_str!("../../kernels/machine.cuh")),
+        ("runner.cuh", include_str!("../../kernels/runner.cuh")),
         ("layout.cuh", include_str!("../../kernels/layout.cuh")),
         ("cpu_brx.cuh", include_str!("../../kernels/cpu_brx.cuh")),
         ("forms.cuh", include_str!("../../kernels/forms.cuh")),

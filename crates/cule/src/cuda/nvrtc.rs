@@ -96,7 +96,7 @@ impl Nvrtc {
     }
 
     fn open(path: &Path) -> Result<Self, libloading::Error> {
-        // SAFETY: loading the compiler runs its own initialisation.
+        // SAFETY: loading the compiler runs its own initialization.
         let library = unsafe { Library::new(path) }?;
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the function has this type and writes two numbers.

@@ -23,18 +23,16 @@
 )]
 
 pub mod evaluate;
-#[cfg(not(device))]
-pub mod names;
-pub mod rows;
-pub mod rules_a_f;
-pub mod rules_g_p;
-pub mod rules_p_z;
+pub mod row;
+pub mod rules;
 pub mod select;
+pub mod table;
 
 use bytemuck::{Pod, Zeroable};
 
 use evaluate::AUX_COUNT;
-use rows::{KOOLAID, LIVES_ONE, LIVES_RAW, LIVES_STD, LIVES_ZERO, ROWS};
+use row::Reported;
+use table::GAMES;
 
 /// The variables of a game's rule.
 #[repr(C)]
@@ -64,21 +62,17 @@ pub fn new(mode: u32) -> Rules {
 /// The lives a program is told.
 pub fn lives(s: &Rules, game: usize) -> i32 {
     let alive: i32 = if s.over != 0 { 0 } else { 1 };
-    match ROWS[game].lives {
-        LIVES_STD => alive * s.lives,
-        LIVES_RAW => s.lives,
-        LIVES_ZERO => 0,
-        LIVES_ONE => 1,
-        _ => alive,
+    match GAMES[game].reported {
+        Reported::Counted => alive * s.lives,
+        Reported::CountedAlways => s.lives,
+        Reported::One => 1,
+        Reported::OneUntilEnd => alive,
     }
 }
 
-/// The address that a game's rule reads last: it stays on the data bus, where code that runs in the TIA's addresses
-/// can see it.
-///
-/// Unsure: known only for the game under whose name random programs were compared. No game depends on it.
+/// The address that a game's rule reads last.
 pub fn last_read(game: usize) -> i32 {
-    if game == KOOLAID { 0xD1 } else { 0xFF }
+    GAMES[game].last_read as i32
 }
 
 /// RAM byte at bus address $80-$FF.
@@ -99,38 +93,6 @@ fn bcd2(ram: &[u8; 128], low: i32, high: i32) -> i32 {
     bcd1(ram, low) + 100 * bcd1(ram, high)
 }
 
-fn bcd3(ram: &[u8; 128], low: i32, middle: i32, high: i32) -> i32 {
-    bcd2(ram, low, middle) + 10000 * bcd1(ram, high)
-}
-
-fn least(a: i32, b: i32) -> i32 {
-    if a < b { a } else { b }
-}
-
-fn most(a: i32, b: i32) -> i32 {
-    if a > b { a } else { b }
-}
-
 fn signed(value: i32) -> i32 {
     value as u8 as i8 as i32
-}
-
-fn ones(value: i32) -> i32 {
-    (value as u32).count_ones() as i32
-}
-
-/// Ten stands for a blank digit.
-fn blank_zero(digit: i32) -> i32 {
-    if digit == 10 { 0 } else { digit }
-}
-
-/// Alien: digits times eight, $80 is blank.
-fn alien_digit(ram: &[u8; 128], address: i32) -> i32 {
-    if byte(ram, address) == 0x80 { 0 } else { byte(ram, address) >> 3 }
-}
-
-/// River Raid: digits times eight, anything else is blank.
-fn eighth(ram: &[u8; 128], address: i32) -> i32 {
-    let v: i32 = byte(ram, address);
-    if v & 7 == 0 && v <= 72 { v / 8 } else { 0 }
 }

@@ -1,7 +1,7 @@
 //! The console: one plain value, and the order in which its chips move.
 //!
 //! Everything here is written in the device subset of Rust, so that the same lines run as Rust and as CUDA. Times are
-//! CPU cycles (`cycles`, u32) or colour clocks (`clock`, i32, three per cycle), counted from the start of the frame.
+//! CPU cycles (`cycles`, u32) or color clocks (`clock`, i32, three per cycle), counted from the start of the frame.
 //! All bus accesses of an instruction carry the time of its end.
 //!
 //! Device subset.
@@ -200,21 +200,38 @@ pub fn end_step(m: &mut Machine, board: &mut Board) {
     }
 }
 
+/// What runs the instructions of a frame: one of the interpreters.
+pub trait Processor {
+    /// Runs until `budget` instructions are spent, or a chip asks for the end of the frame.
+    fn run(&mut self, m: &mut Machine, board: &mut Board, budget: u32);
+}
+
+/// The plain interpreter, on the bytes of a ROM.
+#[cfg(not(device))]
+pub struct Plain<'a> {
+    /// The ROM.
+    pub rom: &'a [u8],
+}
+
+#[cfg(not(device))]
+impl Processor for Plain<'_> {
+    fn run(&mut self, m: &mut Machine, board: &mut Board, budget: u32) {
+        cpu::run(m, board, self.rom, budget);
+    }
+}
+
 /// One STEP: runs until the program ends the frame, or the instruction budget is spent.
-pub fn step(m: &mut Machine, board: &mut Board, rom: &[u8]) {
+#[inline(never)]
+pub fn step<P: Processor>(processor: &mut P, m: &mut Machine, board: &mut Board) {
     begin_step(m, board);
-    if m.draw != 0 {
-        let start: Machine = *m;
-        cpu::run(m, board, rom, INSTRUCTIONS_PER_STEP);
-        if m.tia.stop == 0 && m.eager == 0 {
-            // A frame left open shows how far the beam has come: draw it again, access by access.
-            *m = start;
-            m.eager = 1;
-            tia::objects::refresh_cells(&m.tia, board);
-            cpu::run(m, board, rom, INSTRUCTIONS_PER_STEP);
-        }
-    } else {
-        cpu::run(m, board, rom, INSTRUCTIONS_PER_STEP);
+    let start: Machine = *m;
+    processor.run(m, board, INSTRUCTIONS_PER_STEP);
+    if m.draw != 0 && m.tia.stop == 0 && m.eager == 0 {
+        // A frame left open shows how far the beam has come: draw it again, access by access.
+        *m = start;
+        m.eager = 1;
+        tia::objects::refresh_cells(&m.tia, board);
+        processor.run(m, board, INSTRUCTIONS_PER_STEP);
     }
     end_step(m, board);
 }

@@ -1,6 +1,6 @@
 //! RIOT: 128 bytes of RAM, the two ports as read by the program, and the interval timer.
 //!
-//! The timer keeps the stamp of its last write; its value is worked out when somebody reads it.
+//! The timer keeps the stamp of its last write; its value is computed when it is read.
 //!
 //! Device subset.
 

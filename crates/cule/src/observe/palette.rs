@@ -1,6 +1,6 @@
-//! Colours of the 256 palette indices, red in bits 16-23.
+//! Colors of the 256 palette indices, red in bits 16-23.
 //!
-//! Device subset. Only even indices are colours; an odd one, which PAL frames of odd length show, is the gray of the
+//! Device subset. Only even indices are colors; an odd one, which PAL frames of odd length show, is the gray of the
 //! index before it.
 
 /// A console's television: which of the tables applies.
@@ -10,7 +10,7 @@ pub const PAL: usize = 1;
 /// As [`NTSC`].
 pub const SECAM: usize = 2;
 
-/// The 128 colours of NTSC, PAL and SECAM.
+/// The 128 colors of NTSC, PAL and SECAM.
 const COLORS: [[u32; 128]; 3] = [
     [
         0x000000, 0x4A4A4A, 0x6F6F6F, 0x8E8E8E, 0xAAAAAA, 0xC0C0C0, 0xD6D6D6, 0xECECEC, 0x484800, 0x69690F,
@@ -64,7 +64,7 @@ pub const RGB: [[u32; 256]; 3] = [rgb_table(NTSC), rgb_table(PAL), rgb_table(SEC
 /// Gray of every index, by television.
 pub const GRAY: [[u8; 256]; 3] = [gray_table(NTSC), gray_table(PAL), gray_table(SECAM)];
 
-/// Brightness of a colour, weighed 0.2989, 0.5870, 0.1140 and rounded to nearest.
+/// Brightness of a color, weighed 0.2989, 0.5870, 0.1140 and rounded to nearest.
 const fn brightness(color: u32) -> u32 {
     (2989 * (color >> 16) + 5870 * (color >> 8 & 255) + 1140 * (color & 255) + 5000) / 10000
 }
@@ -80,7 +80,7 @@ const fn rgb_table(television: usize) -> [u32; 256] {
     table
 }
 
-/// The blue of the next index: the brightness of a colour, and for an odd index, as in the reference, what comes next.
+/// The blue of the next index: the brightness of a color, and for an odd index, as in the reference, what comes next.
 const fn gray_table(television: usize) -> [u8; 256] {
     let rgb: [u32; 256] = rgb_table(television);
     let mut table: [u8; 256] = [0; 256];
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(RGB[NTSC][0x1E], 0xFC_FC54);
         assert_eq!(GRAY[NTSC][0x1E], 233);
         assert_eq!(RGB[NTSC][0x1F], 0xE9_E9E9);
-        // An odd index shows the blue of the next colour, and the last one nothing.
+        // An odd index shows the blue of the next color, and the last one nothing.
         assert_eq!(GRAY[NTSC][0x01], 0x4A);
         assert_eq!(GRAY[NTSC][0xFF], 0);
         assert_eq!(GRAY[PAL][0x02], 43);

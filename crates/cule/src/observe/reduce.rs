@@ -12,7 +12,7 @@ use super::{
     is_tie_84, quarter, round_84, round_row, rows_84, shrink_84,
 };
 use crate::CuleError;
-use crate::lane::show::{self, Reduction};
+use crate::observe::plane::{self, Reduction};
 use bytemuck::Zeroable;
 
 /// Most pixels along one side of an observation.
@@ -94,7 +94,7 @@ impl Reducer {
         blends: &mut Vec<Blend>,
     ) -> Reduction {
         let mut reduction = Reduction {
-            kind: show::REDUCE_COPY,
+            kind: plane::REDUCE_COPY,
             rows: self.target.0 as u32,
             columns: self.target.1 as u32,
             ..Reduction::zeroed()
@@ -102,13 +102,13 @@ impl Reducer {
         match &self.kind {
             Kind::Copy => {}
             Kind::Blocks { across, down } => {
-                reduction.kind = show::REDUCE_BLOCKS;
+                reduction.kind = plane::REDUCE_BLOCKS;
                 reduction.across = *across as u32;
                 reduction.down = *down as u32;
                 reduction.scale = block_scale(*across, *down);
             }
             Kind::Area { x, y, small } => {
-                reduction.kind = if *small { show::REDUCE_84 } else { show::REDUCE_AREA };
+                reduction.kind = if *small { plane::REDUCE_84 } else { plane::REDUCE_AREA };
                 for (i, axis) in [x, y].into_iter().enumerate() {
                     reduction.cells[i] = cells.len() as u32;
                     reduction.weights[i] = weights.len() as u32;
@@ -117,7 +117,7 @@ impl Reducer {
                 }
             }
             Kind::Blend { x, y } => {
-                reduction.kind = show::REDUCE_BLEND;
+                reduction.kind = plane::REDUCE_BLEND;
                 for (i, axis) in [x, y].into_iter().enumerate() {
                     reduction.blends[i] = blends.len() as u32;
                     blends.extend(axis);
@@ -428,7 +428,7 @@ mod tests {
         };
         let short = Reducer::new(210, 84, 84).unwrap();
         for round in 0..60 {
-            // Few colours make ties; some rows repeat the row above.
+            // Few colors make ties; some rows repeat the row above.
             let mut pixels: Vec<u8> = (0..210 * WIDTH)
                 .map(|_| {
                     if round % 2 == 0 {

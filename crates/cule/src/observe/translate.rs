@@ -22,7 +22,7 @@ pub fn translate(indices: &[u8], table: &[u8; 256], out: &mut [u8]) {
         unsafe { translate_avx512(indices, None, table, out) };
         return;
     }
-    // Most runs of eight pixels have one colour.
+    // Most runs of eight pixels have one color.
     let (mut targets, mut sources) = (out.chunks_exact_mut(8), indices.chunks_exact(8));
     for (pixels, indices) in targets.by_ref().zip(sources.by_ref()) {
         if bytemuck::pod_read_unaligned::<u64>(indices) == u64::from(indices[0]) * 0x0101_0101_0101_0101 {

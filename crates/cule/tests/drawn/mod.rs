@@ -37,8 +37,9 @@ fn change(ram: &mut [u8; 128], random: &mut u64, count: u64) {
 }
 
 /// The chain over reward, lives and end of every step, and over what the game's mode selection says.
-pub fn chain(game: usize) -> u64 {
-    let mut random = game as u64;
+/// `seed` draws the RAM; it stays the same when rows move in the table.
+pub fn chain(game: usize, seed: u64) -> u64 {
+    let mut random = seed;
     let (mut ram, mut cart_ram) = ([0u8; 128], [0u8; 128]);
     let mut rules = games::new(0);
     let mut chain = 0xcbf2_9ce4_8422_2325;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 /// True when `folders`, those of `rom::folders`, hold ROMs to run. Otherwise the name of the running test goes to
-/// standard error, past the harness, which shows the output of a passing test to nobody.
+/// standard error, past the harness, which does not show the output of a passing test.
 ///
 /// # Panics
 /// There is no folder and the variable `CI` is set: a test that checks nothing must not pass there.

@@ -84,7 +84,7 @@ pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
         // What does not show is found out when it does.
         near |= bit(object);
     } else {
-        // Those that it was near may be near nobody now.
+        // Objects that it was near may be near no other now.
         t.near_loose |= near >> object & 1;
         let mut met: u8 = 0;
         for other in 0..6 {

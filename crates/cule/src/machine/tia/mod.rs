@@ -60,7 +60,7 @@ pub struct Layout {
     pub first_line: i16,
     /// Rows.
     pub height: i16,
-    /// PAL: longer frames, colour loss.
+    /// PAL: longer frames, color loss.
     pub pal: u8,
     /// HMOVE blanks the first eight pixels.
     pub hmove_blanks: u8,

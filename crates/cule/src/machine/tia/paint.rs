@@ -9,12 +9,12 @@ use super::{
 };
 use crate::machine::{Board, Machine};
 
-/// CTRLPF: the halves of the playfield take the players' colours; the playfield stands before the players.
+/// CTRLPF: the halves of the playfield take the players' colors; the playfield stands before the players.
 pub const SCORE: u8 = 2;
 pub const PRIORITY: u8 = 4;
 /// What `order_of` says where `lonely_score` does.
 pub const LONELY: u8 = 1;
-/// Places of the colours in `Tia::color`.
+/// Places of the colors in `Tia::color`.
 pub const FIELD: usize = 2;
 pub const BACK: usize = 3;
 /// Clock of a row after which the HMOVE blank is over.
@@ -166,7 +166,7 @@ pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     }
 }
 
-/// True when the playfield alone is on and takes the score colours in spite of its priority.
+/// True when the playfield alone is on and takes the score colors in spite of its priority.
 pub fn lonely_score(t: &Tia) -> bool {
     t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY && t.enabled == bit(PF)
 }
@@ -187,7 +187,7 @@ pub fn order_of(t: &Tia) -> u8 {
     }
 }
 
-/// Which of 32 pixels have the colour of player 0, of player 1 and of the playfield. Masks are fresh.
+/// Which of 32 pixels have the color of player 0, of player 1 and of the playfield. Masks are fresh.
 #[inline(always)]
 pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
     let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];

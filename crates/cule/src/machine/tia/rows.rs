@@ -1,6 +1,6 @@
-//! Rows of pictures as classes: which of four colours each pixel has, in two bits, and which four they are. A GPU draws them
+//! Rows of pictures as classes: which of four colors each pixel has, in two bits, and which four they are. A GPU draws them
 //! so (`Front::on`): 12 words a row where bytes are 40. Rows for which this does not hold are bytes, as on the CPU: those
-//! whose colours change within them, those that are drawn access by access, and those of a frame that ends within them.
+//! whose colors change within them, those that are drawn access by access, and those of a frame that ends within them.
 //!
 //! Device subset.
 
@@ -13,7 +13,7 @@ use crate::machine::{Board, Machine};
 
 /// A value of `Row::kind`: the row is bytes, in `Board::picture`.
 pub const BYTES: u32 = 0;
-/// As `BYTES`: colours changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
+/// As `BYTES`: colors changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
 pub const MIXED: u32 = 1;
 /// The row is classes.
 pub const CLASSES: u32 = 2;
@@ -28,7 +28,7 @@ const BLANK_PIXELS: i32 = 8;
 pub struct Row {
     /// `BYTES`, `MIXED`, `CLASSES` or `BLANKED`.
     pub kind: u32,
-    /// The four colours: background, player 0, player 1, playfield; the first lowest.
+    /// The four colors: background, player 0, player 1, playfield; the first lowest.
     pub colors: u32,
     /// Classes of 32 pixels each: their bits 0 in the low half, their bits 1 in the high half.
     pub classes: [u64; 5],
@@ -48,7 +48,7 @@ pub struct Front {
     pub to: i32,
     /// its kind,
     pub kind: u32,
-    /// and its colours.
+    /// and its colors.
     pub colors: u32,
 }
 
@@ -67,7 +67,7 @@ pub fn has_classes(kind: u32) -> bool {
     kind >= CLASSES
 }
 
-/// The four colours of a row.
+/// The four colors of a row.
 fn colors_of(t: &Tia) -> u32 {
     t.color[BACK] as u32
         | (t.color[P0] as u32) << 8
@@ -208,7 +208,7 @@ pub fn expand_all(board: &mut Board, buffer: usize, count: usize) {
     }
 }
 
-/// A row that is not complete becomes bytes: nobody goes on with it, or what is older is wanted.
+/// A row that is not complete becomes bytes: it is not continued, or an older one is wanted.
 pub fn close(board: &mut Board) {
     if board.front.row != 0 {
         let buffer: usize = board.front.buffer as usize;

@@ -1,0 +1,163 @@
+//! Which form and window suit a game on a device: its steps are timed with each, and the quickest is kept on the disk.
+//! Host only.
+//!
+//! What is kept belongs to a ROM, a device, a driver and the sources of the kernels: when one of them changes, it is
+//! measured anew. A file that is damaged, or says what cannot be chosen, is taken for none.
+
+use std::time::Instant;
+
+use super::choice::{Choice, Form};
+use super::{Actions, CudaBatch, Device, Targets};
+use crate::CuleError;
+use crate::env::state::{FLAGS, NUMBERS};
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Steps before the first measurement, in which episodes come apart.
+    pub before: u32,
+    /// Steps of a measurement.
+    pub steps: u32,
+    /// Measurements of each choice, of which the shortest counts; the choices alternate.
+    pub rounds: u32,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { before: 40, steps: 4, rounds: 2 }
+    }
+}
+
+/// Kinds of actions that lie ready; steps take one after the other.
+const ACTIONS: u32 = 16;
+
+impl<D: Device> CudaBatch<D> {
+    /// Seconds per step with each of `choices`, under random actions. All games are played as the choice says. The
+    /// environments have been reset and stepped afterwards, and the last choice stays.
+    ///
+    /// # Errors
+    /// [`CuleError::Setting`]: nothing to measure; or what the device says.
+    pub fn measure(
+        &mut self,
+        choices: &[Choice],
+        effort: Effort,
+        stream: u64,
+    ) -> Result<Vec<(Choice, f64)>, CuleError> {
+        if choices.is_empty() || effort.steps == 0 || effort.rounds == 0 {
+            let (name, bound) = ("calibration", "at least one choice, step and round");
+            return Err(CuleError::Setting { name, value: format!("{choices:?}, {effort:?}"), bound });
+        }
+        let envs = self.num_envs();
+        let count = self.actions().len() as u64;
+        let mut draws: u64 = 0x5EED;
+        let mut codes = Vec::with_capacity(envs * ACTIONS as usize);
+        for _ in 0..envs * ACTIONS as usize {
+            draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            codes.push(((draws >> 33) % count) as i32);
+        }
+        let mut actions = self.device.allocate(size_of_val(&codes[..]))?;
+        self.device.write(&mut actions, bytemuck::cast_slice(&codes), stream)?;
+        let seeds: Vec<i64> = (0..envs as i64).collect();
+        let mut seeds_there = self.device.allocate(size_of_val(&seeds[..]))?;
+        self.device.write(&mut seeds_there, bytemuck::cast_slice(&seeds), stream)?;
+        let numbers = self.device.allocate(NUMBERS * 4 * envs)?;
+        let flags = self.device.allocate(FLAGS * envs)?;
+        let out = Targets {
+            numbers: self.device.address(&numbers),
+            flags: self.device.address(&flags),
+            ..Targets::default()
+        };
+        self.reset(self.device.address(&seeds_there), 0, &out, stream)?;
+        let first = self.device.address(&actions);
+        let mut next = 0u32;
+        let mut run = |batch: &mut Self, steps: u32| -> Result<f64, CuleError> {
+            batch.check_faults(stream)?;
+            let start = Instant::now();
+            for _ in 0..steps {
+                let at = first + u64::from(next % ACTIONS) * 4 * envs as u64;
+                next += 1;
+                batch.step(Actions::Narrow(at), &out, stream)?;
+            }
+            // Waits.
+            batch.check_faults(stream)?;
+            Ok(start.elapsed().as_secs_f64() / f64::from(steps.max(1)))
+        };
+        run(self, effort.before)?;
+        let mut found: Vec<(Choice, f64)> = choices.iter().map(|&choice| (choice, f64::INFINITY)).collect();
+        for _ in 0..effort.rounds {
+            for (choice, best) in &mut found {
+                self.choose(&vec![*choice; self.games.len()], stream)?;
+                *best = run(self, effort.steps)?.min(*best);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The quickest of what was measured; of equal ones the first.
+pub fn quickest(found: &[(Choice, f64)]) -> Option<Choice> {
+    let best = found.iter().map(|(_, seconds)| *seconds).min_by(f64::total_cmp)?;
+    found.iter().find(|(_, seconds)| *seconds == best).map(|(choice, _)| *choice)
+}
+
+/// What was measured as text, the quickest first: form, window, nanoseconds a step.
+pub fn to_text(found: &[(Choice, f64)]) -> String {
+    let mut sorted = found.to_vec();
+    sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let line = |(choice, seconds): &(Choice, f64)| {
+        format!("{} {} {:.0}\n", choice.form.name(), choice.window, seconds * 1e9)
+    };
+    sorted.iter().map(line).collect()
+}
+
+/// The quickest choice of such a text; `None` when it says none that there is.
+pub fn from_text(text: &str) -> Option<Choice> {
+    let mut words = text.lines().next()?.split(' ');
+    let form = Form::of_name(words.next()?)?;
+    let choice = Choice { form, window: words.next()?.parse().ok()? };
+    words.next()?.parse::<u64>().ok()?;
+    (words.next().is_none() && Choice::all().contains(&choice)).then_some(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quickest_comes_first_and_comes_back() {
+        let all = Choice::all();
+        let found: Vec<(Choice, f64)> = all
+            .iter()
+            .enumerate()
+            .map(|(i, &choice)| (choice, 1e-3 * (1.0 + ((i + 6) % 9) as f64)))
+            .collect();
+        assert_eq!(quickest(&found), Some(all[3]));
+        let text = to_text(&found);
+        assert_eq!(text.lines().count(), all.len());
+        assert!(text.starts_with("grouped 3 1000000\ngrouped 4 2000000\n"), "{text}");
+        assert_eq!(from_text(&text), Some(all[3]));
+        assert_eq!(quickest(&[]), None);
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_is_none() {
+        for text in [
+            "",
+            "\n",
+            "grouped",
+            "grouped 4",
+            "grouped 5 10",
+            "odd 4 10",
+            "grouped 4 x",
+            "grouped 4 1 2",
+            "plain 4 10",
+            "predicated 4 10",
+        ] {
+            assert_eq!(from_text(text), None, "{text:?}");
+        }
+        for form in [Form::Plain, Form::Predicated] {
+            let text = format!("{} 0 10", form.name());
+            assert_eq!(from_text(&text), Some(Choice { form, window: 0 }));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! How a game is played on a device: the form of its frames and the window of the lanes' key. Host only.
+
+use crate::CuleError;
+use crate::env::warp_schedule;
+
+/// How the lanes of a warp play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Form {
+    /// Each lane for itself.
+    Plain = warp_schedule::FORM_PLAIN,
+    /// Lanes at the same place together.
+    Grouped = warp_schedule::FORM_GROUPED,
+    /// All lanes by the same micro-steps.
+    Predicated = warp_schedule::FORM_PREDICATED,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Grouped, Self::Predicated];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Grouped => "grouped",
+            Self::Predicated => "predicated",
+        }
+    }
+
+    /// The form of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|form| form.name() == name)
+    }
+}
+
+/// How one game is played. All give the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// How the lanes of a warp play.
+    pub form: Form,
+    /// Rows of the picture that are one window of the key, as a power of two. Of no effect in forms without a key.
+    pub window: u32,
+}
+
+impl Default for Choice {
+    /// Windows of 16 rows: the best fixed ones over twenty games.
+    fn default() -> Self {
+        Self { form: Form::Grouped, window: 4 }
+    }
+}
+
+/// Windows that differ enough to be tried: 1, 2, 4, 8, 16 and 64 rows, and the whole picture.
+pub const WINDOWS: [u32; 7] = [0, 1, 2, 3, 4, 6, 9];
+
+impl Choice {
+    /// Everything that can be chosen.
+    pub fn all() -> Vec<Self> {
+        let grouped = WINDOWS.map(|window| Self { form: Form::Grouped, window });
+        let others = [Form::Predicated, Form::Plain].map(|form| Self { form, window: 0 });
+        [&grouped[..], &others].concat()
+    }
+
+    /// The choice of these names.
+    ///
+    /// # Errors
+    /// [`CuleError::Setting`]: there is no such form, or it is not played with this window.
+    pub fn named(form: &str, window: u32) -> Result<Self, CuleError> {
+        let found = Form::of_name(form).map(|form| Self { form, window });
+        found.filter(|choice| Self::all().contains(choice)).ok_or_else(|| CuleError::Setting {
+            name: "form",
+            value: format!("{form}, window {window}"),
+            bound: "grouped with window 0, 1, 2, 3, 4, 6 or 9, predicated or plain with window 0",
+        })
+    }
+
+    /// As the kernels take it.
+    pub(super) fn words(self) -> [u32; 2] {
+        [self.form as u32, self.window]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_what_there_is() {
+        for choice in Choice::all() {
+            assert_eq!(Choice::named(choice.form.name(), choice.window).unwrap(), choice);
+        }
+        for (form, window) in [("grouped", 5), ("grouped", 10), ("plain", 4), ("predicated", 1), ("odd", 0)] {
+            let error = Choice::named(form, window).unwrap_err().to_string();
+            assert!(error.contains(&format!("{form}, window {window}")), "{error}");
+        }
+        // The bound says the windows that there are.
+        let error = Choice::named("odd", 0).unwrap_err().to_string();
+        let all = WINDOWS.map(|window| window.to_string());
+        assert!(error.contains(&format!("window {} or {}", all[..6].join(", "), all[6])), "{error}");
+    }
+}

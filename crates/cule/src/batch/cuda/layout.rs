@@ -1,0 +1,217 @@
+//! What a launch is told, as `kernels/layout.cuh` has it, and how many threads it has. Host only.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::env::State;
+use crate::env::state::{Head, Recent};
+use crate::machine::Machine;
+use crate::machine::cart::Cart;
+
+/// Environments that a block plays at once: the lanes of its first warp.
+pub const LANES: u32 = 32;
+/// Warps of a block that plays, at most: those behind the first only help to show.
+const MOST_WARPS: u32 = 4;
+/// Threads of a block in which every thread makes a byte.
+pub const BYTE_THREADS: u32 = 256;
+/// The thread has no environment.
+pub const NO_ENV: u32 = u32::MAX;
+/// Kinds of faults that the device counts.
+pub const FAULTS: usize = 6;
+/// The environment keeps no pictures.
+pub const NO_SAVED_PICTURES: u32 = u32::MAX;
+/// Environments of a game without short frames that can keep pictures at a time, at least: 100 KB each.
+const SPARE_SAVED_PICTURES: usize = 1024;
+/// Words of a cartridge's RAM.
+const CART_WORDS: usize = 32;
+/// Words of a head that are the RAM of a cartridge: of the console, and of its copy.
+pub const CART_AT: [usize; 2] = [
+    (offset_of!(Head, state) + offset_of!(State, machine) + CART_RAM) / 4,
+    (offset_of!(Head, recent) + offset_of!(Recent, from) + CART_RAM) / 4,
+];
+const CART_RAM: usize = offset_of!(Machine, cart) + offset_of!(Cart, ram);
+
+/// Words of a machine's row in shared memory: odd, so that a word of 32 rows lies in 32 banks.
+const ROW_WORDS: u32 = (size_of::<Machine>() as u32 / 4) | 1;
+/// Bytes of a block's shared memory that hold the machines of its lanes.
+pub const SHARED_BYTES: u32 = LANES * ROW_WORDS * 4;
+
+/// Where everything of a batch lies: device addresses, then counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct Plan {
+    pub(super) heads: u64,
+    pub(super) randoms: u64,
+    pub(super) extras: u64,
+    pub(super) planes: u64,
+    pub(super) saved_pictures: u64,
+    pub(super) taken: u64,
+    pub(super) kept: u64,
+    pub(super) scratch: u64,
+    pub(super) queue: u64,
+    pub(super) queued: u64,
+    pub(super) faults: u64,
+    pub(super) order: u64,
+    pub(super) playing: u64,
+    pub(super) games: u64,
+    pub(super) rules: u64,
+    pub(super) reset_states: u64,
+    pub(super) roms: u64,
+    pub(super) records: u64,
+    pub(super) choices: u64,
+    pub(super) boot_pictures: u64,
+    pub(super) reductions: u64,
+    pub(super) cells: u64,
+    pub(super) weights: u64,
+    pub(super) blends: u64,
+    pub(super) tables: u64,
+    pub(super) count: u32,
+    pub(super) threads: u32,
+    pub(super) board_bytes: u32,
+    pub(super) scratch_bytes: u32,
+    pub(super) saved_count: u32,
+    pub(super) reset_state_count: u32,
+    pub(super) plane_bytes: u32,
+    pub(super) stack: u32,
+    pub(super) inputs_per_env: u32,
+    pub(super) boot_bytes: u32,
+    pub(super) cell_count: u32,
+    pub(super) weight_count: u32,
+    pub(super) blend_count: u32,
+    pub(super) table_bytes: u32,
+    pub(super) cart_ram: u32,
+    pub(super) unused: u32,
+}
+
+/// Arguments of one launch, 0 where a kernel does not need them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct Call {
+    pub(super) obs: u64,
+    pub(super) final_obs: u64,
+    pub(super) ram: u64,
+    pub(super) numbers: u64,
+    pub(super) flags: u64,
+    pub(super) actions: u64,
+    pub(super) seeds: u64,
+    pub(super) mask: u64,
+    pub(super) envs: u64,
+    pub(super) rows: u64,
+    pub(super) obs_stride: u64,
+    pub(super) mode: u32,
+    pub(super) wide_actions: u32,
+    pub(super) row_count: u32,
+    pub(super) row_bytes: u32,
+    pub(super) writes: u32,
+    pub(super) threshold: f32,
+    pub(super) slides: u32,
+    pub(super) unused: u32,
+}
+
+/// Threads to environments: those of one game side by side, filled up to whole warps.
+pub fn order(playing: &[usize]) -> Vec<u32> {
+    let mut order = vec![];
+    for game in 0..playing.iter().max().map_or(0, |most| most + 1) {
+        order.extend((0..playing.len() as u32).filter(|&env| playing[env as usize] == game));
+        order.resize(order.len().next_multiple_of(LANES as usize), NO_ENV);
+    }
+    order
+}
+
+/// How many words of a head are stored, with or without the RAM of cartridges.
+pub fn head_words(cart_ram: bool) -> usize {
+    size_of::<Head>() / 4 - if cart_ram { 0 } else { 2 * CART_WORDS }
+}
+
+/// True when word `word` of a head is RAM of a cartridge.
+pub fn is_cart_ram(word: usize) -> bool {
+    CART_AT.iter().any(|&at| (at..at + CART_WORDS).contains(&word))
+}
+
+/// Rooms for kept pictures: one for every environment of games that need them all the time, and some for the others.
+pub fn saved_pictures(envs: usize, needy: usize) -> usize {
+    (needy + SPARE_SAVED_PICTURES).min(envs)
+}
+
+/// Blocks that play `groups` groups of lanes where `resident` are there at a time, and warps of each: where there is
+/// saved for more, they help to show.
+pub fn playing(groups: u32, resident: u32) -> (u32, u32) {
+    let resident = resident.max(1);
+    (groups.min(resident), (resident / groups.max(1)).clamp(1, MOST_WARPS))
+}
+
+/// Blocks of `size` threads for `threads` of them; `None` when there would be more than a launch can have.
+pub fn blocks(threads: u64, size: u32) -> Option<u32> {
+    let blocks = threads.div_ceil(u64::from(size)).max(1);
+    u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warp_has_one_game() {
+        // 40 environments, the last three of another game: two warps and one.
+        let playing: Vec<usize> = (0..40).map(|env| usize::from(env >= 37)).collect();
+        let order = order(&playing);
+        assert_eq!(order.len(), 96);
+        for warp in order.chunks(32) {
+            let games: Vec<usize> =
+                warp.iter().filter(|&&env| env != NO_ENV).map(|&env| playing[env as usize]).collect();
+            assert!(games.iter().all(|&game| game == games[0]));
+        }
+        let mut seen: Vec<u32> = order.into_iter().filter(|&env| env != NO_ENV).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..40).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn few_groups_have_helpers_and_many_take_turns() {
+        // 1,056 warps are resident on 132 multiprocessors.
+        assert_eq!(playing(8, 1056), (8, 4));
+        assert_eq!(playing(400, 1056), (400, 2));
+        assert_eq!(playing(1024, 1056), (1024, 1));
+        assert_eq!(playing(4096, 1056), (1056, 1));
+        assert_eq!(playing(3, 0), (1, 1));
+    }
+
+    #[test]
+    fn saved_pictures_for_environments_that_need_them() {
+        assert_eq!(saved_pictures(256, 0), 256);
+        assert_eq!(saved_pictures(32_768, 0), 1024);
+        assert_eq!(saved_pictures(32_768, 16_384), 17_408);
+        assert_eq!(saved_pictures(32_768, 32_768), 32_768);
+    }
+
+    #[test]
+    fn heads_without_cartridge_ram_are_below_a_kilobyte() {
+        // 1,232 bytes less 2 x 128.
+        assert_eq!([head_words(true), head_words(false)], [308, 244]);
+        assert_eq!((0..308).filter(|&word| is_cart_ram(word)).count(), 64);
+    }
+
+    #[test]
+    fn a_word_of_all_rows_lies_in_as_many_banks() {
+        const BANKS: u32 = 32;
+        for word in 0..ROW_WORDS {
+            let banks: std::collections::HashSet<u32> =
+                (0..LANES).map(|lane| (lane * ROW_WORDS + word) % BANKS).collect();
+            assert_eq!(banks.len(), BANKS as usize, "word {word}");
+        }
+        // A row holds a machine, and begins where one may begin.
+        assert!(ROW_WORDS as usize * 4 >= size_of::<Machine>());
+        assert_eq!(align_of::<Machine>(), 4);
+        // 472 bytes and a word: 8 blocks take 119 KiB of the 228 of an H200.
+        assert_eq!(SHARED_BYTES, 32 * 476);
+    }
+
+    #[test]
+    fn blocks_cover_threads() {
+        assert_eq!([blocks(1, 32), blocks(32, 32), blocks(33, 32)], [Some(1), Some(1), Some(2)]);
+        // 2^31 blocks are one too many.
+        assert_eq!(blocks((1 << 31) * 256, 256), None);
+        assert_eq!(blocks(((1 << 31) - 1) * 256, 256), Some((1 << 31) - 1));
+    }
+}

@@ -1,0 +1,653 @@
+//! The batch on a GPU: what lies where, and which kernels run in which order. It knows no driver: a [`Device`] does.
+//!
+//! Host only. A step is one launch on the caller's stream, without waiting; a second one follows where resets may run
+//! the whole boot. Results go to addresses on the device that the caller gives.
+
+pub mod calibrate;
+mod choice;
+mod layout;
+mod reset_states;
+mod tables;
+
+pub use choice::{Choice, Form, WINDOWS};
+pub use layout::{CART_AT, Call, Plan, SHARED_BYTES};
+
+use bytemuck::Zeroable;
+use layout::{BYTE_THREADS, FAULTS, LANES, NO_SAVED_PICTURES, blocks};
+use tables::Tables;
+
+use super::game::Game;
+use super::pictures::Pictures;
+use super::slot::{Slot, Work};
+use super::{Autoreset, Layout, Settings, states};
+use crate::env::state::{self, EnvSettings, Extra, Head};
+use crate::games::table::GAMES;
+use crate::machine::input::Input;
+use crate::machine::{Board, cart};
+use crate::random::Random;
+use crate::{CuleError, memory};
+
+/// The kernels by name, with the file they are in.
+pub const KERNELS: [(&str, &str); 4] = [
+    ("parl_step", "step.cu"),
+    ("parl_reset", "reset.cu"),
+    ("parl_saved_pictures", "states.cu"),
+    ("parl_states", "states.cu"),
+];
+
+/// A place where kernels run.
+pub trait Device {
+    /// Memory there, freed when dropped.
+    type Memory;
+
+    /// Warps that can play at a time. More take turns, and so need no more memory to draw in.
+    fn resident_warps(&self) -> u32;
+
+    /// `bytes` bytes of zeros.
+    ///
+    /// # Errors
+    /// There is not so much left.
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, CuleError>;
+
+    /// Where it begins, as kernels see it.
+    fn address(&self, memory: &Self::Memory) -> u64;
+
+    /// Copies to the device, behind what was given to `stream` before.
+    ///
+    /// # Errors
+    /// What the driver says.
+    fn write(&self, memory: &mut Self::Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError>;
+
+    /// Copies from the device, and waits for that.
+    ///
+    /// # Errors
+    /// What the driver says, also of kernels that failed before.
+    fn read(&self, memory: &Self::Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError>;
+
+    /// Starts a kernel of [`KERNELS`] on a stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    fn launch(
+        &self,
+        kernel: &str,
+        shape: Shape,
+        plan: &Plan,
+        call: &Call,
+        stream: u64,
+    ) -> Result<(), CuleError>;
+}
+
+/// Blocks and threads of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+/// Device addresses that results are written to, one row per environment; 0 where there is nothing to write to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Targets {
+    /// Observations.
+    pub obs: u64,
+    /// The last observation of episodes that ended within a step; other rows are left alone.
+    pub final_obs: u64,
+    /// Console RAM, 128 bytes each.
+    pub ram: u64,
+    /// [`state::NUMBERS`] rows of `i32`, one column per environment.
+    pub numbers: u64,
+    /// [`state::FLAGS`] rows of bytes.
+    pub flags: u64,
+    /// Bytes from one observation to the next; 0 where they lie side by side.
+    pub obs_stride: u64,
+    /// `obs` lies one plane behind where the last call wrote, and nothing else has happened to the environments since: the
+    /// older planes are there already, and only what a step has not moved on by one is written whole.
+    pub slides: bool,
+}
+
+/// Where the actions of a step lie on the device, one row per environment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Actions {
+    /// `i32` indices.
+    Narrow(u64),
+    /// `i64` indices.
+    Wide(u64),
+    /// Sticks: four `f32` each, to the right, up, of the trigger and of the strength; and where a direction begins.
+    Sticks(u64, f32),
+}
+
+/// Rows of states that are on their way at once, in bytes: what a transfer takes on the host and on the device.
+const TRANSFER_BYTES: usize = 64 << 20;
+
+/// Environments on a device.
+pub struct CudaBatch<D: Device> {
+    device: D,
+    settings: Settings,
+    rules: EnvSettings,
+    games: Vec<Game>,
+    playing: Vec<usize>,
+    plan: Plan,
+    resident: u32,
+    /// Resets after an episode's end may need a launch of their own.
+    queues: bool,
+    actions: u32,
+    shape: Vec<usize>,
+    faults: D::Memory,
+    choices: D::Memory,
+    /// How each game is played, as `choices` says it.
+    chosen: Vec<Choice>,
+    /// What is not used from here, but must live as long as the batch.
+    _memory: Vec<D::Memory>,
+    bytes: usize,
+}
+
+/// Gathers what a batch allocates.
+struct Pile<'a, D: Device> {
+    device: &'a D,
+    memory: Vec<D::Memory>,
+    bytes: usize,
+}
+
+impl<D: Device> Pile<'_, D> {
+    fn empty(&mut self, bytes: usize) -> Result<u64, CuleError> {
+        let memory = self.device.allocate(bytes.max(1))?;
+        let address = self.device.address(&memory);
+        self.memory.push(memory);
+        self.bytes += bytes;
+        Ok(address)
+    }
+
+    fn filled<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> Result<u64, CuleError> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let mut memory = self.device.allocate(bytes.len().max(1))?;
+        if !bytes.is_empty() {
+            self.device.write(&mut memory, bytes, 0)?;
+        }
+        let address = self.device.address(&memory);
+        self.memory.push(memory);
+        self.bytes += bytes.len();
+        Ok(address)
+    }
+}
+
+impl<D: Device> CudaBatch<D> {
+    /// Loads the games, boots one console of each on the host, and makes the environments; none has been reset yet.
+    ///
+    /// # Errors
+    /// As [`super::CpuBatch::new`]; and what the device says.
+    pub fn new(device: D, layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
+        super::cpu::check(layout, &settings)?;
+        let games = super::cpu::load_games(layout, &settings)?;
+        let envs = layout.assignment.len();
+        let all = games.iter().fold(0, |all, game| all | game.facts.actions);
+        let rules = settings.of_envs(&games);
+        let tables = Tables::new(&games, &settings, &rules, all);
+        let plane_bytes = games[0].screen.size_bytes();
+        let picture = rules.picture_bytes as usize;
+        let inputs = settings.frame_skip.1 as usize * size_of::<Input>();
+        let board_bytes = std::mem::offset_of!(Board, ram).next_multiple_of(16);
+        let generators = 2 * size_of::<Random>();
+        let pictures = state::WORK_PICTURES as usize * picture;
+        let scratch = (board_bytes + pictures + inputs + generators).next_multiple_of(16);
+        let order = layout::order(layout.assignment);
+        let (groups, _) = layout::playing(order.len() as u32 / LANES, device.resident_warps());
+        let needy = layout.assignment.iter().filter(|&&game| tables.needy[game]).count();
+        let saved_pictures = if rules.draws == 0 { 0 } else { layout::saved_pictures(envs, needy) };
+        let cart_ram = games.iter().any(has_cart_ram);
+        let (heads, randoms) = first_states(layout, &games, &rules, cart_ram)?;
+        let mut pile = Pile { device: &device, memory: vec![], bytes: 0 };
+        let playing: Vec<u32> = layout.assignment.iter().map(|&game| game as u32).collect();
+        let mut plan = Plan {
+            heads: pile.filled(&heads)?,
+            randoms: pile.filled(&randoms)?,
+            extras: pile.empty(envs * size_of::<Extra>())?,
+            planes: pile.empty(envs * settings.stack * plane_bytes)?,
+            saved_pictures: pile.filled(&vec![NO_SAVED_PICTURES; envs])?,
+            taken: pile.empty(saved_pictures.div_ceil(32) * 4)?,
+            kept: pile.empty(saved_pictures * state::KEPT_PICTURES as usize * picture)?,
+            scratch: pile.empty((groups * LANES) as usize * scratch)?,
+            queue: pile.empty(envs * 4)?,
+            queued: pile.empty(8)?,
+            faults: 0,
+            order: pile.filled(&order)?,
+            playing: pile.filled(&playing)?,
+            games: pile.filled(&tables.games)?,
+            rules: pile.filled(&[rules])?,
+            reset_states: pile.filled(&tables.reset_states)?,
+            roms: pile.filled(&tables.roms)?,
+            records: pile.filled(&tables.records)?,
+            choices: 0,
+            boot_pictures: pile.filled(&tables.boot_pictures)?,
+            reductions: pile.filled(&tables.reductions)?,
+            cells: pile.filled(&tables.cells)?,
+            weights: pile.filled(&tables.weights)?,
+            blends: pile.filled(&tables.blends)?,
+            tables: pile.filled(&tables.bytes)?,
+            count: envs as u32,
+            threads: order.len() as u32,
+            board_bytes: board_bytes as u32,
+            scratch_bytes: scratch as u32,
+            saved_count: saved_pictures as u32,
+            reset_state_count: tables.reset_states.len() as u32,
+            plane_bytes: plane_bytes as u32,
+            stack: settings.stack as u32,
+            inputs_per_env: settings.frame_skip.1,
+            boot_bytes: tables.boot_bytes as u32,
+            cell_count: tables.cells.len() as u32,
+            weight_count: tables.weights.len() as u32,
+            blend_count: tables.blends.len() as u32,
+            table_bytes: tables.bytes.len() as u32,
+            cart_ram: u32::from(cart_ram),
+            unused: 0,
+        };
+        let (memory, bytes) = (pile.memory, pile.bytes);
+        let faults = device.allocate(FAULTS * size_of::<u32>())?;
+        plan.faults = device.address(&faults);
+        let mut choices = device.allocate(games.len() * size_of::<[u32; 2]>())?;
+        plan.choices = device.address(&choices);
+        let chosen = vec![Choice::default(); games.len()];
+        let words = vec![Choice::default().words(); games.len()];
+        device.write(&mut choices, bytemuck::cast_slice(&words), 0)?;
+        let quick = tables.games.iter().all(|game| game.reset_state_frames != 0);
+        let mut batch = Self {
+            resident: device.resident_warps(),
+            queues: !quick || settings.boot == super::Boot::Exact || settings.life_continues,
+            shape: super::cpu::obs_shape(&games[0], &settings),
+            playing: layout.assignment.to_vec(),
+            device,
+            settings,
+            rules,
+            games,
+            plan,
+            actions: all,
+            faults,
+            choices,
+            chosen,
+            _memory: memory,
+            bytes,
+        };
+        // Waits: what comes next is on other streams.
+        batch.check_faults(0)?;
+        Ok(batch)
+    }
+
+    /// How many environments there are.
+    pub fn num_envs(&self) -> usize {
+        self.playing.len()
+    }
+
+    /// As [`super::CpuBatch::obs_shape`].
+    pub fn obs_shape(&self) -> Vec<usize> {
+        self.shape.clone()
+    }
+
+    /// Bytes of one observation.
+    pub fn obs_bytes(&self) -> usize {
+        (self.plan.stack * self.plan.plane_bytes) as usize
+    }
+
+    /// Codes that can be chosen, ascending; the same for all environments.
+    pub fn actions(&self) -> Vec<u8> {
+        (0..18).filter(|&code| self.actions >> code & 1 != 0).collect()
+    }
+
+    /// Bytes on the device, observations that the caller gives apart.
+    pub fn device_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The ROM image of each game.
+    pub fn images(&self) -> Vec<&[u8]> {
+        self.games.iter().map(|game| game.code.image()).collect()
+    }
+
+    /// Name of the game of an environment.
+    pub fn game(&self, env: usize) -> &'static str {
+        GAMES[self.games[self.playing[env]].row].name
+    }
+
+    /// How each game is played from now on; the order is that of the games. Numbers do not depend on it.
+    ///
+    /// # Errors
+    /// [`CuleError::BufferLength`]: there are more or fewer games; or what the device says.
+    pub fn choose(&mut self, choices: &[Choice], stream: u64) -> Result<(), CuleError> {
+        if choices.len() != self.games.len() {
+            let (expected, found) = (self.games.len(), choices.len());
+            return Err(CuleError::BufferLength { what: "choices, one per game", expected, found });
+        }
+        let words: Vec<[u32; 2]> = choices.iter().map(|choice| choice.words()).collect();
+        self.device.write(&mut self.choices, bytemuck::cast_slice(&words), stream)?;
+        self.chosen = choices.to_vec();
+        Ok(())
+    }
+
+    /// The games in their order, and how each is played.
+    pub fn choices(&self) -> Vec<(&'static str, Choice)> {
+        self.games.iter().map(|game| GAMES[game.row].name).zip(self.chosen.iter().copied()).collect()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    // ------------------------------------------------------------ running
+
+    /// Resets all environments, or those whose byte at `mask` is not 0; `seeds` is one `i64` each, negative for none.
+    /// Both are device addresses or 0.
+    ///
+    /// # Errors
+    /// What the device says. Environments that were never reset and are not reset now show in
+    /// [`CudaBatch::check_faults`].
+    pub fn reset(&self, seeds: u64, mask: u64, out: &Targets, stream: u64) -> Result<(), CuleError> {
+        let call = Call { seeds, mask, mode: RESET_ASKED, ..base(out) };
+        self.play("parl_reset", &call, stream)
+    }
+
+    /// One step.
+    ///
+    /// # Errors
+    /// What the device says. Actions that do not exist and environments that cannot step show in
+    /// [`CudaBatch::check_faults`].
+    pub fn step(&self, actions: Actions, out: &Targets, stream: u64) -> Result<(), CuleError> {
+        let mode = match self.settings.autoreset {
+            Autoreset::NextStep => NEXT_STEP,
+            Autoreset::SameStep => SAME_STEP,
+            Autoreset::Disabled => DISABLED,
+        };
+        let (actions, wide_actions, threshold) = match actions {
+            Actions::Narrow(address) => (address, 0, 0.0),
+            Actions::Wide(address) => (address, WIDE, 0.0),
+            Actions::Sticks(address, threshold) => (address, STICKS, threshold),
+        };
+        let call = Call { actions, wide_actions, threshold, mode, ..base(out) };
+        self.play("parl_step", &call, stream)?;
+        let mode = match self.settings.autoreset {
+            Autoreset::NextStep => RESET_DUE,
+            Autoreset::SameStep => RESET_WITHIN,
+            Autoreset::Disabled => return Ok(()),
+        };
+        if self.queues { self.play("parl_reset", &Call { mode, ..base(out) }, stream) } else { Ok(()) }
+    }
+
+    fn play(&self, kernel: &str, call: &Call, stream: u64) -> Result<(), CuleError> {
+        let (blocks, warps) = layout::playing(self.plan.threads / LANES, self.resident);
+        self.device.launch(kernel, Shape { blocks, threads: warps * LANES }, &self.plan, call, stream)
+    }
+
+    fn bytewise(&self, kernel: &str, bytes: u64, call: &Call, stream: u64) -> Result<(), CuleError> {
+        let blocks = blocks(bytes, BYTE_THREADS).ok_or_else(|| CuleError::Setting {
+            name: "num_envs",
+            value: self.playing.len().to_string(),
+            bound: "what one launch can write: 2^39 bytes of observations",
+        })?;
+        self.device.launch(kernel, Shape { blocks, threads: BYTE_THREADS }, &self.plan, call, stream)
+    }
+
+    /// Waits for the stream, and says what went wrong on the device since the last look.
+    ///
+    /// # Errors
+    /// An action was outside the action space, an environment could not step, a mode was not reached; or what the
+    /// device says.
+    pub fn check_faults(&mut self, stream: u64) -> Result<(), CuleError> {
+        let mut found = [0u32; FAULTS];
+        self.device.read(&self.faults, bytemuck::bytes_of_mut(&mut found), stream)?;
+        let Some(kind) = found.iter().position(|&env| env != 0) else { return Ok(()) };
+        self.device.write(&mut self.faults, &[0; FAULTS * size_of::<u32>()], stream)?;
+        let env = found[kind] as usize - 1;
+        let reason = match kind {
+            0 => return Err(CuleError::Action { env, count: self.actions.count_ones() }),
+            1 => NOT_RESET,
+            2 => "has ended and autoreset is disabled: reset it with options={\"reset_mask\": ...}",
+            3 => "did not reach its mode: does the ROM belong to the game?",
+            4 => "shows older pictures than it could keep: too many others keep theirs",
+            _ => "had an action that is not finite; it did nothing",
+        };
+        Err(CuleError::EnvState { env, reason })
+    }
+
+    // ------------------------------------------------------------ states
+
+    fn row_bytes(&self) -> usize {
+        let fixed = size_of::<Head>() + size_of::<Random>() + size_of::<Extra>();
+        fixed + self.obs_bytes() + state::KEPT_PICTURES as usize * self.picture_bytes()
+    }
+
+    /// Bytes of a kept picture.
+    fn picture_bytes(&self) -> usize {
+        if self.plan.saved_count == 0 { 0 } else { self.rules.picture_bytes as usize }
+    }
+
+    fn transfer(&self, envs: &[usize], rows: &mut [u8], writes: bool, stream: u64) -> Result<(), CuleError> {
+        let numbers: Vec<u32> = envs.iter().map(|&env| env as u32).collect();
+        let mut list = self.device.allocate(size_of_val(&numbers[..]))?;
+        self.device.write(&mut list, bytemuck::cast_slice(&numbers), stream)?;
+        let mut there = self.device.allocate(rows.len())?;
+        if writes {
+            self.device.write(&mut there, rows, stream)?;
+        }
+        let call = Call {
+            envs: self.device.address(&list),
+            rows: self.device.address(&there),
+            row_count: envs.len() as u32,
+            row_bytes: self.row_bytes() as u32,
+            writes: u32::from(writes),
+            ..Call::default()
+        };
+        if writes {
+            self.bytewise("parl_saved_pictures", envs.len() as u64, &call, stream)?;
+        }
+        self.bytewise("parl_states", rows.len() as u64, &call, stream)?;
+        if writes {
+            // The rows must stay until they have been taken.
+            self.device.read(&list, &mut [0; 4], stream)
+        } else {
+            self.device.read(&there, rows, stream)
+        }
+    }
+
+    /// Rows that are on their way at once.
+    fn rows_at_once(&self) -> usize {
+        (TRANSFER_BYTES / self.row_bytes()).max(1)
+    }
+
+    fn slots(&self, envs: &[usize], stream: u64) -> Result<Vec<Slot>, CuleError> {
+        let size = self.row_bytes();
+        let mut slots = Vec::with_capacity(envs.len());
+        for some in envs.chunks(self.rows_at_once()) {
+            let mut rows = vec![0; size * some.len()];
+            self.transfer(some, &mut rows, false, stream)?;
+            slots.extend(some.iter().zip(rows.chunks_exact(size)).map(|(&env, row)| self.slot(env, row)));
+        }
+        Ok(slots)
+    }
+
+    /// The native pictures of environments: palette indices, rows, and whether the television is PAL. They are made on
+    /// the host, from the states.
+    ///
+    /// # Errors
+    /// A fault on the device, see [`CudaBatch::check_faults`]; an environment has not been reset; what the device says.
+    pub fn pictures(
+        &mut self,
+        envs: &[usize],
+        stream: u64,
+    ) -> Result<Vec<(Vec<u8>, usize, bool)>, CuleError> {
+        self.check_faults(stream)?;
+        let slots = self.slots(envs, stream)?;
+        let mut work = Work::new(&self.rules);
+        let mut pictures = Vec::with_capacity(envs.len());
+        for (slot, &env) in slots.iter().zip(envs) {
+            if slot.head.ready == 0 {
+                return Err(CuleError::EnvState { env, reason: NOT_RESET });
+            }
+            let game = &self.games[slot.game];
+            let (pixels, pal) = slot.picture(&mut work, game, &self.rules);
+            pictures.push((pixels, game.height(), pal));
+        }
+        Ok(pictures)
+    }
+
+    fn slot(&self, env: usize, row: &[u8]) -> Slot {
+        let (head, row) = row.split_at(size_of::<Head>());
+        let (random, row) = row.split_at(size_of::<Random>());
+        let (extra, row) = row.split_at(size_of::<Extra>());
+        let (planes, kept) = row.split_at(self.obs_bytes());
+        let extra: Extra = bytemuck::pod_read_unaligned(extra);
+        let game = self.playing[env];
+        let picture = self.picture_bytes();
+        let shown = self.games[game].height() * crate::machine::tia::WIDTH;
+        let pictures: Vec<u8> = kept
+            .chunks_exact(picture.max(1))
+            .take(usize::from(extra.kept))
+            .flat_map(|picture| &picture[..shown])
+            .copied()
+            .collect();
+        Slot {
+            game,
+            head: bytemuck::pod_read_unaligned(head),
+            random: Box::new(bytemuck::pod_read_unaligned(random)),
+            planes: planes.into(),
+            pictures: (extra.kept > 0).then(|| Box::new(Pictures::from_bytes(&pictures))),
+        }
+    }
+
+    fn row(&self, slot: &Slot) -> Vec<u8> {
+        let shown = self.games[slot.game].height() * crate::machine::tia::WIDTH;
+        let picture = self.picture_bytes();
+        let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
+        let extra = Extra { kept: (pictures.len() / shown) as u8, ..Extra::zeroed() };
+        let mut row = vec![];
+        for part in [
+            bytemuck::bytes_of(&slot.head),
+            bytemuck::bytes_of(&*slot.random),
+            bytemuck::bytes_of(&extra),
+            &slot.planes,
+        ] {
+            row.extend_from_slice(part);
+        }
+        for one in pictures.chunks_exact(shown) {
+            let end = row.len() + picture;
+            row.extend_from_slice(one);
+            row.resize(end, 0);
+        }
+        row.resize(self.row_bytes(), 0);
+        row
+    }
+
+    /// One row per environment of `envs`, equal byte for byte to those of a CPU batch, and the size of a row.
+    ///
+    /// # Errors
+    /// A fault on the device, see [`CudaBatch::check_faults`]; or what the device says.
+    pub fn save(&mut self, envs: &[usize], stream: u64) -> Result<(Vec<u8>, usize), CuleError> {
+        self.check_faults(stream)?;
+        let slots = self.slots(envs, stream)?;
+        let size = slots.iter().map(states::row_bytes).max().unwrap_or(0);
+        let mut rows = vec![0; size * envs.len()];
+        for (row, slot) in rows.chunks_exact_mut(size.max(1)).zip(&slots) {
+            states::save(slot, &self.games[slot.game], row);
+        }
+        Ok((rows, size))
+    }
+
+    /// Puts row i of `rows`, from a batch of either kind, into environment `envs[i]`. All rows are checked before the
+    /// first is used.
+    ///
+    /// # Errors
+    /// A fault on the device, see [`CudaBatch::check_faults`]; as [`super::Batch::load`]; or what the device says.
+    pub fn load(&mut self, envs: &[usize], rows: &[u8], stream: u64) -> Result<(), CuleError> {
+        self.check_faults(stream)?;
+        if envs.is_empty() {
+            return Ok(());
+        }
+        let size = rows.len() / envs.len();
+        let mut slots = Vec::with_capacity(envs.len());
+        for (row, &env) in rows.chunks_exact(size).zip(envs) {
+            slots.push(self.understood(row, env)?);
+        }
+        let at_once = self.rows_at_once();
+        for (some, slots) in envs.chunks(at_once).zip(slots.chunks(at_once)) {
+            let mut there = Vec::with_capacity(some.len() * self.row_bytes());
+            slots.iter().for_each(|slot| there.extend(self.row(slot)));
+            self.transfer(some, &mut there, true, stream)?;
+        }
+        self.check_faults(stream)
+    }
+
+    /// Puts one row, from a batch of either kind, into each environment of `envs`.
+    ///
+    /// # Errors
+    /// As [`CudaBatch::load`].
+    pub fn load_same(&mut self, envs: &[usize], row: &[u8], stream: u64) -> Result<(), CuleError> {
+        self.check_faults(stream)?;
+        let Some(&first) = envs.first() else { return Ok(()) };
+        // One environment of each game says whether the row fits: it is of one game.
+        for game in 0..self.games.len() {
+            if let Some(&env) = envs.iter().find(|&&env| self.playing[env] == game) {
+                self.understood(row, env)?;
+            }
+        }
+        let there = self.row(&self.understood(row, first)?);
+        for some in envs.chunks(self.rows_at_once()) {
+            self.transfer(some, &mut there.repeat(some.len()), true, stream)?;
+        }
+        self.check_faults(stream)
+    }
+
+    fn understood(&self, row: &[u8], env: usize) -> Result<Slot, CuleError> {
+        let game = &self.games[self.playing[env]];
+        let like = Slot::new(self.playing[env], game, &self.rules, 0)?;
+        let slot = states::load(row, &like, game, &self.rules)?;
+        let machines = [&slot.head.state.machine, &slot.head.recent.from];
+        if self.plan.cart_ram == 0 && machines.iter().any(|machine| machine.cart.ram != [0; 128]) {
+            return Err(CuleError::State { reason: "RAM of a cartridge that has none".into() });
+        }
+        Ok(slot)
+    }
+}
+
+const NOT_RESET: &str = "has not been reset: call reset first";
+/// `Call::wide_actions` of the kernels, as `kernels/layout.cuh` has them.
+const WIDE: u32 = 1;
+const STICKS: u32 = 2;
+/// `Call::mode` of the kernels, as `kernels/layout.cuh` has them.
+const NEXT_STEP: u32 = 0;
+const SAME_STEP: u32 = 1;
+const DISABLED: u32 = 2;
+const RESET_DUE: u32 = 0;
+const RESET_WITHIN: u32 = 1;
+const RESET_ASKED: u32 = 2;
+
+fn base(out: &Targets) -> Call {
+    let Targets { obs, final_obs, ram, numbers, flags, obs_stride, slides } = *out;
+    Call { obs, final_obs, ram, numbers, flags, obs_stride, slides: u32::from(slides), ..Call::default() }
+}
+
+/// True when a game's cartridge has RAM, or registers that lie where it would be.
+fn has_cart_ram(game: &Game) -> bool {
+    let cart = &game.facts.boot.machine.cart;
+    cart::is_superchip(cart) || cart.kind == cart::KIND_DPC || cart.ram != [0; 128]
+}
+
+/// Heads, word by word side by side, and generators of environments that have not been reset.
+fn first_states(
+    layout: &Layout<'_>,
+    games: &[Game],
+    rules: &EnvSettings,
+    cart_ram: bool,
+) -> Result<(Vec<u32>, Vec<Random>), CuleError> {
+    let envs = layout.assignment.len();
+    let mut heads = memory::filled(0u32, envs.saturating_mul(layout::head_words(cart_ram)))?;
+    let mut randoms = memory::reserved(envs)?;
+    for (env, &game) in layout.assignment.iter().enumerate() {
+        let slot = Slot::new(game, &games[game], rules, super::cpu::entropy_of(layout, env))?;
+        let words: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&slot.head));
+        let stored = words.iter().enumerate().filter(|&(word, _)| cart_ram || !layout::is_cart_ram(word));
+        for (place, (_, &value)) in stored.enumerate() {
+            heads[place * envs + env] = value;
+        }
+        randoms.push(*slot.random);
+    }
+    Ok((heads, randoms))
+}

@@ -1,0 +1,142 @@
+//! Where episodes of a game start when they begin with the boot state: the console after each number of idle frames, with
+//! FIRE held in each number of them. A reset on the device copies one instead of running its frames. Host only.
+
+use bytemuck::Zeroable;
+
+use super::super::game::Game;
+use crate::console::undrawn::{CpuRunner, UndrawnFrames};
+use crate::env::state::{
+    self, EnvSettings, MAX_RESET_STATE_FRAMES, NOOPS_AFTER_FIRE, ResetState, Roll, UNKNOWN_DRAWS,
+    reset_state_number,
+};
+use crate::env::{self, NOOP, State};
+use crate::machine::Board;
+
+/// The action code of FIRE.
+const FIRE: u32 = 1;
+
+/// The starts of one game.
+pub(super) struct ResetStates {
+    /// In the order of [`reset_state_number`].
+    pub all: Vec<ResetState>,
+    /// Frames of the longest, 0 when there are none: boots that are not known in advance, starts that end an episode or
+    /// show older pictures than those of their last two frames.
+    pub frames: u32,
+    /// A frame did not reach the last row.
+    pub has_short_frames: bool,
+}
+
+/// A console on its way through a start.
+#[derive(Clone)]
+struct Way {
+    state: State,
+    roll: Roll,
+}
+
+impl Way {
+    /// One more frame with an action held; false when the episode ends with it or before it.
+    fn hold(&mut self, code: u32, board: &mut Board, game: &Game) -> bool {
+        if env::ended(&self.state) {
+            return false;
+        }
+        self.state.env.held = [code, u32::from(NOOP)];
+        self.state.env.held_step = [env::PADDLE_STEP, env::PADDLE_STEP];
+        env::set_held_inputs(&mut self.state);
+        self.state.machine.draw = 0;
+        let mut runner = CpuRunner { code: &game.code, undrawn: &mut UndrawnFrames::new(), keeps: false };
+        state::frame(&mut runner, &mut self.roll, &mut self.state, board);
+        self.state.rules.over == 0
+    }
+
+    fn start(&self) -> ResetState {
+        ResetState { state: self.state, recent: self.roll.recent }
+    }
+}
+
+impl ResetStates {
+    pub(super) fn new(game: &Game, rules: &EnvSettings) -> Self {
+        let mut found = Self { all: vec![], frames: 0, has_short_frames: false };
+        let most = rules.noop_max.max(1) + 1;
+        let usable = found.fill(game, rules, most.min(MAX_RESET_STATE_FRAMES));
+        if usable && game.facts.boot_draws != UNKNOWN_DRAWS && most <= MAX_RESET_STATE_FRAMES {
+            found.frames = most;
+        } else {
+            found.all.clear();
+        }
+        found
+    }
+
+    /// All starts of up to `most` frames; false when one cannot be used.
+    fn fill(&mut self, game: &Game, rules: &EnvSettings, most: u32) -> bool {
+        let noops = rules.noops;
+        let after = noops == NOOPS_AFTER_FIRE;
+        let count =
+            if after { reset_state_number(noops, most, most) } else { reset_state_number(noops, most, 1) };
+        self.all = vec![ResetState::zeroed(); count as usize + 1];
+        let mut board: Box<Board> = bytemuck::zeroed_box();
+        let (state, recent) = (game.facts.boot, rules.none);
+        let mut way = Way { state, roll: Roll { recent, middle: state.machine, open: 0 } };
+        if !after {
+            let mut usable = self.put(noops, 0, 0, &way, rules);
+            for frames in 1..=most {
+                let mut fired = way.clone();
+                usable &= game.facts.fires == 0 || fired.hold(FIRE, &mut board, game);
+                usable &= self.put(noops, frames, 1, &fired, rules);
+                usable &= way.hold(u32::from(NOOP), &mut board, game);
+                usable &= self.put(noops, frames, 0, &way, rules);
+            }
+            return usable;
+        }
+        // FIRE sticks for some frames, and then nothing is held any more. Without sticky actions it is one frame.
+        let fired_at_most = if game.facts.fires == 0 {
+            0
+        } else if rules.rules.keep > 0.0 {
+            most
+        } else {
+            1
+        };
+        let mut usable = true;
+        for fired in 0..=fired_at_most {
+            let mut idle = way.clone();
+            usable &= self.put(noops, fired, fired, &idle, rules);
+            for frames in fired + 1..=most {
+                usable &= idle.hold(u32::from(NOOP), &mut board, game);
+                usable &= self.put(noops, frames, fired, &idle, rules);
+            }
+            usable &= fired == fired_at_most || way.hold(FIRE, &mut board, game);
+        }
+        usable
+    }
+
+    /// Puts one in its place; false when its pictures are not those of its last two frames. A reset runs the frames of
+    /// starts shorter than that.
+    fn put(&mut self, noops: u32, frames: u32, fired: u32, way: &Way, rules: &EnvSettings) -> bool {
+        self.all[reset_state_number(noops, frames, fired) as usize] = way.start();
+        let whole = frames < 2 || way.roll.recent.whole >= 2;
+        self.has_short_frames |= !whole || (frames == 1 && way.roll.recent.whole < 1);
+        whole || rules.draws == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_start_has_a_place_of_its_own() {
+        for noops in 0..3 {
+            let mut seen = vec![];
+            for frames in 0..=MAX_RESET_STATE_FRAMES {
+                let most = if noops == NOOPS_AFTER_FIRE { frames } else { frames.min(1) };
+                seen.extend((0..=most).map(|fired| reset_state_number(noops, frames, fired)));
+            }
+            let count = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), count);
+            // A triangle is full; of pairs, the one of no frames has one place free.
+            let free = usize::from(noops != NOOPS_AFTER_FIRE);
+            assert_eq!(*seen.last().unwrap() as usize, count - 1 + free);
+        }
+    }
+}

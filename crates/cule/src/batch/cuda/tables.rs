@@ -1,0 +1,74 @@
+//! Settings, games and tables as the kernels take them. Host only.
+
+use super::super::Settings;
+use super::super::game::Game;
+use super::reset_states::ResetStates;
+use crate::env::state::{EnvGame, EnvSettings, ResetState};
+use crate::machine::{records, tia};
+use crate::observe::plane::Reduction;
+use crate::observe::{Blend, Cell};
+
+/// What is the same for all environments, and per game.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub games: Vec<EnvGame>,
+    pub reset_states: Vec<ResetState>,
+    /// Per game: its frames may be short, so that environments may have to keep pictures all the time.
+    pub needy: Vec<bool>,
+    pub reductions: Vec<Reduction>,
+    pub roms: Vec<u8>,
+    /// Per byte of the ROMs, what the jump table knows of it.
+    pub records: Vec<u64>,
+    /// Two pictures of each game, `boot_bytes` together.
+    pub boot_pictures: Vec<u8>,
+    pub boot_bytes: usize,
+    pub cells: Vec<Cell>,
+    pub weights: Vec<f32>,
+    pub blends: Vec<Blend>,
+    pub bytes: Vec<u8>,
+}
+
+/// Where ROMs begin: on borders that a vector load can use.
+const ROM_BORDER: usize = 16;
+
+impl Tables {
+    pub(super) fn new(games: &[Game], settings: &Settings, rules: &EnvSettings, actions: u32) -> Self {
+        let height = games.iter().map(Game::height).max().unwrap_or(0);
+        let mut tables = Self { boot_bytes: 2 * height * tia::WIDTH, ..Self::default() };
+        for game in games {
+            let image = game.code.image();
+            let found = ResetStates::new(game, rules);
+            tables.needy.push(found.has_short_frames);
+            tables.games.push(EnvGame {
+                rom_at: tables.roms.len() as u32,
+                reset_states_at: tables.reset_states.len() as u32,
+                reset_state_frames: found.frames,
+                actions,
+                ..game.facts
+            });
+            tables.reset_states.extend(found.all);
+            tables.roms.extend_from_slice(image);
+            tables.roms.resize(tables.roms.len().next_multiple_of(ROM_BORDER), 0);
+            let plain_high = u32::from(game.facts.boot.machine.cart.plain_high);
+            tables.records.extend((0..image.len()).map(|at| records::record(image, at, plain_high)));
+            tables.records.resize(tables.roms.len(), 0);
+            let end = tables.boot_pictures.len() + tables.boot_bytes;
+            tables.boot_pictures.extend(&game.boot_pictures);
+            tables.boot_pictures.resize(end, 0);
+            tables.reduce(game, settings);
+        }
+        tables
+    }
+
+    fn reduce(&mut self, game: &Game, settings: &Settings) {
+        let screen = &game.screen;
+        let mut reduction = screen.reducer().describe(&mut self.cells, &mut self.weights, &mut self.blends);
+        reduction.channels = screen.tables().len().max(1) as u32;
+        reduction.channels_last = u32::from(settings.channel_order == super::super::ChannelOrder::Last);
+        reduction.table = self.bytes.len() as u32;
+        for table in screen.tables() {
+            self.bytes.extend_from_slice(table);
+        }
+        self.reductions.push(reduction);
+    }
+}

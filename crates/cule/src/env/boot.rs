@@ -1,0 +1,345 @@
+//! How a console starts an episode: reset, idle frames, RESET switch, mode selection, starting actions.
+//!
+//! Device subset.
+
+use super::{Action, FrameRunner, NOOP, PADDLE_MIN, PADDLE_STEP, RESET, State, act, full, look};
+use crate::games::row::{self, Special};
+use crate::games::table::GAMES;
+use crate::games::{self, evaluate, select};
+use crate::machine::input::{SWITCH_RESET, SWITCH_SELECT};
+use crate::machine::{self, Board, cart};
+use crate::random::{self, Random};
+
+/// Frames after power-on.
+pub const BOOT_FRAMES: u32 = 60;
+/// Frames that the RESET switch is held.
+const RESET_FRAMES: u32 = 4;
+/// Frames after which a mode selection is given up, some seconds. The longest one of a known game takes 2,500.
+pub const SELECTION_FRAMES: u32 = 10_000;
+/// Frames in a row that a program may leave open, by never ending its picture, while a mode is selected: each of those
+/// takes as long as ten of a game.
+const MOST_OPEN_FRAMES: u32 = 120;
+/// Mean frames of a try of Adventure's.
+const ADVENTURE_FRAMES: u32 = 130;
+/// Double Dunk's menu: what RAM shows, and the bit of the mode.
+const MENU: [[u32; 2]; 4] = [[0x08, 1], [0x10, 2], [0x04, 4], [0x20, 8]];
+
+#[cfg(not(device))]
+const _: () = assert!(RESET == row::RESET);
+
+/// What actions of a player mean while a mode is selected.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct BootRules {
+    /// Probability, in each frame, of keeping the action before.
+    pub keep: f64,
+    /// Frames that an action is held.
+    pub frame_skip: u32,
+    /// Pixels are made.
+    pub draws: u32,
+}
+
+/// Frames of a mode selection so far.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Selection {
+    spent: u32,
+    /// Frames in a row that were left open.
+    open: u32,
+}
+
+/// Starts an episode. `core` is the console's own generator where `state` has left it, `random` that of sticky actions.
+/// Gives 0, or the number of frames after which the mode was given up: the ROM is not the game's.
+#[inline(never)]
+pub fn restart<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    core: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+) -> u32 {
+    state.env.episode_frame_number = 0;
+    let middle: i32 = (PADDLE_MIN + state.env.paddle_max) / 2;
+    state.env.paddle = [middle, middle];
+    reset_console(runner, state, core, board, rules.draws != 0);
+    emulate(runner, state, board, NOOP as u32, BOOT_FRAMES, 0);
+    soft_reset(runner, state, board);
+    let game: usize = state.env.game as usize;
+    evaluate::start_values(&mut state.rules, game);
+    state.rules.over = 0;
+    let given_up: u32 = select_mode(runner, state, random, board, rules);
+    if given_up != 0 {
+        return given_up;
+    }
+    soft_reset(runner, state, board);
+    let mut i: u32 = 0;
+    while select::start_action(game, i) != select::NO_ACTION {
+        emulate(runner, state, board, select::start_action(game, i) as u32, 1, 0);
+        i += 1;
+    }
+    runner.end_boot(&mut state.machine, board, rules.draws != 0);
+    0
+}
+
+/// Resets the machine. The core generator gives the timer and the RAM of the cartridge.
+#[inline(never)]
+pub fn reset_console<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    core: &mut Random,
+    board: &mut Board,
+    draws: bool,
+) {
+    let timer_draw: u32 = core_draw(state, core);
+    let count: u32 = cart::reset_draws(&state.machine.cart);
+    for i in 0..count {
+        let byte: u8 = core_draw(state, core) as u8;
+        cart::fill(&mut state.machine.cart, board, i, byte);
+    }
+    runner.begin_boot(&mut state.machine, board, timer_draw, draws);
+}
+
+fn core_draw(state: &mut State, core: &mut Random) -> u32 {
+    state.machine.draws = state.machine.draws.wrapping_add(1);
+    random::draw(core)
+}
+
+/// `count` frames with an action and console switches, rules evaluated.
+#[inline(never)]
+fn emulate<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    board: &mut Board,
+    action: u32,
+    count: u32,
+    switches: u8,
+) {
+    for _ in 0..count {
+        super::set_inputs(state, full(action), full(NOOP as u32), switches);
+        super::emulate(runner, state, board);
+    }
+    look(state);
+}
+
+#[inline(never)]
+fn soft_reset<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut Board) {
+    emulate(runner, state, board, NOOP as u32, RESET_FRAMES, SWITCH_RESET);
+    state.env.held = [0, 0];
+    state.env.held_step = [PADDLE_STEP, PADDLE_STEP];
+}
+
+/// Holds SELECT for `count` frames whose rules are not evaluated, then one frame with it released.
+#[inline(never)]
+fn press_select<R: FrameRunner>(runner: &mut R, state: &mut State, board: &mut Board, count: u32) {
+    for _ in 0..count {
+        super::set_inputs(state, full(NOOP as u32), full(NOOP as u32), SWITCH_SELECT);
+        runner.run_frame(&mut state.machine, board);
+    }
+    emulate(runner, state, board, NOOP as u32, 1, 0);
+    state.env.frame_number += 1;
+    state.env.episode_frame_number += 1;
+}
+
+/// An action of player A, for as many frames as the rules say.
+#[inline(never)]
+fn press<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+    code: u32,
+) {
+    let none: Action = full(NOOP as u32);
+    for _ in 0..rules.frame_skip {
+        act(runner, state, random, board, rules.keep, full(code), none);
+    }
+}
+
+/// True when a try of about so many frames may follow. A ROM that is not the game's may never show the mode.
+fn may_go_on(selection: &Selection, frames: u32) -> bool {
+    selection.spent + frames <= SELECTION_FRAMES && selection.open <= MOST_OPEN_FRAMES
+}
+
+fn count_frames(selection: &mut Selection, state: &State, frames: u32) {
+    selection.spent += frames;
+    selection.open = if state.machine.unfinished == 0 { 0 } else { selection.open + frames };
+}
+
+fn peek(state: &State, address: i32) -> i32 {
+    games::byte(&state.machine.riot.ram, address)
+}
+
+fn mode_reached(state: &State) -> bool {
+    let m: &machine::Machine = &state.machine;
+    select::reached(state.env.game as usize, state.rules.mode as i32, &m.riot.ram, &m.cart.ram)
+}
+
+/// Selects the mode. Gives 0, or the frames after which it was given up.
+#[inline(never)]
+fn select_mode<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+) -> u32 {
+    let game: usize = state.env.game as usize;
+    let special: Special = GAMES[game].special;
+    if special == Special::Adventure {
+        return select_adventure(runner, state, random, board, rules);
+    }
+    if special == Special::DoubleDunk {
+        return select_double_dunk(runner, state, random, board, rules);
+    }
+    if special == Special::Gopher {
+        soft_reset(runner, state, board);
+    }
+    if special == Special::Berzerk {
+        for _ in 0..20 {
+            press(runner, state, random, board, rules, NOOP as u32);
+        }
+    }
+    let frames: u32 = select::press_frames(game);
+    if frames == select::NO_SELECTION {
+        return 0;
+    }
+    let first: u32 = select::first_press(game);
+    if first > 0 {
+        press_select(runner, state, board, first);
+    }
+    let mut selection: Selection = Selection { spent: 0, open: 0 };
+    while !mode_reached(state) {
+        if !may_go_on(&selection, frames + 1) {
+            return selection.spent;
+        }
+        press_select(runner, state, board, frames);
+        count_frames(&mut selection, state, frames + 1);
+    }
+    select::on_reached(&mut state.rules, game, selection.spent > 0, &state.machine.riot.ram);
+    soft_reset(runner, state, board);
+    if special == Special::VideoCube {
+        return select_cube(runner, state, random, board, rules);
+    }
+    0
+}
+
+/// Video Cube: the stick turns the cubes over until the mode's is shown.
+#[inline(never)]
+fn select_cube<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+) -> u32 {
+    let mode: i32 = state.rules.mode as i32;
+    let cube: i32 = if mode >= 100 { mode / 100 } else { 1 };
+    let mut selection: Selection = Selection { spent: 0, open: 0 };
+    while games::digits(peek(state, 0x9F) as u8) != cube {
+        if !may_go_on(&selection, rules.frame_skip) {
+            return selection.spent;
+        }
+        press(runner, state, random, board, rules, 3);
+        count_frames(&mut selection, state, rules.frame_skip);
+    }
+    0
+}
+
+/// Adventure: presses of random length.
+#[inline(never)]
+fn select_adventure<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+) -> u32 {
+    let mode: i32 = state.rules.mode as i32;
+    let mut selection: Selection = Selection { spent: 0, open: 0 };
+    while (peek(state, 0xDD) >> 1) & 3 != mode {
+        if !may_go_on(&selection, ADVENTURE_FRAMES) {
+            return selection.spent;
+        }
+        let frames: u32 = 2 + random::draw(random) % 256;
+        press_select(runner, state, board, frames);
+        press(runner, state, random, board, rules, NOOP as u32);
+        count_frames(&mut selection, state, ADVENTURE_FRAMES);
+    }
+    soft_reset(runner, state, board);
+    0
+}
+
+/// Double Dunk: a menu walked with the stick.
+#[inline(never)]
+fn select_double_dunk<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+) -> u32 {
+    press_select(runner, state, board, 1);
+    let mut given_up: u32 = double_dunk_down(runner, state, random, board, rules);
+    let mut entry: usize = 0;
+    while given_up == 0 && entry < 4 {
+        given_up = double_dunk_entry(runner, state, random, board, rules, entry);
+        entry += 1;
+    }
+    if given_up != 0 {
+        return given_up;
+    }
+    soft_reset(runner, state, board);
+    press(runner, state, random, board, rules, 10);
+    press(runner, state, random, board, rules, NOOP as u32);
+    0
+}
+
+/// Goes down to an entry of the menu and sets it.
+#[inline(never)]
+fn double_dunk_entry<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+    entry: usize,
+) -> u32 {
+    let given_up: u32 = double_dunk_down(runner, state, random, board, rules);
+    if given_up != 0 {
+        return given_up;
+    }
+    let on: bool = state.rules.mode & MENU[entry][1] != 0;
+    let mut selection: Selection = Selection { spent: 0, open: 0 };
+    while (peek(state, 0x80) as u32 & MENU[entry][0] != 0) != on {
+        if !may_go_on(&selection, 2 * rules.frame_skip) {
+            return selection.spent;
+        }
+        press(runner, state, random, board, rules, if on { 3 } else { 4 });
+        press(runner, state, random, board, rules, NOOP as u32);
+        count_frames(&mut selection, state, 2 * rules.frame_skip);
+    }
+    0
+}
+
+#[inline(never)]
+fn double_dunk_down<R: FrameRunner>(
+    runner: &mut R,
+    state: &mut State,
+    random: &mut Random,
+    board: &mut Board,
+    rules: &BootRules,
+) -> u32 {
+    let line: i32 = peek(state, 0xB0);
+    let mut selection: Selection = Selection { spent: 0, open: 0 };
+    while peek(state, 0xB0) == line {
+        if !may_go_on(&selection, 2 * rules.frame_skip) {
+            return selection.spent;
+        }
+        press(runner, state, random, board, rules, 5);
+        press(runner, state, random, board, rules, NOOP as u32);
+        count_frames(&mut selection, state, 2 * rules.frame_skip);
+    }
+    0
+}

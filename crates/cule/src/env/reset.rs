@@ -1,0 +1,261 @@
+//! The reset of an environment: boot or snapshot, idle frames and FIRE, and the first picture.
+//!
+//! Device subset.
+
+use super::rules;
+use super::state::{
+    CLEAR_FIRST, CLEAR_ZERO, CONTINUES_LIFE, EnvGame, EnvSettings, Extra, Head, NONE, NOOPS_AFTER_FIRE,
+    PUSH_PICTURES, PUSH_RAM, ResetState, Roll, UNKNOWN_DRAWS, frame, height_bytes, idle_frames, put_pictures,
+    rerun, reset_state_number,
+};
+use super::step::{keep_pictures, put_before};
+use crate::env::boot::{self, BootRules};
+use crate::env::{self, FrameRunner, NOOP, full};
+use crate::machine::{Board, Machine};
+use crate::random::{self, Random};
+
+/// The action code of FIRE.
+const FIRE: u32 = 1;
+
+/// True when [`quick`] can do the next reset: it begins with the boot state, from which all starts are known.
+pub fn is_quick(head: &Head, settings: &EnvSettings, game: &EnvGame) -> bool {
+    let soft: bool = head.continues != 0 && head.unused == 0;
+    let snapshot: bool = head.unused != 0 || settings.snapshot != 0;
+    game.reset_state_frames != 0 && snapshot && !soft
+}
+
+/// As [`reset`], where [`is_quick`]: takes the start that the draws lead to, and runs at most two frames to draw them.
+#[inline(never)]
+pub fn quick<R: FrameRunner>(
+    runner: &mut R,
+    head: &mut Head,
+    extra: &mut Extra,
+    random: &mut Random,
+    spare: &mut Random,
+    board: &mut Board,
+    boot_pictures: &[u8],
+    states: &[ResetState],
+    settings: &EnvSettings,
+    game: &EnvGame,
+) {
+    let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, game.fires);
+    random::skip(random, game.boot_draws);
+    let acts: u32 = idle + game.fires;
+    let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
+    extra.kept = 0;
+    if acts < 2 && settings.draws != 0 {
+        // What is shown goes back to the boot.
+        head.state = game.boot;
+        put_pictures(board, boot_pictures, height_bytes(game), game);
+        let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
+        for i in 0..acts {
+            let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
+            // No start ends an episode.
+            env::begin_frame(&mut head.state, random, settings.rules.keep, full(code), full(0));
+            head.state.machine.draw = 1;
+            frame(runner, &mut roll, &mut head.state, board);
+        }
+        head.recent = roll.recent;
+        keep_pictures(extra, head.recent.whole);
+    } else {
+        let mut fired: u32 = 0;
+        let mut held: bool = false;
+        for i in 0..acts {
+            let chance: f64 = random::draw(random) as f64 / 4_294_967_296.0;
+            if chance >= settings.rules.keep {
+                held = game.fires != 0 && i == fire_at;
+            }
+            if held {
+                fired += 1;
+            }
+            // The second player's.
+            random::draw(random);
+        }
+        let number: usize = (game.reset_states_at + reset_state_number(settings.noops, acts, fired)) as usize;
+        head.state = states[number].state;
+        head.recent = states[number].recent;
+        if settings.draws != 0 {
+            let mut machine: Machine = head.recent.from;
+            rerun(runner, &mut machine, &head.recent.inputs, 0, 2, board);
+        }
+    }
+    finish(head, extra, settings, false);
+}
+
+/// What the episode that begins carries on of the game's return; `soft` says that the reset goes on with the game.
+fn carried(head: &Head, soft: bool) -> i32 {
+    if soft && head.continues == CONTINUES_LIFE { head.carried.wrapping_add(head.episode.total) } else { 0 }
+}
+
+/// What is counted and shown after a reset.
+fn finish(head: &mut Head, extra: &mut Extra, settings: &EnvSettings, soft: bool) {
+    head.unused = 0;
+    head.ready = 1;
+    head.carried = carried(head, soft);
+    head.continues = 0;
+    head.episode = rules::begin_episode(&head.state);
+    head.single = 1;
+    head.newest = (head.newest + 1) % settings.stack;
+    extra.picture = [NONE, NONE, NONE];
+    extra.push = PUSH_RAM;
+    extra.clear = 0;
+    if settings.draws != 0 {
+        extra.picture[0] = head.state.machine.tia.buffer & 1;
+        extra.push = PUSH_PICTURES;
+    }
+    if !soft {
+        extra.clear = if settings.pads_first != 0 { CLEAR_FIRST } else { CLEAR_ZERO };
+    }
+}
+
+/// Brings the console to the first observation of an episode. `boot_pictures` are the two of the game's boot, `spare` and
+/// `saved` room for generators. Gives 0, or the frames after which the mode was given up: the ROM is not the game's.
+#[inline(never)]
+pub fn reset<R: FrameRunner>(
+    runner: &mut R,
+    head: &mut Head,
+    extra: &mut Extra,
+    random: &mut Random,
+    spare: &mut Random,
+    saved: &mut Random,
+    board: &mut Board,
+    kept: &[u8],
+    boot_pictures: &[u8],
+    settings: &EnvSettings,
+    game: &EnvGame,
+) -> u32 {
+    let soft: bool = head.continues != 0 && head.unused == 0;
+    let fire: u32 = game.fires;
+    let idle: u32 = idle_frames(head, spare, settings.noops, settings.noop_max, fire);
+    let before: Head = *head;
+    *saved = *random;
+    let mut given_up: u32 = 0;
+    let mut everything: bool = false;
+    let mut complete: bool = false;
+    while !complete {
+        given_up = begin(
+            runner,
+            head,
+            extra,
+            random,
+            spare,
+            board,
+            kept,
+            boot_pictures,
+            settings,
+            game,
+            idle,
+            soft,
+            everything,
+        );
+        // Something older shows than the last two frames: all of it again, drawn.
+        complete = given_up != 0 || everything || head.recent.whole >= 2 || settings.draws == 0;
+        if !complete {
+            *head = before;
+            *random = *saved;
+            everything = true;
+        }
+    }
+    finish(head, extra, settings, soft);
+    head.ready = (given_up == 0) as u8;
+    given_up
+}
+
+/// Boots and plays idle frames and FIRE. Pixels are made for the last two frames, or for all with `everything`.
+#[inline(never)]
+fn begin<R: FrameRunner>(
+    runner: &mut R,
+    head: &mut Head,
+    extra: &mut Extra,
+    random: &mut Random,
+    spare: &mut Random,
+    board: &mut Board,
+    kept: &[u8],
+    boot_pictures: &[u8],
+    settings: &EnvSettings,
+    game: &EnvGame,
+    idle: u32,
+    soft: bool,
+    everything: bool,
+) -> u32 {
+    let snapshot: bool = head.unused != 0 || settings.snapshot != 0;
+    if soft {
+        if everything {
+            put_before(runner, head, extra, board, kept, settings, game);
+        }
+    } else if snapshot && game.boot_draws != UNKNOWN_DRAWS {
+        head.state = game.boot;
+        random::skip(random, game.boot_draws);
+        if everything {
+            put_pictures(board, boot_pictures, height_bytes(game), game);
+        }
+    } else {
+        // Where it has not run and boot and sticky draws depend on each other, nothing is known in advance.
+        let anew: bool = head.unused != 0;
+        let given_up: u32 = boot_console(runner, head, random, spare, board, game, anew, everything);
+        if given_up != 0 {
+            return given_up;
+        }
+    }
+    let acts: u32 = idle + game.fires;
+    let fire_at: u32 = if settings.noops == NOOPS_AFTER_FIRE { 0 } else { idle };
+    let mut roll: Roll = Roll { recent: settings.none, middle: head.state.machine, open: 0 };
+    for i in 0..acts {
+        let code: u32 = if game.fires != 0 && i == fire_at { FIRE } else { NOOP as u32 };
+        if !env::begin_frame(&mut head.state, random, settings.rules.keep, full(code), full(0)) {
+            // The last frame that ran was not known to be the last one.
+            if !everything {
+                roll.recent.whole = 0;
+            }
+            continue;
+        }
+        head.state.machine.draw = (everything || i + 2 >= acts) as u8;
+        frame(runner, &mut roll, &mut head.state, board);
+        if head.state.rules.over != 0 {
+            let given_up: u32 = boot_console(runner, head, random, spare, board, game, false, everything);
+            if given_up != 0 {
+                return given_up;
+            }
+            roll.recent = settings.none;
+        }
+    }
+    head.recent = roll.recent;
+    // The pictures on the board are exact only where everything was drawn.
+    if head.recent.whole >= 2 || everything {
+        keep_pictures(extra, head.recent.whole);
+    }
+    0
+}
+
+/// Boots the console as it stands, or, with `anew`, one that is loaded and set before. `core` is room for a generator.
+/// Gives 0, or the frames after which the mode was given up.
+#[inline(never)]
+fn boot_console<R: FrameRunner>(
+    runner: &mut R,
+    head: &mut Head,
+    random: &mut Random,
+    core: &mut Random,
+    board: &mut Board,
+    game: &EnvGame,
+    anew: bool,
+    draws: bool,
+) -> u32 {
+    let mut rules: BootRules = BootRules { keep: game.keep, frame_skip: 1, draws: 0 };
+    if anew {
+        head.state = game.loaded;
+        random::seed(random, head.random_seed);
+    }
+    random::seed(core, game.system_seed);
+    random::skip(core, head.state.machine.draws);
+    if anew {
+        boot::reset_console(runner, &mut head.state, core, board, false);
+        let given_up: u32 = boot::restart(runner, &mut head.state, random, core, board, &rules);
+        if given_up != 0 {
+            return given_up;
+        }
+        head.state.rules.mode = game.mode;
+        head.state.env.difficulty = game.difficulty;
+    }
+    rules.draws = draws as u32;
+    boot::restart(runner, &mut head.state, random, core, board, &rules)
+}

@@ -1,0 +1,216 @@
+//! The rules of one RL step above single frames: when it stops, what it reports, what an action is.
+//!
+//! Device subset. `env::step` calls them in this order for each frame: hold the action, run a frame, `count`, `stops`.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::env::{self, Action, State};
+
+/// What losing a life does.
+pub const LIFE_PLAIN: u32 = 0;
+/// The step reports `terminated`, and the game goes on.
+pub const LIFE_REPORTS: u32 = 1;
+/// The step stops and the episode ends, unless it was the last life.
+pub const LIFE_ENDS: u32 = 2;
+/// As `LIFE_ENDS`, the last life included.
+pub const ANY_LIFE_ENDS: u32 = 3;
+/// As `LIFE_ENDS`, but the frames of the step are all run before the rule is applied.
+pub const LIFE_ENDS_LATE: u32 = 4;
+
+/// Rewards as they are.
+pub const CLIP_NONE: u32 = 0;
+/// Rewards cut to -1..=1.
+pub const CLIP_CLAMP: u32 = 1;
+/// The sign of rewards.
+pub const CLIP_SIGN: u32 = 2;
+
+/// Settings of a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct StepRules {
+    /// Probability, in each frame, of keeping the action before.
+    pub keep: f64,
+    /// Frames of steps after which an episode is truncated.
+    pub frame_limit: i32,
+    /// Steps after which an episode is truncated, 0 = never.
+    pub step_limit: i32,
+    /// One of the `LIFE_` constants.
+    pub life: u32,
+    /// One of the `CLIP_` constants.
+    pub clip: u32,
+}
+
+/// What an environment counts within an episode.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Episode {
+    /// Frames of steps since the reset.
+    pub frames: i32,
+    /// Steps since the reset.
+    pub steps: i32,
+    /// Lives at the end of the last step.
+    pub lives: i32,
+    /// Reward of the present step before clipping.
+    pub reward: i32,
+    /// Sum of rewards before clipping.
+    pub total: i32,
+    /// The last frame showed fewer lives than the step before, and some left.
+    pub lost: u8,
+    /// The last frame showed fewer lives than the step before.
+    pub fewer: u8,
+    /// The episode has ended: the next thing to do is a reset.
+    pub ended: u8,
+    /// Keeps the size a multiple of four.
+    pub unused: u8,
+}
+
+/// An episode that begins with the console as it is.
+pub fn begin_episode(state: &State) -> Episode {
+    Episode {
+        frames: 0,
+        steps: 0,
+        lives: env::lives(state),
+        reward: 0,
+        total: 0,
+        lost: 0,
+        fewer: 0,
+        ended: 0,
+        unused: 0,
+    }
+}
+
+/// Before the first frame of a step.
+pub fn begin_step(episode: &mut Episode) {
+    episode.reward = 0;
+    episode.steps += 1;
+}
+
+/// Takes in one frame of a step: its reward and what it did to the lives.
+pub fn count(episode: &mut Episode, state: &State, reward: i32) {
+    episode.reward = episode.reward.wrapping_add(reward);
+    episode.frames += 1;
+    let lives: i32 = env::lives(state);
+    episode.fewer = (lives < episode.lives) as u8;
+    episode.lost = (lives < episode.lives && lives > 0) as u8;
+}
+
+/// A life was lost in a way that ends the episode.
+fn life_ends(rules: &StepRules, episode: &Episode) -> bool {
+    match rules.life {
+        LIFE_ENDS | LIFE_ENDS_LATE => episode.lost != 0,
+        ANY_LIFE_ENDS => episode.fewer != 0,
+        _ => false,
+    }
+}
+
+/// True when the step stops after this frame, and a reset is due.
+pub fn stops(rules: &StepRules, episode: &Episode, state: &State) -> bool {
+    let life: bool = rules.life != LIFE_ENDS_LATE && life_ends(rules, episode);
+    env::ended(state) || limited(rules, episode) || life
+}
+
+/// True when a limit on frames or steps is reached.
+fn limited(rules: &StepRules, episode: &Episode) -> bool {
+    episode.frames >= rules.frame_limit
+}
+
+/// After the last frame of a step.
+pub fn end_step(rules: &StepRules, episode: &mut Episode, state: &State) {
+    episode.lives = env::lives(state);
+    episode.total = episode.total.wrapping_add(episode.reward);
+    let late: bool = rules.step_limit > 0 && episode.steps >= rules.step_limit;
+    episode.ended = (stops(rules, episode, state) || life_ends(rules, episode) || late) as u8;
+}
+
+/// The game is over, or a life was lost and that counts.
+pub fn terminated(rules: &StepRules, episode: &Episode, state: &State) -> bool {
+    let reported: bool = rules.life == LIFE_REPORTS && episode.lost != 0;
+    state.rules.over != 0 || reported || life_ends(rules, episode)
+}
+
+/// A limit was reached.
+pub fn truncated(rules: &StepRules, episode: &Episode, state: &State) -> bool {
+    let late: bool = rules.step_limit > 0 && episode.steps >= rules.step_limit;
+    limited(rules, episode) || late || env::truncated(state)
+}
+
+/// The reward that is reported.
+pub fn clipped(rules: &StepRules, reward: i32) -> i32 {
+    if rules.clip == CLIP_NONE {
+        return reward;
+    }
+    // For whole numbers, cutting to -1..=1 and the sign are the same.
+    if reward > 0 {
+        1
+    } else if reward < 0 {
+        -1
+    } else {
+        0
+    }
+}
+
+/// Codes of the joystick's nine directions without and with the trigger: rows down, none, up; columns left, none, right.
+const DIRECTIONS: [[u32; 9]; 2] = [[9, 5, 8, 4, 0, 3, 7, 2, 6], [17, 13, 16, 12, 1, 11, 15, 10, 14]];
+
+/// An action from a stick position in polar coordinates and a trigger. `right` and `up` are the stick's Cartesian
+/// coordinates; `strength` is how far a paddle is pushed, 1 for a full push.
+pub fn continuous_action(right: f32, up: f32, fire: f32, strength: f32, threshold: f32) -> Action {
+    let mut column: usize = 1;
+    if right > threshold {
+        column = 2;
+    } else if right < -threshold {
+        column = 0;
+    }
+    let mut row: usize = 1;
+    if up > threshold {
+        row = 2;
+    } else if up < -threshold {
+        row = 0;
+    }
+    let trigger: usize = (fire > threshold) as usize;
+    let push: f64 = strength as f64 * env::PADDLE_STEP as f64;
+    let step: i32 = push as i32;
+    Action { code: DIRECTIONS[trigger][3 * row + column], step: if step < 0 { -step } else { step } }
+}
+
+/// Bits of an action set to the code of its entry number `index`; 255 when there is none.
+pub fn action_code(set: u32, index: u32) -> u32 {
+    let mut left: u32 = index;
+    for code in 0..18 {
+        if set >> code & 1 != 0 {
+            if left == 0 {
+                return code;
+            }
+            left -= 1;
+        }
+    }
+    255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_action_sets() {
+        // Pong: 0, 1, 3, 4, 11, 12.
+        let codes: Vec<u32> = (0..7).map(|i| action_code(0x0181B, i)).collect();
+        assert_eq!(codes, [0, 1, 3, 4, 11, 12, 255]);
+    }
+
+    #[test]
+    fn stick_positions() {
+        let action = |r: f32, angle: f32, fire: f32, threshold: f32| {
+            continuous_action(r * angle.cos(), r * angle.sin(), fire, r, threshold).code
+        };
+        use std::f32::consts::PI;
+        // LEFTFIRE; 0.7 cos 45 degrees = 0.495 is not above 0.5; both exactly at the threshold.
+        assert_eq!(action(1.0, PI, 1.0, 0.5), 12);
+        assert_eq!(action(0.7, PI / 4.0, 0.5, 0.5), 0);
+        assert_eq!(action(0.2, 0.0, 0.2, 0.2), 0);
+        assert_eq!(action(1.0, PI / 4.0, 0.0, 0.5), 6);
+        assert_eq!(action(1.0, -PI / 4.0, 0.6, 0.5), 16);
+        // 23000 x 0.7f32 = 16099.99...
+        assert_eq!(continuous_action(0.0, 0.0, 0.0, -0.7, 0.5).step, 16_099);
+    }
+}

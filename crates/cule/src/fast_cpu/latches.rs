@@ -1,0 +1,31 @@
+//! Which latches belong to which objects, as tables of the fast interpreter.
+
+use super::tia::PLACES;
+use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND};
+
+/// For each set of objects the latches between two of them.
+pub const LATCHES_AMONG: [u16; 64] = latches_among();
+
+const fn latches_among() -> [u16; 64] {
+    let mut table = [0; 64];
+    let mut set = 0;
+    while set < 64 {
+        let mut latches = !NO_LATCH;
+        let mut object = 0;
+        while object < 6 {
+            if set >> object & 1 == 0 {
+                latches &= !LATCHES_OF[object];
+            }
+            object += 1;
+        }
+        table[set] = latches;
+        set += 1;
+    }
+    table
+}
+
+/// The two objects of a latch, below `PLACES`.
+#[inline(always)]
+pub fn pair(latch: usize) -> (usize, usize) {
+    (usize::from(FIRST[latch & 15]) % PLACES, usize::from(SECOND[latch & 15]) % PLACES)
+}

@@ -1,0 +1,794 @@
+//! The TIA of the fast interpreter: what writes do, beam, collisions and pixels.
+//!
+//! The chip's state, registers, times and exceptions are those of `machine::tia`, which stays the reference
+//! (`tests/fast_cpu.rs` compares the two); what differs is how objects meet. Masks have 64-bit words. A change brings the
+//! beam up to its time only where pixels are read, or where the object is near one with which it can still
+//! collide; who is near whom is kept from change to change. A row in which nothing changes is finished at once.
+
+use super::cells::{cells, field_cells, is_elsewhere};
+use super::latches::{LATCHES_AMONG, pair};
+use super::masks::{ball_mask, missile_mask, player_mask, playfield_mask, span};
+use super::pixels::{self, Level, Scene, Wide};
+use super::strobe::{DISPLAYS, STARTS, strobe};
+use crate::machine::tia::beam::{BLANK_END, end_blank, is_steady, move_star, skip_to};
+use crate::machine::tia::collision::partners_of;
+use crate::machine::tia::objects::playfield_cells;
+use crate::machine::tia::paint::{BACK, FIELD, SCORE, lonely_score};
+use crate::machine::tia::position::{self, DISPLAY_TAIL, ball_strobe, is_star, missile_strobe};
+use crate::machine::tia::write::{MIRROR_CLOCKS, PLAYFIELD_DELAY, next_playfield};
+use crate::machine::tia::{
+    ALL_OBJECTS, BL, CLOCKS_PER_LINE, FORM_NORMAL, HBLANK_CLOCKS, M0, M1, P0, PF, PICTURE_BYTES, Tia, WIDTH,
+    bit, hidden, line_clock,
+};
+use crate::machine::tia::{hmove, objects};
+
+/// Room for the objects: a power of two, so that no index is out of it.
+pub const PLACES: usize = 8;
+/// The objects that move.
+const MOVABLE: u8 = ALL_OBJECTS & !(1 << PF);
+
+type Pictures = [[u8; PICTURE_BYTES]; 2];
+
+/// What the beam needs besides the chip's state.
+pub struct FastTia {
+    /// Where the objects are, whether they show or not.
+    masks: [Wide; PLACES],
+    /// Masks to be made anew.
+    dirty: u8,
+    /// All collisions that the present state can cause have been latched.
+    settled: bool,
+    /// The cells that objects can cover.
+    cells: [u64; PLACES],
+    /// Cells to be made anew.
+    stale: u8,
+    /// Movable objects that stand elsewhere than `near` knows.
+    moved: u8,
+    /// Objects that have shown since the run began.
+    ever: u8,
+    /// For each object those with which it can still collide; for `partners_key`.
+    partners: [u8; 6],
+    partners_key: u32,
+    /// Movable objects that share a cell with a partner.
+    near: u8,
+    /// `near` may name too many.
+    near_loose: bool,
+    /// Cells of the playfield's partners.
+    field_partners: u64,
+    draw: bool,
+    level: Level,
+}
+
+impl FastTia {
+    pub fn new(t: &Tia, draw: bool) -> Self {
+        Self {
+            masks: [[0; 3]; PLACES],
+            dirty: ALL_OBJECTS,
+            settled: false,
+            cells: [0, 0, 0, 0, 0, field_cells(t), 0, 0],
+            stale: MOVABLE,
+            moved: MOVABLE,
+            ever: t.enabled,
+            partners: [0; 6],
+            partners_key: u32::MAX,
+            near: 0,
+            near_loose: false,
+            field_partners: 0,
+            draw,
+            level: pixels::level(),
+        }
+    }
+
+    /// Starts over from a chip that was changed from elsewhere.
+    pub fn forget(&mut self, t: &Tia) {
+        self.dirty = ALL_OBJECTS;
+        self.settled = false;
+        self.cells[PF] = field_cells(t);
+        self.stale = MOVABLE;
+        self.moved = MOVABLE;
+        self.ever |= t.enabled;
+    }
+
+    /// What a write of `value` to a register does at `clock`; as `write::write`.
+    #[inline(always)]
+    pub fn apply(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
+        match register {
+            0x01 => {
+                if (t.vblank ^ value) & 2 != 0 {
+                    self.catch_up(t, picture, clock.wrapping_add(1));
+                    self.settled = false;
+                }
+                t.vblank = value;
+            }
+            0x04 | 0x05 => self.size(t, picture, clock, (register - 0x04) as usize, value),
+            0x06..=0x09 => {
+                let index = (register - 0x06) as usize;
+                let loss = if t.layout.pal != 0 { t.last_lines as u8 & 1 } else { 0 };
+                let color = value & 0xFE | loss;
+                if self.draw && color != t.color[index] && !hidden(t) {
+                    self.refresh_near(t);
+                    let cells = self.colored_cells(t, index);
+                    if !is_elsewhere(t, clock, cells) {
+                        self.catch_up(t, picture, clock);
+                    }
+                }
+                t.color[index] = color;
+            }
+            0x0A => self.control(t, picture, clock, value),
+            0x0B | 0x0C => {
+                let player = (register - 0x0B) as usize;
+                let on = value >> 3 & 1;
+                if on != t.reflect[player] {
+                    if t.enabled & bit(player) != 0 {
+                        self.touch(t, picture, clock.wrapping_add(1), player);
+                    }
+                    t.reflect[player] = on;
+                    self.dirty |= bit(player);
+                }
+            }
+            0x0D..=0x0F => {
+                let old = t.playfield;
+                let new = next_playfield(old, register - 0x0D, u32::from(value));
+                if new != old {
+                    self.change_field(t, picture, clock, new);
+                }
+            }
+            0x10 | 0x11 => self.strobe_player(t, picture, clock, (register - 0x10) as usize),
+            0x12 | 0x13 => {
+                let missile = (register - 0x12) as usize;
+                let since = clock.wrapping_sub(t.last_hmove);
+                let new = missile_strobe(missile, line_clock(t, clock), since) as u8;
+                if is_star(t, missile) {
+                    self.catch_up(t, picture, clock.wrapping_add(8));
+                    t.missile0_form = FORM_NORMAL;
+                    t.position[M0] = new;
+                    self.shift(M0);
+                } else {
+                    self.place(t, picture, clock.wrapping_add(8), M0 + missile, new);
+                }
+            }
+            0x14 => {
+                let since = clock.wrapping_sub(t.last_hmove);
+                let new = ball_strobe(line_clock(t, clock), since) as u8;
+                self.place(t, picture, clock, BL, new);
+            }
+            0x1B | 0x1C => self.graphics(t, picture, clock, (register - 0x1B) as usize, value),
+            0x1D | 0x1E => {
+                let missile = (register - 0x1D) as usize;
+                let on = value >> 1 & 1;
+                if on != t.enam[missile] {
+                    if t.resmp[missile] == 0 {
+                        self.ever |= bit(M0 + missile);
+                        self.touch(t, picture, clock, M0 + missile);
+                    }
+                    t.enam[missile] = on;
+                    self.show_missile(t, missile);
+                }
+            }
+            0x1F => {
+                let on = value >> 1 & 1;
+                if t.vdelbl == 0 && t.enabl != on {
+                    self.ever |= bit(BL);
+                    self.touch(t, picture, clock, BL);
+                }
+                t.enabl = on;
+                self.show_ball(t);
+            }
+            0x20..=0x24 => {
+                let object = (register - 0x20) as usize;
+                let nibble = value >> 4;
+                let starts = object == M0
+                    && clock == t.last_hmove.wrapping_add(hmove::STAR_FIELD_CLOCKS)
+                    && t.motion[M0] == 7
+                    && nibble == 6;
+                if starts {
+                    self.catch_up(t, picture, clock);
+                    t.star_field = 1;
+                    t.star_phase = 0;
+                    self.shift(M0);
+                }
+                t.motion[object] = nibble;
+            }
+            0x25 | 0x26 => {
+                let player = (register - 0x25) as usize;
+                let on = value & 1;
+                let seen = if on != 0 { t.grp_old[player] } else { t.grp[player] };
+                if seen != t.graphics[player] {
+                    self.ever |= bit(player);
+                    self.touch(t, picture, clock, player);
+                }
+                t.vdelp[player] = on;
+                self.show_player(t, player);
+            }
+            0x27 => {
+                let on = value & 1;
+                let seen = if on != 0 { t.enabl_old } else { t.enabl };
+                if (seen != 0) != (t.enabled & bit(BL) != 0) {
+                    self.ever |= bit(BL);
+                    self.touch(t, picture, clock, BL);
+                }
+                t.vdelbl = on;
+                self.show_ball(t);
+            }
+            0x28 | 0x29 => {
+                let missile = (register - 0x28) as usize;
+                let on = value >> 1 & 1;
+                if on != t.resmp[missile] {
+                    self.catch_up(t, picture, clock);
+                    t.resmp[missile] = on;
+                    if on == 0 {
+                        t.position[M0 + missile] = position::released(t, missile);
+                        if missile == 0 {
+                            t.missile0_form = FORM_NORMAL;
+                        }
+                    }
+                    self.ever |= bit(M0 + missile);
+                    self.shift(M0 + missile);
+                    self.show_missile(t, missile);
+                }
+            }
+            0x2A => self.strobe_hmove(t, picture, clock),
+            0x2B => t.motion = [0; 5],
+            0x2C => {
+                self.catch_up(t, picture, clock);
+                t.collisions = 0;
+                self.settled = false;
+            }
+            _ => {}
+        }
+    }
+
+    // ------------------------------------------------------------ who can meet whom
+
+    /// Lets the beam run up to `target` before `object` changes its looks, if that can be seen.
+    #[inline(always)]
+    fn touch(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
+        let near = self.approach(t, picture, target, object);
+        // What is settled now may not be after the change; nothing is evaluated in between.
+        self.settled &= !near;
+    }
+
+    /// As `touch`, for the first of several changes at once: true when nothing is settled after the last of them.
+    #[inline(always)]
+    fn approach(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) -> bool {
+        let near = self.is_near(t, object);
+        if (near || self.draw && !hidden(t)) && !is_elsewhere(t, target, self.cells[object]) {
+            self.catch_up(t, picture, target);
+        }
+        near
+    }
+
+    /// True when a change of `object` within its cells could change a collision.
+    #[inline(always)]
+    fn is_near(&mut self, t: &Tia, object: usize) -> bool {
+        if hidden(t) {
+            return false;
+        }
+        self.refresh_near(t);
+        let field = 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
+        self.near >> object & 1 != 0 || self.cells[object] & self.cells[PF] & field != 0
+    }
+
+    #[inline(always)]
+    fn refresh_near(&mut self, t: &Tia) {
+        let key = u32::from(self.ever) << 16 | u32::from(t.collisions);
+        if key != self.partners_key || self.moved & self.ever != 0 {
+            self.renew_near(t, key);
+        }
+    }
+
+    #[inline(never)]
+    fn renew_near(&mut self, t: &Tia, key: u32) {
+        if key != self.partners_key {
+            self.partners_key = key;
+            for object in 0..6 {
+                let others = partners_of(t.collisions, object) & self.ever;
+                self.partners[object] = others & 0u8.wrapping_sub(self.ever >> object & 1);
+            }
+        }
+        let moved = self.moved & self.ever;
+        self.moved &= !moved;
+        self.renew_cells(t, moved);
+        self.near = 0;
+        self.near_loose = false;
+        self.field_partners = 0;
+        for object in 0..5 {
+            let cells = self.cells[object];
+            self.field_partners |= cells & 0u64.wrapping_sub(u64::from(self.partners[object] >> PF & 1));
+            for other in 0..object {
+                let meet = cells & self.cells[other] != 0 && self.partners[object] >> other & 1 != 0;
+                self.near |= (bit(object) | bit(other)) & 0u8.wrapping_sub(u8::from(meet));
+            }
+        }
+    }
+
+    /// Makes those cells of `objects` anew that have changed.
+    #[inline(always)]
+    fn renew_cells(&mut self, t: &Tia, objects: u8) {
+        let mut stale = self.stale & objects;
+        self.stale &= !objects;
+        while stale != 0 {
+            let object = stale.trailing_zeros() as usize;
+            stale &= stale - 1;
+            self.cells[object] = cells(t, object);
+        }
+    }
+
+    /// Cells in which a color can show.
+    fn colored_cells(&self, t: &Tia, index: usize) -> u64 {
+        let objects = match index {
+            BACK => return objects::ALL_CELLS,
+            FIELD => bit(PF) | bit(BL),
+            player => {
+                let field = if t.ctrlpf & SCORE != 0 { bit(PF) } else { 0 };
+                bit(P0 + player) | bit(M0 + player) | field
+            }
+        };
+        let shown = t.enabled & objects;
+        let mut cells = self.cells[PF] & 0u64.wrapping_sub(u64::from(shown >> PF & 1));
+        for object in 0..5 {
+            cells |= self.cells[object] & 0u64.wrapping_sub(u64::from(shown >> object & 1));
+        }
+        cells
+    }
+
+    /// Notes that a movable object has moved or changed its size.
+    #[inline(always)]
+    fn shift(&mut self, object: usize) {
+        self.dirty |= bit(object);
+        self.moved |= bit(object);
+        self.stale |= bit(object);
+        self.settled = false;
+    }
+
+    /// Notes that the playfield looks different.
+    #[inline(always)]
+    fn field_changed(&mut self, t: &Tia) {
+        self.dirty |= bit(PF);
+        self.cells[PF] = field_cells(t);
+    }
+
+    /// Moves `object` at `target`, if that changes anything.
+    fn place(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
+        if new == t.position[object] {
+            return;
+        }
+        if t.enabled & bit(object) == 0 || hidden(t) {
+            t.position[object] = new;
+            self.dirty |= bit(object);
+            self.moved |= bit(object);
+            self.stale |= bit(object);
+            return;
+        }
+        let near = self.is_near(t, object);
+        // The cells are known at once; `near` may name too many from here on.
+        let cells = objects::cells_at(t, object, new);
+        let partners = self.partners[object];
+        let mut met = 0;
+        for other in 0..5 {
+            met |= u8::from(self.cells[other] & cells != 0) << other;
+        }
+        met &= partners;
+        let field = partners >> PF & 1 != 0;
+        let meets = met != 0 || field && self.cells[PF] & cells != 0;
+        if (near || meets || self.draw) && !is_elsewhere(t, target, self.cells[object] | cells) {
+            self.catch_up(t, picture, target);
+        }
+        t.position[object] = new;
+        self.dirty |= bit(object);
+        self.cells[object] = cells;
+        self.near_loose |= self.near >> object & 1 != 0;
+        self.near &= !bit(object);
+        if met != 0 {
+            self.near |= met | bit(object);
+        }
+        self.field_partners |= if field { cells } else { 0 };
+        self.settled &= !(near || meets);
+    }
+
+    /// All copies of a player show again, within the cells that it has.
+    fn show_copies(&mut self, t: &mut Tia, player: usize) {
+        t.skip[player] = 0;
+        self.dirty |= bit(P0 + player);
+        self.settled = false;
+    }
+
+    // ------------------------------------------------------------ registers
+
+    #[inline(always)]
+    fn change_field(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, new: u32) {
+        self.ever |= bit(PF);
+        let turns = t.mirror != t.ctrlpf & 1;
+        let changes = if turns { objects::ALL_CELLS } else { playfield_cells(t.playfield ^ new, t.mirror) };
+        let mut near = false;
+        if !hidden(t) {
+            self.refresh_near(t);
+            near = changes & self.field_partners != 0;
+            if near || self.draw {
+                let delay = PLAYFIELD_DELAY[(line_clock(t, clock) / 3) as usize & 3];
+                let target = clock.wrapping_add(delay);
+                if !is_elsewhere(t, target, changes) {
+                    self.catch_up(t, picture, target);
+                }
+            }
+        }
+        t.playfield = new;
+        t.enabled = t.enabled & !bit(PF) | u8::from(new != 0) << PF;
+        self.dirty |= bit(PF);
+        self.cells[PF] = if turns { field_cells(t) } else { self.cells[PF] ^ changes };
+        self.settled &= !near;
+    }
+
+    fn strobe_player(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize) {
+        let found = strobe(t, line_clock(t, clock), player);
+        let skips = found.kind != STARTS;
+        if found.same && !skips && t.skip[player] == 0 {
+            return;
+        }
+        // What is left out belongs to the row of the strobe, so the beam must be in it.
+        let tail = if found.kind == DISPLAYS { DISPLAY_TAIL } else { 0 };
+        self.catch_up(t, picture, clock.wrapping_add(tail));
+        t.position[player] = found.new;
+        t.skip[player] = u8::from(skips);
+        self.shift(P0 + player);
+    }
+
+    fn size(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+        let special = t.skip[player] != 0 || is_star(t, player);
+        let sized = (t.nusiz[player] ^ value) & 0x37 != 0;
+        let both = bit(P0 + player) | bit(M0 + player);
+        if special || sized && t.enabled & both != 0 {
+            self.catch_up(t, picture, clock.wrapping_add(8));
+        }
+        t.nusiz[player] = value;
+        if special || sized {
+            t.skip[player] = 0;
+            if player == 0 {
+                t.missile0_form = FORM_NORMAL;
+            }
+            self.shift(P0 + player);
+            self.shift(M0 + player);
+        }
+    }
+
+    fn control(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, value: u8) {
+        let mirror = value & 1;
+        let changes = t.ctrlpf ^ value;
+        let turned = mirror != t.mirror || changes & 1 != 0;
+        let sized = changes & 0x30 != 0;
+        let seen = changes != 0 && (self.draw || sized && t.enabled & bit(BL) != 0);
+        if turned || seen {
+            self.catch_up(t, picture, clock);
+        }
+        t.ctrlpf = value;
+        if sized {
+            self.shift(BL);
+        }
+        if turned {
+            if line_clock(t, clock) < MIRROR_CLOCKS {
+                t.mirror = mirror;
+            }
+            self.field_changed(t);
+            self.settled = false;
+        }
+    }
+
+    #[inline(always)]
+    fn graphics(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, player: usize, value: u8) {
+        let other = 1 - player;
+        if t.vdelp[0] | t.vdelp[1] | t.vdelbl == 0 {
+            if t.grp[player] != value {
+                self.ever |= bit(player);
+                self.touch(t, picture, clock.wrapping_add(1), player);
+                t.grp[player] = value;
+                t.graphics[player] = value;
+                t.enabled = t.enabled & !bit(player) | u8::from(value != 0) << player;
+                self.dirty |= bit(player);
+            }
+            t.grp_old[other] = t.grp[other];
+            if player == 1 {
+                t.enabl_old = t.enabl;
+            }
+            return;
+        }
+        let own = t.vdelp[player] == 0 && t.grp[player] != value;
+        let delayed = t.vdelp[other] != 0 && t.grp_old[other] != t.grp[other];
+        let ball = player == 1 && t.vdelbl != 0 && t.enabl_old != t.enabl;
+        let mut near = false;
+        if own {
+            self.ever |= bit(player);
+            near |= self.approach(t, picture, clock.wrapping_add(1), player);
+        }
+        if delayed {
+            self.ever |= bit(other);
+            near |= self.approach(t, picture, clock.wrapping_add(1), other);
+        }
+        if ball {
+            self.ever |= bit(BL);
+            near |= self.approach(t, picture, clock.wrapping_add(1), BL);
+        }
+        // Only now: the beam that runs for the last one settles what the changes before it, still to come, may undo.
+        self.settled &= !near;
+        t.grp[player] = value;
+        t.grp_old[other] = t.grp[other];
+        if own {
+            self.show_player(t, player);
+        }
+        if delayed {
+            self.show_player(t, other);
+        }
+        if player == 1 {
+            t.enabl_old = t.enabl;
+            if ball {
+                self.show_ball(t);
+            }
+        }
+    }
+
+    fn strobe_hmove(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32) {
+        let cycle = line_clock(t, clock) / 3;
+        let blanks = hmove::blanks(t, cycle);
+        let star = t.star_field | t.missile0_form;
+        if self.draw || star | t.skip[0] | t.skip[1] != 0 || t.blank_pending != 0 && !blanks {
+            self.catch_up(t, picture, clock);
+        }
+        // Between these cycles nothing moves that does not want to.
+        if t.motion != [0; 5] || !(cycle <= 12 || cycle == 75) {
+            for object in 0..5 {
+                let right = hmove::motion(t.motion[object], cycle);
+                if right != 0 {
+                    let to = i32::from(t.position[object]) + right;
+                    let width = WIDTH as i32;
+                    let new = if to < 0 { to + width } else { to % width } as u8;
+                    self.place(t, picture, clock, object, new);
+                }
+            }
+        }
+        t.last_hmove = clock;
+        if blanks {
+            t.blank_pending = 1;
+        }
+        for player in 0..2 {
+            if t.skip[player] != 0 {
+                self.show_copies(t, player);
+            }
+        }
+        if star != 0 {
+            t.star_field = 0;
+            t.missile0_form = FORM_NORMAL;
+            self.shift(M0);
+        }
+    }
+
+    /// Works out which graphics a player shows.
+    fn show_player(&mut self, t: &mut Tia, player: usize) {
+        let seen = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
+        if seen != t.graphics[player] {
+            t.graphics[player] = seen;
+            t.enabled = t.enabled & !bit(P0 + player) | u8::from(seen != 0) << (P0 + player);
+            self.dirty |= bit(P0 + player);
+        }
+    }
+
+    fn show_ball(&mut self, t: &mut Tia) {
+        let on = if t.vdelbl != 0 { t.enabl_old } else { t.enabl };
+        t.enabled = t.enabled & !bit(BL) | on << BL;
+    }
+
+    fn show_missile(&mut self, t: &mut Tia, missile: usize) {
+        let on = t.enam[missile] & (t.resmp[missile] ^ 1);
+        t.enabled = t.enabled & !bit(M0 + missile) | on << (M0 + missile);
+    }
+
+    // ------------------------------------------------------------ the beam
+
+    /// Brings the beam to clock `target`; as `beam::catch_up`.
+    #[inline(always)]
+    pub fn catch_up(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32) {
+        if target < t.gate {
+            return;
+        }
+        let goal = target.min(t.window_end) - t.base;
+        if t.beam >= goal {
+            return;
+        }
+        if goal <= t.row_start + HBLANK_CLOCKS {
+            // The horizontal blank of a row already entered.
+            t.beam = goal;
+            return;
+        }
+        self.advance(t, picture, goal);
+    }
+
+    #[inline(never)]
+    fn advance(&mut self, t: &mut Tia, picture: &mut Pictures, goal: i32) {
+        if cfg!(processor_alone) {
+            self.settled = true;
+        }
+        let mut from = t.beam - t.row_start;
+        // Whole rows in a row look alike.
+        let mut alike = false;
+        while t.beam < goal {
+            if from == CLOCKS_PER_LINE {
+                t.row_start += CLOCKS_PER_LINE;
+                from = 0;
+                if !is_steady(t) {
+                    self.enter_row(t);
+                    alike = false;
+                }
+            }
+            if !self.draw && self.settled && is_steady(t) {
+                skip_to(t, from, goal);
+                return;
+            }
+            let to = (goal - t.row_start).min(CLOCKS_PER_LINE);
+            if to > HBLANK_CLOCKS {
+                let (a, b) = ((from - HBLANK_CLOCKS).max(0), to - HBLANK_CLOCKS);
+                if !self.settled {
+                    self.collide(t, a, b);
+                }
+                if self.draw {
+                    let whole = from == 0 && to == CLOCKS_PER_LINE && t.blank_pending == 0;
+                    self.draw_span(t, picture, a, b, alike && whole);
+                    alike = whole;
+                }
+            }
+            if t.blank_pending != 0 && from < BLANK_END && to >= BLANK_END {
+                let end = t.row_start + BLANK_END;
+                end_blank(t, end);
+            }
+            t.beam = t.row_start + to;
+            from = to;
+        }
+    }
+
+    /// What changes from one row to the next.
+    #[cold]
+    fn enter_row(&mut self, t: &mut Tia) {
+        let mirror = t.ctrlpf & 1;
+        if mirror != t.mirror {
+            t.mirror = mirror;
+            self.field_changed(t);
+            self.settled = false;
+        }
+        for player in 0..2 {
+            if t.skip[player] != 0 {
+                self.show_copies(t, player);
+            }
+        }
+        if t.star_field != 0 {
+            move_star(t);
+            self.shift(M0);
+        }
+    }
+
+    /// Collisions in pixels `from..to` of the present row.
+    fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
+        if hidden(t) {
+            self.settled = true;
+            return;
+        }
+        let possible = LATCHES_AMONG[usize::from(t.enabled & ALL_OBJECTS)] & !t.collisions;
+        if possible == 0 {
+            self.settled = true;
+            return;
+        }
+        self.renew_cells(t, t.enabled & MOVABLE);
+        // Pairs that share a cell, and who is in them.
+        let (mut left, mut close, mut objects) = (possible, 0u16, 0u8);
+        while left != 0 {
+            let latch = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (a, b) = pair(latch);
+            let meet = self.cells[a] & self.cells[b] != 0;
+            close |= u16::from(meet) << latch;
+            objects |= (1u8 << a | 1 << b) & 0u8.wrapping_sub(u8::from(meet));
+        }
+        self.settled = true;
+        if close != 0 {
+            self.refresh(t, objects);
+            self.latch(t, close, from, to);
+        }
+        if self.near_loose && self.settled {
+            self.partners_key = u32::MAX;
+        }
+    }
+
+    /// Latches what overlaps in pixels `from..to`, among the pairs of `close`.
+    #[inline(always)]
+    fn latch(&mut self, t: &mut Tia, close: u16, from: i32, to: i32) {
+        let (mut left, mut found) = (close, 0u16);
+        while left != 0 {
+            let latch = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (a, b) = pair(latch);
+            let (a, b) = (&self.masks[a], &self.masks[b]);
+            let meet = a[0] & b[0] | a[1] & b[1] | a[2] & b[2];
+            found |= u16::from(meet != 0) << latch;
+        }
+        if found != 0 {
+            self.latch_within(t, found, from, to);
+        }
+    }
+
+    /// Latches what overlaps in pixels `from..to`, among pairs that overlap anywhere.
+    #[inline(never)]
+    fn latch_within(&mut self, t: &mut Tia, found: u16, from: i32, to: i32) {
+        let span = span(from, to);
+        let mut left = found;
+        let mut latched = 0;
+        while left != 0 {
+            let latch = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (a, b) = pair(latch);
+            let (a, b) = (&self.masks[a], &self.masks[b]);
+            let meet = a[0] & b[0] & span[0] | a[1] & b[1] & span[1] | a[2] & b[2] & span[2];
+            latched |= u16::from(meet != 0) << latch;
+        }
+        t.collisions |= latched;
+        // What overlaps elsewhere may do so further on.
+        self.settled = found == latched;
+    }
+
+    // ------------------------------------------------------------ pixels
+
+    fn draw_span(&mut self, t: &mut Tia, picture: &mut Pictures, from: i32, to: i32, as_above: bool) {
+        let at = (t.row_start / CLOCKS_PER_LINE) as usize * WIDTH;
+        let buffer = &mut picture[usize::from(t.buffer & 1)];
+        if as_above && (WIDTH..PICTURE_BYTES).contains(&at) {
+            let (above, below) = buffer.split_at_mut(at);
+            if let (Some(above), Some(row)) = (above.last_chunk::<WIDTH>(), below.first_chunk_mut::<WIDTH>())
+            {
+                *row = *above;
+            }
+            return;
+        }
+        let Some(row) = buffer.get_mut(at..).and_then(|rows| rows.first_chunk_mut::<WIDTH>()) else { return };
+        if hidden(t) {
+            row[from as usize..to as usize].fill(0);
+        } else {
+            self.refresh(t, t.enabled);
+            let scene = Scene {
+                masks: &self.masks,
+                enabled: t.enabled,
+                ctrlpf: t.ctrlpf,
+                lonely: lonely_score(t),
+                colors: t.color,
+            };
+            pixels::draw(self.level, row, from as usize, to as usize, &scene);
+        }
+        let blank = BLANK_END - HBLANK_CLOCKS;
+        if t.blank_pending != 0 && from < blank {
+            row[from as usize..blank.min(to) as usize].fill(0);
+        }
+    }
+
+    // ------------------------------------------------------------ masks
+
+    /// Makes those masks of `objects` anew that have changed.
+    #[inline(always)]
+    fn refresh(&mut self, t: &Tia, objects: u8) {
+        let dirty = self.dirty & objects;
+        if dirty == 0 {
+            return;
+        }
+        self.dirty &= !objects;
+        for player in 0..2 {
+            if dirty & bit(P0 + player) != 0 {
+                player_mask(t, player, &mut self.masks[P0 + player]);
+            }
+        }
+        if dirty & bit(PF) != 0 {
+            playfield_mask(t, &mut self.masks[PF]);
+        }
+        if dirty & (bit(M0) | bit(M1) | bit(BL)) != 0 {
+            for missile in 0..2 {
+                if dirty & bit(M0 + missile) != 0 {
+                    missile_mask(t, missile, &mut self.masks[M0 + missile]);
+                }
+            }
+            if dirty & bit(BL) != 0 {
+                ball_mask(t, &mut self.masks[BL]);
+            }
+        }
+    }
+}
