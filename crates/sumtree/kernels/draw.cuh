@@ -97,7 +97,7 @@ struct ReplayTaker {
         if (lane() == 0) {
             at<uint32_t>(call.drawn)[i] = is_lost ? 0 : drawn.weight;
             at<int64_t>(call.indices)[i] = slot;
-            at<uint64_t>(call.tickets)[i] = ticket(row);
+            at<uint64_t>(call.tickets)[i] = ticket_of(replay, row);
             put(OWN, i, slot);
             put(LAST, i, t.last);
             put(NEXT, i, t.next);
@@ -128,7 +128,7 @@ struct ReplayTaker {
         if (lane() != 0) return;
         at<uint32_t>(call.drawn)[i] = 0;
         at<int64_t>(call.indices)[i] = 0;
-        at<uint64_t>(call.tickets)[i] = 0;
+        at<uint64_t>(call.tickets)[i] = NO_TICKET;
         const uint32_t rows = replay.period != 0 ? WALK + 1 : FRAMES + 2 * replay.frames;
         for (uint32_t row = 0; row < rows; ++row) put(row, i, NONE);
         if (replay.period != 0) put(LENGTH, i, 0);

@@ -1,43 +1,31 @@
-// The CPU's generator, from any place of its sequence, so that the same seed gives the same draws.
+// The CPU's generator (`src/rng.rs`), from any place of its sequence, so that the same seed gives the same draws.
 //
-// xoshiro256++ 1.0, seeded through SplitMix64. Source: Blackman & Vigna, "Scrambled linear pseudorandom number
-// generators" (2021); Lemire, "Fast random integer generation in an interval" (2019). Its step is linear over GF(2), so a
-// jump is a product of its state with a matrix of 256 x 256 bits: `python/parl/replay/device/jump.py` makes those of
-// 32 * d * 16^k steps.
+// SplitMix64: number i of a sequence is a function of its seed and of i. Source: Steele, Lea & Flood, "Fast splittable
+// pseudorandom number generators" (2014); Lemire, "Fast random integer generation in an interval" (2019) for `below`.
 #pragma once
 #include "tree.cuh"
 
 struct Random {
-    uint64_t s[4];
+    uint64_t state;
 };
 
-PARL_FN uint64_t splitmix(uint64_t& state) {
-    state += 0x9e3779b97f4a7c15ull;
-    uint64_t z = state;
+PARL_FN uint64_t next(Random& random) {
+    random.state += 0x9e3779b97f4a7c15ull;
+    uint64_t z = random.state;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
 }
 
-PARL_FN Random seeded(uint64_t seed) {
-    Random random;
-    for (uint32_t i = 0; i < 4; ++i) random.s[i] = splitmix(seed);
-    return random;
+// The generator after `count` more numbers.
+PARL_FN Random skipped(const Random& random, uint64_t count) {
+    return Random{random.state + count * 0x9e3779b97f4a7c15ull};
 }
 
-PARL_FN uint64_t rotate(uint64_t word, uint32_t by) { return word << by | word >> (64 - by); }
-
-PARL_FN uint64_t next(Random& random) {
-    uint64_t* s = random.s;
-    const uint64_t out = rotate(s[0] + s[3], 23) + s[0];
-    const uint64_t t = s[1] << 17;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = rotate(s[3], 45);
-    return out;
+// Number i of a sequence.
+PARL_FN uint64_t number_of(uint64_t seed, uint64_t i) {
+    Random random = skipped(Random{seed}, i);
+    return next(random);
 }
 
 // Whether a number has one preimage too many below `bound` and is drawn again.
@@ -50,49 +38,6 @@ PARL_FN uint64_t below(Random& random, uint64_t bound) {
     uint64_t number = next(random);
     while (is_surplus(number, bound)) number = next(random);
     return __umul64hi(number, bound);
-}
-
-// Digits of a jump, and matrices of each: 1 to 15 times 16^k blocks of 32 steps.
-constexpr uint32_t JUMP_DIGITS = 3, JUMP_BASE = 16, MATRIX_WORDS = 256 * 8;
-
-// Moves a warp's generator on by `blocks` times 32 steps, `blocks` below 16^3. All lanes are here and alike. Lane l makes
-// bits 32 k + l of the state; a matrix lies as [k][half][lane] of four words.
-PARL_ONCE Random jumped(const Tree& tree, const Random& random, uint32_t blocks) {
-    uint32_t s[8];
-    for (uint32_t i = 0; i < 4; ++i) {
-        s[2 * i] = static_cast<uint32_t>(random.s[i]);
-        s[2 * i + 1] = static_cast<uint32_t>(random.s[i] >> 32);
-    }
-#pragma unroll 1
-    for (uint32_t digit = 0; digit < JUMP_DIGITS; ++digit, blocks /= JUMP_BASE) {
-        const uint32_t times = blocks % JUMP_BASE;
-        if (times == 0) continue;
-        const uint32_t which = digit * (JUMP_BASE - 1) + times - 1;
-        const uint4* matrix = at<uint4>(tree.jumps) + which * (MATRIX_WORDS / 4);
-        uint32_t moved[8];
-        for (uint32_t k = 0; k < 8; ++k) {
-            const uint4 a = matrix[(2 * k) * LANES + lane()], b = matrix[(2 * k + 1) * LANES + lane()];
-            const uint32_t bits = (a.x & s[0]) ^ (a.y & s[1]) ^ (a.z & s[2]) ^ (a.w & s[3]) ^ (b.x & s[4]) ^
-                                  (b.y & s[5]) ^ (b.z & s[6]) ^ (b.w & s[7]);
-            moved[k] = __ballot_sync(ALL, (__popc(bits) & 1) != 0);
-        }
-        for (uint32_t k = 0; k < 8; ++k) s[k] = moved[k];
-    }
-    Random out;
-    for (uint32_t i = 0; i < 4; ++i) out.s[i] = s[2 * i] | static_cast<uint64_t>(s[2 * i + 1]) << 32;
-    return out;
-}
-
-// Numbers 32 b to 32 b + 31 of the sequence, one to a lane.
-PARL_FN uint64_t numbers(const Tree& tree, const Random& random, uint32_t block) {
-    Random mine = jumped(tree, random, block);
-    uint64_t number = 0;
-#pragma unroll 4
-    for (uint32_t i = 0; i < LANES; ++i) {
-        const uint64_t one = next(mine);
-        if (lane() == i) number = one;
-    }
-    return number;
 }
 
 // ------------------------------------------------------------ targets

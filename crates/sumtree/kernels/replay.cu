@@ -80,11 +80,14 @@ struct ReplayUpdate {
     uint32_t count;
 };
 
-// A ticket's slot where its row is there, else NONE.
-PARL_FN uint32_t slot_of(const Replay& replay, uint64_t given, bool& outside) {
-    const Row row = row_of(given);
-    outside = row.slot >= replay.slots;
-    return !outside && is_open(replay, row) ? row.slot : NONE;
+// A ticket's slot where its row is there, else NONE. `unknown`: this replay did not issue it. After the largest lap
+// counting continues at 0, so any lap may have been written.
+PARL_FN uint32_t slot_of(const Replay& replay, uint64_t given, bool& unknown) {
+    const Row row = row_of(replay, given);
+    const uint64_t laps = words(replay.tree)[NEWEST_LAP] + 1;
+    const bool is_written = laps > LAP_MASK ? row.lap <= LAP_MASK : row.lap != 0 && row.lap <= laps;
+    unknown = row.slot >= replay.slots || (!is_written && given != NO_TICKET);
+    return is_written && !unknown && is_open(replay, row) ? row.slot : NONE;
 }
 
 PARL_KERNEL(THREADS) parl_replay_stamp(PARL_ARGUMENT Replay replay, PARL_ARGUMENT ReplayUpdate call) {
@@ -92,18 +95,18 @@ PARL_KERNEL(THREADS) parl_replay_stamp(PARL_ARGUMENT Replay replay, PARL_ARGUMEN
     if (thread() == 0) *at<uint64_t>(call.stale) = 0;
     for (uint64_t round = 0; round < rounds(call.count); ++round) {
         const uint64_t i = round * threads() + thread();
-        bool bad = false, outside = false, saturated = false, stale = false, kept = false;
+        bool bad = false, unknown = false, saturated = false, stale = false, kept = false;
         if (i < call.count) {
             const double priority = real(call.priorities, i);
-            const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], outside);
+            const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], unknown);
             bad = !is_finite(priority);
             kept = !bad && slot != NONE;
-            stale = !outside && slot == NONE;
+            stale = !unknown && slot == NONE;
             if (!bad) note_largest(tree, weight_of(replay, priority, saturated));
             if (kept) stamp(tree, slot, static_cast<uint32_t>(i));
         }
         count_lanes(tree, BAD_PRIORITY, bad);
-        count_lanes(tree, BAD_INDEX, outside);
+        count_lanes(tree, BAD_INDEX, unknown);
         count_lanes(tree, SATURATED, saturated && (call.priorities.is_scalar == 0 || i == 0));
         count_lanes(tree, STALE, stale);
         count_lanes(tree, UPDATED, kept);
@@ -114,11 +117,11 @@ PARL_KERNEL(THREADS) parl_replay_scatter(PARL_ARGUMENT Replay replay, PARL_ARGUM
     for (uint64_t round = 0; round < rounds(call.count); ++round) {
         const uint64_t i = round * threads() + thread();
         uint32_t leaf = NONE, weight = 0;
-        bool outside = false, stale = false;
+        bool unknown = false, stale = false;
         if (i < call.count) {
             const double priority = real(call.priorities, i);
-            const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], outside);
-            stale = !outside && slot == NONE;
+            const uint32_t slot = slot_of(replay, at<uint64_t>(call.tickets)[i], unknown);
+            stale = !unknown && slot == NONE;
             if (is_finite(priority) && slot != NONE && has_won(replay.tree, slot, static_cast<uint32_t>(i))) {
                 bool saturated = false;
                 weight = weight_of(replay, priority, saturated);
@@ -242,9 +245,9 @@ PARL_KERNEL(THREADS) parl_replay_publish(PARL_ARGUMENT Replay replay, PARL_ARGUM
             cell->y = NO_LINK;
             cell->z = parked;
             const uint32_t old = atomicExch(&cell->x, row.lap << LAP_SHIFT | OPEN);
-            // A row that nobody closed, because it falls out in this same call.
+            // A row that was not closed, because it falls out in this same call.
             replaced = close(replay, row.slot, old);
-            if (i < call.count) at<uint64_t>(call.tickets)[i] = ticket(row);
+            if (i < call.count) at<uint64_t>(call.tickets)[i] = ticket_of(replay, row);
         }
         if (i < call.count && call.discounts.address != 0) {
             const double discount = real(call.discounts, i);
@@ -314,7 +317,8 @@ constexpr uint64_t AGE_MAX = (1u << 30) - 1;
 // The newest row of one environment and those that wait for the end of their window. The CPU's `tails.rs`.
 struct Tail {
     const Replay& replay;
-    // Waiting rows | index of the first << 16 | how the last row ended << 32 | rows of the episode << 34; ticket; tickets.
+    // Waiting rows | index of the first << 16 | how the last row ended << 32 | rows of the episode << 34; newest row;
+    // rows that wait.
     uint64_t* words_;
 
     __device__ Tail(const Replay& replay, uint64_t env)
@@ -342,9 +346,9 @@ struct Tail {
     __device__ void push(Row row, bool is_whole) {
         const uint64_t waiting = words_[0] & 0xffff, first = words_[0] >> 16 & 0xffff;
         if (replay.period != 0) words_[0] = (words_[0] & 0x3ffffffffull) | counted(words_[0] >> 34) << 34;
-        words_[1] = ticket(row);
+        words_[1] = packed(row);
         if (!is_whole) return;
-        words_[2 + (first + waiting) % replay.window_rows] = ticket(row);
+        words_[2 + (first + waiting) % replay.window_rows] = packed(row);
         words_[0] += 1;
     }
 
@@ -355,7 +359,7 @@ struct Tail {
         // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
         const uint64_t beyond = replay.rebuilds != 0 && left > 0 ? 1 : 0;
         for (; waiting > left; --waiting, first = (first + 1) % replay.window_rows) {
-            if (starts(rows - waiting, waiting - beyond)) list(replay, row_of(words_[2 + first]));
+            if (starts(rows - waiting, waiting - beyond)) list(replay, unpacked(words_[2 + first]));
         }
         words_[0] = (words_[0] >> 32 << 32) | first << 16 | waiting;
     }
@@ -372,7 +376,7 @@ struct Tail {
     __device__ void set_before(Row row, uint64_t before) {
         uint32_t distance = FIRST_ROW;
         if (before != 0) {
-            const Row old = row_of(before);
+            const Row old = unpacked(before);
             const uint64_t laps = (row.lap - old.lap) & LAP_MASK;
             const int64_t far = static_cast<int64_t>(laps * replay.slots) + row.slot - old.slot;
             distance = far > 0 && far < static_cast<int64_t>(LOST_ROW) ? static_cast<uint32_t>(far) : LOST_ROW;
@@ -382,8 +386,8 @@ struct Tail {
 
     PARL_ONCE_MEMBER void append(Row row, End end, bool has_final, Row final_row, bool lacks_final) {
         set_before(row, words_[1]);
-        if (has_final) set_before(final_row, ticket(row));
-        const Row newest = row_of(words_[1]);
+        if (has_final) set_before(final_row, packed(row));
+        const Row newest = unpacked(words_[1]);
         const bool follows = words_[1] != 0 && is_open(replay, newest);
         if (follows) state(replay, newest.slot)->y = row.slot + 1;
         if (ended() != GOES_ON) {

@@ -7,13 +7,15 @@
 constexpr uint32_t OPEN = 1, SAMPLEABLE = 2, LAP_SHIFT = 2, LAP_MASK = (1u << 30) - 1;
 // No next row.
 constexpr uint32_t NO_LINK = 0;
+// What a call without rows to draw returns in place of tickets.
+constexpr uint64_t NO_TICKET = 0;
 // The row before: it is the first of its episode, or is too far back.
 constexpr uint32_t FIRST_ROW = 0, LOST_ROW = 0xffffffffu;
 
 struct Replay {
     Tree tree;
     uint64_t states;   // one uint4 per slot: generation, link (slot + 1), parked weight, distance of the row before
-    uint64_t tails;    // per environment: state, newest row's ticket, tickets of rows that wait
+    uint64_t tails;    // per environment: state, newest row, rows that wait
     uint64_t listed;   // slots of rows that became sampleable in this call
     uint64_t final_of; // per row of this call: its final observation is row `count + this`; NONE
     uint64_t reward, terminated, truncated, discount;  // columns, 0 for none
@@ -33,9 +35,9 @@ struct Replay {
     uint32_t is_global;  // importance weights are divided by a bound for all rows
     uint32_t period;     // steps from one sequence of `n_step` steps to the next; 0: rows are drawn, not sequences
     uint32_t burn_in;    // steps at the start of a sequence that nothing is learned from
-    uint32_t strategy;   // whose goals rows get, numbers as in `structs.py`; 0: nobody's
+    uint32_t strategy;   // whose goals rows get, numbers as in `structs.py`; 0: none
     uint32_t goal_in_next;  // the goal that a step achieved is in the row after it
-    uint32_t unused;
+    uint32_t tag;           // the bits by which the laps in tickets differ from those of rows
 };
 
 struct Row {
@@ -43,9 +45,13 @@ struct Row {
 };
 
 PARL_FN uint4* state(const Replay& replay, uint32_t slot) { return at<uint4>(replay.states) + slot; }
-PARL_FN uint64_t ticket(Row row) { return row.slot | static_cast<uint64_t>(row.lap) << 32; }
-PARL_FN Row row_of(uint64_t ticket) {
-    return Row{static_cast<uint32_t>(ticket), static_cast<uint32_t>(ticket >> 32)};
+PARL_FN uint64_t packed(Row row) { return row.slot | static_cast<uint64_t>(row.lap) << 32; }
+PARL_FN Row unpacked(uint64_t row) { return Row{static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32)}; }
+// Callers get tickets, which differ between replays.
+PARL_FN uint64_t ticket_of(const Replay& replay, Row row) { return packed(Row{row.slot, row.lap ^ replay.tag}); }
+PARL_FN Row row_of(const Replay& replay, uint64_t ticket) {
+    const Row row = unpacked(ticket);
+    return Row{row.slot, row.lap ^ replay.tag};
 }
 PARL_ONCE Row row_at(const Replay& replay, uint64_t sequence) {
     const uint64_t lap = sequence / replay.slots;

@@ -31,29 +31,20 @@ PARL_FN bool is_last_block(const Tree& tree) {
 PARL_FN uint64_t call_seed(const Tree& tree) {
     const uint64_t* word = words(tree);
     if (!tree.is_chained) return word[GENERATOR] ^ word[CALLS] * 0xd1342543de82ef95ull;
-    Random master;
-    for (uint32_t i = 0; i < 4; ++i) master.s[i] = word[GENERATOR + i];
-    return next(master);
+    return number_of(word[GENERATOR], 0);
 }
 
 // Leaves the generator of this call where it is; by one thread.
 PARL_FN void leave(const Tree& tree, const Random& random) {
-    for (uint32_t i = 0; i < 4; ++i) words(tree)[AFTER + i] = random.s[i];
+    words(tree)[AFTER] = random.state;
 }
 PARL_FN Random left_behind(const Tree& tree) {
-    Random random;
-    for (uint32_t i = 0; i < 4; ++i) random.s[i] = words(tree)[AFTER + i];
-    return random;
+    return Random{words(tree)[AFTER]};
 }
 
 PARL_FN void end_call(const Tree& tree) {
     uint64_t* word = words(tree);
-    if (tree.is_chained) {
-        Random master;
-        for (uint32_t i = 0; i < 4; ++i) master.s[i] = word[GENERATOR + i];
-        next(master);
-        for (uint32_t i = 0; i < 4; ++i) word[GENERATOR + i] = master.s[i];
-    }
+    if (tree.is_chained) word[GENERATOR] = skipped(Random{word[GENERATOR]}, 1).state;
     word[CALLS] += 1;
     word[DONE] = 0;
     word[ODD] = 0;
@@ -96,14 +87,11 @@ template <class Taker> PARL_FN void draw_anew(const Tree& tree, const Draws& dra
 }
 
 template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws, Taker& taker, uint64_t* targets) {
-    __shared__ uint64_t raw[DRAWS_PER_BLOCK];
     const uint32_t warp = threadIdx.x / LANES;
     const uint32_t i = blockIdx.x * DRAWS_PER_BLOCK + warp;
-    Random random = seeded(call_seed(tree));
+    Random random{call_seed(tree)};
     uint64_t seen, prefix;
     const uint64_t total = read_top(tree, seen, prefix);
-    if (warp == 0 && draws.mode != SYSTEMATIC) raw[lane()] = numbers(tree, random, blockIdx.x);
-    __syncthreads();
     if (total == 0) {
         if (i < draws.count) taker.nothing(i);
     } else {
@@ -112,8 +100,9 @@ template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws,
         if (draws.mode == SYSTEMATIC) {
             offset = below(random, total);
         } else {
-            surplus = i < draws.count && is_surplus(raw[warp], total);
-            offset = __umul64hi(raw[warp], total);
+            const uint64_t number = number_of(random.state, i);
+            surplus = i < draws.count && is_surplus(number, total);
+            offset = __umul64hi(number, total);
         }
         if (i < draws.count) {
             const uint64_t target = target_of(draws, i, offset, total);
@@ -128,8 +117,7 @@ template <class Taker> PARL_FN void sample(const Tree& tree, const Draws& draws,
         if (odd >= SURPLUS) {
             draw_in_order(tree, draws, taker, targets, random);
         } else if (draws.mode != SYSTEMATIC) {
-            random = jumped(tree, random, draws.count / LANES);
-            for (uint32_t step = 0; step < draws.count % LANES; ++step) next(random);
+            random = skipped(random, draws.count);
         }
         if (warp == 0 && odd != 0) draw_anew(tree, draws, taker, random);
         if (threadIdx.x == 0 && taker.goes_on()) leave(tree, random);

@@ -7,11 +7,6 @@
 // Numbers as in `structs.py`.
 enum Kind : uint32_t { DISTINCT = 0, LARGEST_FIRST = 1, EVICTION = 2, UNIFORM = 3, MIXTURE = 4 };
 
-// Word i of a sequence, from any place of it. Source: Steele, Lea & Flood (2014), SplitMix64.
-PARL_FN uint64_t word_of(uint64_t seed, uint64_t i) {
-    seed += i * 0x9e3779b97f4a7c15ull;
-    return splitmix(seed);
-}
 // Above 0, at most 1.
 PARL_FN double unit(uint64_t word) { return static_cast<double>((word >> 11) + 1) / 9007199254740992.0; }
 
@@ -41,7 +36,7 @@ PARL_KERNEL(THREADS) parl_replay_keys(PARL_ARGUMENT Replay replay, PARL_ARGUMENT
                 key = static_cast<uint64_t>(weight) << 32 | (NONE - place);
             } else {
                 // An exponential variable; the smallest is drawn first. Bits of positive floats are in their order.
-                const double one = -log(unit(word_of(seed, slot)));
+                const double one = -log(unit(number_of(seed, slot)));
                 const double size = call.kind == EVICTION ? one * weight : one / weight;
                 key = (~static_cast<uint64_t>(0) >> 1) - bits_of(size);
             }
@@ -122,8 +117,8 @@ PARL_KERNEL(1024) parl_replay_share(PARL_ARGUMENT Replay replay, PARL_ARGUMENT R
     }
     if (threadIdx.x != 0) return;
     const uint64_t seed = call_seed(replay.tree);
-    const uint64_t newest = share_of(call.draw.draws.count, call.newest, word_of(seed, 0));
-    const uint64_t uniform = share_of(call.draw.draws.count, call.uniform, word_of(seed, 1));
+    const uint64_t newest = share_of(call.draw.draws.count, call.newest, number_of(seed, 0));
+    const uint64_t uniform = share_of(call.draw.draws.count, call.uniform, number_of(seed, 1));
     const uint64_t left = call.draw.draws.count - newest;
     word[YOUNG] = rows;
     word[YOUNG_READY] = ready;
@@ -138,7 +133,7 @@ constexpr uint32_t TRIES = 64;
 PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
     const uint64_t newest = words(replay.tree)[RESERVED] - 1;
     for (uint32_t i = 0; i < TRIES; ++i) {
-        const uint64_t back = __umul64hi(word_of(next(random), lane()), among);
+        const uint64_t back = __umul64hi(number_of(next(random), lane()), among);
         const uint32_t slot = static_cast<uint32_t>((newest - back) % replay.slots), weight = weight_in(replay, slot);
         const uint32_t found = __ballot_sync(ALL, weight != 0);
         if (found == 0) continue;
@@ -151,7 +146,7 @@ PARL_ONCE Drawn pick(const Replay& replay, Random& random, uint64_t among) {
     uint32_t slot = 0;
     for (uint64_t back = lane(); back < among; back += LANES) {
         const uint32_t here = static_cast<uint32_t>((newest - back) % replay.slots);
-        const uint64_t word = word_of(seed, back) | 1;
+        const uint64_t word = number_of(seed, back) | 1;
         if (weight_in(replay, here) == 0 || word <= best) continue;
         best = word;
         slot = here;
@@ -182,7 +177,7 @@ PARL_ONCE bool take_one(const Replay& replay, const ReplaySelect& call, ReplayTa
     const uint64_t others = call.kind == MIXTURE ? newest + word[OF_ALL] : count;
     uint64_t seen, prefix;
     read_top(tree, seen, prefix);
-    Random random = seeded(word_of(call_seed(tree), 2 + static_cast<uint64_t>(i)));
+    Random random{number_of(call_seed(tree), 2 + static_cast<uint64_t>(i))};
     bool is_newest = i < newest, is_any = i < others;
     for (uint32_t tries = 0; tries < REDRAWS_MAX; ++tries) {
         Drawn drawn;
@@ -289,6 +284,6 @@ PARL_KERNEL(SAMPLE_THREADS) parl_replay_select(PARL_ARGUMENT Replay replay, PARL
     if (lacks != 0) count(tree, EMPTY, 1);
     // The largest take no numbers; the others took words of a sequence of their own.
     const uint64_t seed = call_seed(tree);
-    leave(tree, seeded(call.kind == LARGEST_FIRST ? seed : word_of(seed, ~static_cast<uint64_t>(0))));
+    leave(tree, Random{call.kind == LARGEST_FIRST ? seed : number_of(seed, ~static_cast<uint64_t>(0))});
     end_call(tree);
 }

@@ -1,7 +1,7 @@
 // The tree: u32 leaves, u64 sums of 32 of the level below, up to one node of at most 32 sums. A warp is a node.
 //
 // All sums are exact: they are made of integer adds, which commute. Layout, who writes what, and why nothing races:
-// README.md. `python/parl/replay/device/structs.py` mirrors the structs.
+// README.md. `python/parl/replay/cuda/structs.py` mirrors the structs.
 #pragma once
 #include "prelude.cuh"
 
@@ -14,7 +14,7 @@ constexpr uint32_t LARGEST = 0xffffffffu;
 // Words of 64 bits beside the tree. Counters only grow.
 enum Word : uint32_t {
     CALLS = 1,      // sample calls so far
-    GENERATOR = 2,  // four words: the generator that seeds that of each call; or one, which is mixed with its number
+    GENERATOR = 2,  // state of the generator that seeds each call; or a number that is mixed with that of the call
     LARGEST_EVER = 6,
     SATURATED = 7,
     DONE = 8,       // blocks of a launch that are done
@@ -46,7 +46,7 @@ enum Word : uint32_t {
     OF_ALL = 67,       // uniform draws among all rows
     BEGINNING = 68,    // sequence number of the first row ever; not 0 after a load into another capacity
     BAD_REWARD = 69,
-    AFTER = 72,        // four words: the generator behind the draws of a call, for its goals
+    AFTER = 72,        // state of the generator after the draws of a call, for its goals
     WORDS = 76,
 };
 
@@ -54,7 +54,6 @@ struct Tree {
     uint64_t levels[LEVELS_MAX];  // addresses, leaves first
     uint64_t words;
     uint64_t stamps;  // one u32 for each leaf, 0 between launches
-    uint64_t jumps;   // see random.cuh
     double units;     // weight per priority 1
     uint32_t depth;   // levels
     uint32_t capacity;

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use crate::layout::max_weight;
-use crate::memory::vec_with_room;
+use crate::memory::vec_with_capacity;
 use crate::stats::{SIZES, count_sizes};
 use crate::sync::Ordering::Relaxed;
 use crate::tree::same_length;
@@ -15,7 +15,7 @@ const NODES_PER_TASK: usize = 4096;
 
 impl SumTree {
     /// Sets all weights at once, one per leaf, and makes all sums from them. Much faster than storing them one by
-    /// one, and meant for a tree that nobody else uses yet: draws meanwhile may fail, updates meanwhile may be lost.
+    /// one, and meant for a tree that no other thread uses yet: draws meanwhile may fail, updates meanwhile may be lost.
     ///
     /// # Errors
     /// [`SumTreeError::Length`] unless there is one weight per leaf; [`SumTreeError::Weight`]. Nothing is stored then.
@@ -29,13 +29,13 @@ impl SumTree {
         }
         let leaves = &self.leaves[..weights.len()];
         leaves.par_iter().zip(weights).with_min_len(1 << 16).for_each(|(leaf, weight)| {
-            leaf.store(*weight, Relaxed); // Relaxed: nobody else uses the tree; joining the tasks orders the rest.
+            leaf.store(*weight, Relaxed); // Relaxed: no other thread uses the tree; joining the tasks orders the rest.
         });
         self.restore_sums();
         Ok(())
     }
 
-    /// Makes every sum, and the histogram, from the leaves: after a process died between a leaf and its path. Nobody
+    /// Makes every sum, and the histogram, from the leaves: after a process died between a leaf and its path. No thread
     /// else may update meanwhile.
     pub fn restore_sums(&self) {
         for level in 1..self.layout.levels().len() {
@@ -116,7 +116,7 @@ impl SumTree {
     /// come along into a fork, and reading the leaves is bound by memory.
     fn largest_from(&self, bound: u32, asked: usize) -> Result<Vec<(u32, u64)>, SumTreeError> {
         let order = |a: &(u32, u64), b: &(u32, u64)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-        let (mut best, mut bound) = (vec_with_room(2 * asked)?, bound);
+        let (mut best, mut bound) = (vec_with_capacity(2 * asked)?, bound);
         for (i, leaf) in self.leaves[..self.capacity()].iter().enumerate() {
             // Acquire: pairs with the Release of the exchange that stored the weight.
             let weight = leaf.load(crate::sync::Ordering::Acquire);

@@ -181,7 +181,4 @@ pub enum SumTreeError {
         /// Why it cannot be taken.
         reason: &'static str,
     },
-    /// Random generator state of four zeros, from which only zeros follow.
-    #[error("a random generator state of four zeros is not valid")]
-    RngState,
 }

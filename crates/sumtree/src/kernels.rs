@@ -1,4 +1,4 @@
-//! The tree and the replay on a CUDA device: sources of kernels, for whoever compiles and launches them.
+//! The tree and the replay on a CUDA device: sources of kernels, which the caller compiles and launches.
 //!
 //! What they do, and who launches what: `kernels/README.md`. Each file is compiled by itself with C++17.
 

@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod bulk;
-mod combine;
 mod descent;
 mod error;
+mod exclusive;
+mod fork;
 pub mod kernels;
 mod layout;
 pub mod memory;

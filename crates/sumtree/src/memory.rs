@@ -18,7 +18,7 @@ fn is_small<T>(length: usize) -> bool {
 /// # Errors
 /// [`SumTreeError::OutOfMemory`] when the system refuses the memory, or the machine could never hold it.
 #[inline(always)]
-pub fn vec_with_room<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
+pub fn vec_with_capacity<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
     if is_small::<T>(length) { Ok(Vec::with_capacity(length)) } else { large(length) }
 }
 
@@ -33,10 +33,10 @@ fn large<T>(length: usize) -> Result<Vec<T>, SumTreeError> {
 /// A vector of `length` elements of value zero (the default).
 ///
 /// # Errors
-/// As [`vec_with_room`].
+/// As [`vec_with_capacity`].
 #[inline(always)]
 pub fn vec_of_zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, SumTreeError> {
-    let mut items = vec_with_room(length)?;
+    let mut items = vec_with_capacity(length)?;
     items.resize(length, T::default());
     Ok(items)
 }
@@ -44,7 +44,7 @@ pub fn vec_of_zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, SumTreeE
 /// Makes room for `more` elements in `items`.
 ///
 /// # Errors
-/// As [`vec_with_room`].
+/// As [`vec_with_capacity`].
 #[inline]
 pub fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), SumTreeError> {
     let bytes = more.saturating_mul(size_of::<T>());
@@ -65,7 +65,7 @@ pub fn check(bytes: usize) -> Result<(), SumTreeError> {
 /// The items of an iterator, whose number is not known before.
 ///
 /// # Errors
-/// As [`vec_with_room`].
+/// As [`vec_with_capacity`].
 pub(crate) fn collect<T>(from: impl Iterator<Item = T>) -> Result<Vec<T>, SumTreeError> {
     let mut items = Vec::new();
     for item in from {

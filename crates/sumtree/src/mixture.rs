@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::memory::{collect, vec_with_room};
+use crate::memory::{collect, vec_with_capacity};
 use crate::sync::{Ordering, fence};
 use crate::tree::same_length;
 use crate::{Draws, Rng, SumTree, SumTreeError};
@@ -191,7 +191,7 @@ impl SumTree {
         }
         // The `asked` smallest keys so far, the largest of them on top. Keys are not negative, so their bits are in
         // their order.
-        let mut kept = std::collections::BinaryHeap::from(vec_with_room(asked + 1)?);
+        let mut kept = std::collections::BinaryHeap::from(vec_with_capacity(asked + 1)?);
         let mut bound = f64::INFINITY;
         for leaf in range {
             let weight = self.leaves[leaf].load(Ordering::Relaxed); // Relaxed: the fence below.

@@ -137,7 +137,7 @@ impl Region {
         made
     }
 
-    /// The region that [`Region::create_file`] made, and whether nobody else has it open. Nobody else can open it until
+    /// The region that [`Region::create_file`] made, and whether no other process has it open. No other process can open it until
     /// [`Region::share_file`], if so.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Region {
         self.file.as_ref().map_or(Ok(()), |(_, file)| file.lock_shared())
     }
 
-    /// Whether nobody else has the file open, and nobody can open it until this handle releases it. Gives the lock up that
+    /// Whether no other process has the file open, and no process can open it until this handle releases it. Gives the lock up that
     /// the handle had.
     #[must_use]
     pub fn lock_file_alone(&self) -> bool {
@@ -214,7 +214,7 @@ impl Region {
         }
     }
 
-    /// Removes the name. Who has the memory mapped keeps it; nobody new can attach.
+    /// Removes the name. Processes that have mapped the memory keep it; no other can attach.
     ///
     /// # Errors
     /// [`SumTreeError::Name`]; [`SumTreeError::Shared`] when there is none.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::descent::{CHUNK, Chunk, LOST, read_top, walk};
-use crate::memory::{out_of_memory, vec_with_room};
+use crate::memory::{out_of_memory, vec_with_capacity};
 use crate::node::{Step, Sum, search};
 use crate::rng::splitmix64;
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -363,7 +363,7 @@ impl SumTree {
         if asked > self.capacity() {
             return Err(SumTreeError::TooFewLeaves { asked, positive: self.positive() as usize });
         }
-        let mut taken = Taken::with_room(asked)?;
+        let mut taken = Taken::with_capacity(asked)?;
         for _ in 0..DISTINCT_ROUNDS {
             let missing = asked - taken.len();
             for first in (0..missing).step_by(CHUNK) {
@@ -471,10 +471,10 @@ struct Taken {
 }
 
 impl Taken {
-    fn with_room(n: usize) -> Result<Self, SumTreeError> {
+    fn with_capacity(n: usize) -> Result<Self, SumTreeError> {
         let mut leaves = std::collections::HashSet::new();
         leaves.try_reserve(n).map_err(|error| out_of_memory(n.saturating_mul(size_of::<usize>()), &error))?;
-        Ok(Self { leaves, stretches: vec_with_room(n)?, mass: 0 })
+        Ok(Self { leaves, stretches: vec_with_capacity(n)?, mass: 0 })
     }
 
     fn len(&self) -> usize {
@@ -612,6 +612,18 @@ mod tests {
             }
             assert!(tree.restarts() > 0);
         }
+    }
+
+    /// Sums 2, 0, 3: a residual of 5 and more is taken modulo 5, and nothing is found where all sums are 0.
+    #[test]
+    fn a_residual_beyond_the_sum_is_taken_modulo_the_sum() {
+        let node = [2, 0, 3].map(AtomicU32::new);
+        let expected = [(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)];
+        for residual in 0..15 {
+            assert_eq!(settle(&node, residual), Some(expected[residual as usize % 5]), "{residual}");
+        }
+        assert_eq!(settle(&node, LOST), None);
+        assert_eq!(settle(&[0, 0].map(AtomicU32::new), 0), None);
     }
 
     /// Everything is gone from the leaves though the sums still claim it: an error after a bounded number of tries.

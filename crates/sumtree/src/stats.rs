@@ -98,7 +98,7 @@ impl SumTree {
     }
 
     pub(crate) fn note_largest(&self, weight: u32) {
-        // A plain load first: once the largest is known, nobody writes this line.
+        // A plain load first: once the largest is known, no thread writes this line.
         if !cfg!(loom) && u64::from(weight) > self.header[header::LARGEST].load(Relaxed) {
             self.header[header::LARGEST].fetch_max(u64::from(weight), Relaxed); // A counter: orders nothing.
         }
@@ -106,7 +106,7 @@ impl SumTree {
 
     pub(crate) fn set_histogram(&self, counts: &[u64; SIZES]) {
         for (size, count) in counts.iter().enumerate().skip(1) {
-            self.header[header::HISTOGRAM + size].store(*count, Relaxed); // Nobody else writes meanwhile.
+            self.header[header::HISTOGRAM + size].store(*count, Relaxed); // No other thread writes meanwhile.
         }
     }
 

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::combine::Combiner;
+use crate::exclusive::ExclusiveWriter;
 use crate::layout::{HEADER_WORDS, Layout, max_weight};
-use crate::memory::vec_with_room;
+use crate::memory::vec_with_capacity;
 use crate::node::{lowered, raised};
 use crate::path::Path;
 use crate::prefetch;
 use crate::region::{Cells, Region};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::write::{Alone, Locked};
+use crate::write::{Atomic, Plain};
 use crate::{Index, SumTreeError};
 
 /// Words of the header. Counters of different use lie on different cache lines.
@@ -31,8 +31,8 @@ pub(crate) mod header {
 pub struct SumTree {
     pub(crate) layout: Layout,
     pub(crate) path: Path,
-    /// The combining writer, if it is the one in use.
-    pub(crate) combiner: Option<Combiner>,
+    /// The exclusive writer, if it is the one in use; else updates are lock-free.
+    pub(crate) exclusive: Option<ExclusiveWriter>,
     pub(crate) header: Cells<AtomicU64>,
     pub(crate) leaves: Cells<AtomicU32>,
     /// Level 1 if a level above it is searched.
@@ -101,7 +101,7 @@ impl SumTree {
                 wide.push(Cells::in_region(region, start, level.stored)?);
             }
         }
-        Ok(Self { layout, path: Path::from_environment()?, combiner: None, header, leaves, narrow, wide })
+        Ok(Self { layout, path: Path::from_environment()?, exclusive: None, header, leaves, narrow, wide })
     }
 
     /// The same tree, walked with these instructions instead of the fastest there are. The draws are the same.
@@ -181,16 +181,16 @@ impl SumTree {
         Ok(())
     }
 
-    /// Sets one weight. Wait-free. What the caller wrote before is visible to whoever draws the leaf.
+    /// Sets one weight. What the caller wrote before is visible to a thread that draws the leaf.
     ///
     /// # Errors
     /// [`SumTreeError::Index`], [`SumTreeError::Weight`].
     pub fn set(&self, index: impl Index, weight: u32) -> Result<(), SumTreeError> {
         let i = self.check_index(index, 0)?;
         self.check_weights(&[weight])?;
-        match &self.combiner {
-            Some(combiner) => combiner.in_turn(self, || self.store_one::<Alone>(i, weight)),
-            None => self.store_one::<Locked>(i, weight),
+        match &self.exclusive {
+            Some(writer) => writer.run(|| self.store_one::<Plain>(i, weight)),
+            None => self.store_one::<Atomic>(i, weight),
         }
         Ok(())
     }
@@ -201,27 +201,12 @@ impl SumTree {
     /// [`SumTreeError::Index`], [`SumTreeError::Weight`], [`SumTreeError::Length`].
     pub fn set_many<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
         self.check_batch(indices, weights)?;
-        // SAFETY: indices and weights are equally many, and were found inside or an error was returned.
-        unsafe {
-            match &self.combiner {
-                Some(combiner) => combiner.apply_or_hand_over(self, indices, weights),
-                None => self.store_each::<Locked, I>(indices, weights),
-            }
+        match &self.exclusive {
+            // SAFETY: indices and weights are equally many, and were found inside or an error was returned.
+            Some(writer) => writer.run(|| unsafe { self.store_each::<Plain, I>(indices, weights) }),
+            // SAFETY: as above.
+            None => unsafe { self.store_each::<Atomic, I>(indices, weights) },
         }
-        Ok(())
-    }
-
-    /// As [`SumTree::set_many`], and the batch is stored when this returns: with the combining writer it waits for its
-    /// turn instead of handing the batch over. For who goes on from there, say by looking whether what the weights
-    /// stand for is still there.
-    ///
-    /// # Errors
-    /// As [`SumTree::set_many`].
-    pub fn set_many_now<I: Index>(&self, indices: &[I], weights: &[u32]) -> Result<(), SumTreeError> {
-        let Some(combiner) = &self.combiner else { return self.set_many(indices, weights) };
-        self.check_batch(indices, weights)?;
-        // SAFETY: just checked.
-        combiner.in_turn(self, || unsafe { self.store_each::<Alone, I>(indices, weights) });
         Ok(())
     }
 
@@ -238,9 +223,9 @@ impl SumTree {
     pub fn set_range(&self, first: usize, weights: &[u32]) -> Result<(), SumTreeError> {
         self.check_range(first, weights.len())?;
         self.check_weights(weights)?;
-        match &self.combiner {
-            Some(combiner) => combiner.in_turn(self, || self.store_run::<Alone>(first, weights)),
-            None => self.store_run::<Locked>(first, weights),
+        match &self.exclusive {
+            Some(writer) => writer.run(|| self.store_run::<Plain>(first, weights)),
+            None => self.store_run::<Atomic>(first, weights),
         }
         Ok(())
     }
@@ -256,7 +241,7 @@ impl SumTree {
         }
         self.check_weights(&[weight])?;
         const PART: usize = 4096;
-        let mut part = vec_with_room(count.min(PART))?;
+        let mut part = vec_with_capacity(count.min(PART))?;
         part.resize(count.min(PART), weight);
         for start in (0..count).step_by(PART) {
             self.set_range(first + start, &part[..PART.min(count - start)])?;
@@ -300,9 +285,9 @@ impl SumTree {
         }
     }
 
-    /// Makes an inner node `sum`. Nobody else may update meanwhile.
+    /// Makes an inner node `sum`. No other thread may update meanwhile.
     pub(crate) fn store_sum(&self, level: usize, entry: usize, sum: u64) {
-        // Relaxed: nobody updates, and a reader may see sums lag at any time.
+        // Relaxed: no thread updates, and a reader may see sums lag at any time.
         match (level, &self.narrow) {
             (1, Some(sums)) => sums[entry].store(sum as u32, Ordering::Relaxed),
             _ => self.wide[self.wide_at(level)][entry].store(raised(sum), Ordering::Relaxed),

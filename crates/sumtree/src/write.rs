@@ -1,5 +1,5 @@
 //! The inner loops of updates: a leaf, then the sums on its path. Written once, and compiled for each way to store
-//! ([`Locked`], [`Alone`]), number of levels and instruction set.
+//! ([`Atomic`], [`Plain`]), number of levels and instruction set.
 #![allow(unsafe_code)] // Unchecked indexing of levels and target features; the invariants stand at each block.
 
 use std::mem::MaybeUninit;
@@ -39,9 +39,9 @@ pub(crate) trait Store {
 }
 
 /// Any number of threads at once: an exchange and adds, one instruction each.
-pub(crate) struct Locked;
+pub(crate) struct Atomic;
 
-impl Store for Locked {
+impl Store for Atomic {
     const SHARES: bool = true;
 
     #[inline(always)]
@@ -63,22 +63,22 @@ impl Store for Locked {
     }
 }
 
-/// One thread at a time, by its turn: plain loads and stores.
-pub(crate) struct Alone;
+/// One thread at a time: plain loads and stores.
+pub(crate) struct Plain;
 
-impl Store for Alone {
+impl Store for Plain {
     const SHARES: bool = false;
 
     #[inline(always)]
     fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
-        let old = cell.load(Ordering::Relaxed); // Relaxed: the turn orders writers.
+        let old = cell.load(Ordering::Relaxed); // Relaxed: the exclusive writer orders threads.
         cell.store(weight, Ordering::Release); // Release: as the exchange above.
         old
     }
 
     #[inline(always)]
     fn narrow(cell: &AtomicU32, difference: u32) {
-        // Relaxed: nobody else writes these, and readers take each as it is.
+        // Relaxed: no other thread writes these, and readers take each as it is.
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
     }
 
@@ -505,17 +505,17 @@ mod tests {
 
         fn leaf(cell: &AtomicU32, weight: u32) -> u32 {
             STORES.set((STORES.get().0 + 1, STORES.get().1, STORES.get().2));
-            Alone::leaf(cell, weight)
+            Plain::leaf(cell, weight)
         }
 
         fn narrow(cell: &AtomicU32, difference: u32) {
             STORES.set((STORES.get().0, STORES.get().1 + 1, STORES.get().2));
-            Alone::narrow(cell, difference);
+            Plain::narrow(cell, difference);
         }
 
         fn wide(cell: &AtomicU64, difference: u64) {
             STORES.set((STORES.get().0, STORES.get().1, STORES.get().2 + 1));
-            Alone::wide(cell, difference);
+            Plain::wide(cell, difference);
         }
     }
 

@@ -75,7 +75,7 @@ fn check_draw(drawn: Result<u64, SumTreeError>, index: u64, weight: u32) {
     }
 }
 
-/// A sampler beside an updater: only leaves that had their weight at some moment, and whoever draws leaf 2 sees what
+/// A sampler beside an updater: only leaves that had their weight at some moment, and a thread that draws leaf 2 sees what
 /// was written before it was published (the cell would be a data race otherwise).
 #[test]
 fn a_draw_sees_what_was_published() {
@@ -87,7 +87,7 @@ fn a_draw_sees_what_was_published() {
             let writer = {
                 let (tree, row) = (tree.clone(), row.clone());
                 thread::spawn(move || {
-                    // SAFETY: nobody reads the row before leaf 2 has a weight.
+                    // SAFETY: no thread reads the row before leaf 2 has a weight.
                     row.with_mut(|p| unsafe { *p = 42 });
                     tree.set(2u32, 7).unwrap();
                     tree.set(0u32, 0).unwrap();
@@ -129,65 +129,30 @@ fn a_draw_beside_two_writers() {
     });
 }
 
-/// The combining writer: two threads hand over to each other, a third draws. Whoever comes first, all is stored when
-/// both are back, the tree is consistent, and a draw sees what was published, also through a hand-over.
+/// The exclusive writer with two threads: each update is stored when its call returns, and none is lost.
 #[test]
-fn nothing_handed_over_is_left_behind() {
+fn exclusive_updates_are_stored_on_return() {
     model(3, || {
-        let tree = Arc::new(SumTree::new(4, 4).unwrap().combining());
-        let row = Arc::new(UnsafeCell::new(0));
-        let writer = {
-            let (tree, row) = (tree.clone(), row.clone());
-            thread::spawn(move || {
-                // SAFETY: nobody reads the row before leaf 2 has a weight.
-                row.with_mut(|p| unsafe { *p = 42 });
-                tree.set_many(&[2u32, 0], &[7, 3]).unwrap();
-                tree.set_many(&[0u32], &[4]).unwrap();
-            })
+        let tree = Arc::new(SumTree::new(4, 4).unwrap().exclusive());
+        let other = {
+            let tree = tree.clone();
+            thread::spawn(move || tree.set_many(&[0u32, 1], &[5, 6]).unwrap())
         };
-        tree.set_many(&[1u32, 3, 3], &[9, 1, 2]).unwrap();
-        let (mut index, mut weight) = ([9], [9]);
-        if tree.sample(&mut Rng::new(2), Draws::Independent, &mut index, &mut weight).is_ok() {
-            assert!(matches!((index[0], weight[0]), (0, 3 | 4) | (1, 9) | (2, 7) | (3, 1 | 2)));
-            if index[0] == 2 {
-                // SAFETY: the row is not written after leaf 2 is published.
-                assert_eq!(row.with(|p| unsafe { *p }), 42);
-            }
-        }
-        writer.join().unwrap();
-        tree.verify().unwrap();
-        let leaves: Vec<u32> = (0..4u32).map(|i| tree.get(i).unwrap()).collect();
-        assert_eq!((leaves, tree.total()), (vec![4, 9, 7, 2], 22));
-    });
-}
-
-/// Three threads, one of them with an update that waits for its turn and must be stored when it returns.
-#[test]
-fn an_update_that_waits_is_stored_on_return() {
-    model(2, || {
-        let tree = Arc::new(SumTree::new(4, 4).unwrap().combining());
-        let threads: Vec<_> = (0..2u32)
-            .map(|i| {
-                let tree = tree.clone();
-                thread::spawn(move || tree.set_many(&[i], &[5 + i]).unwrap())
-            })
-            .collect();
         tree.set(3u32, 8).unwrap();
         assert_eq!(tree.get(3u32).unwrap(), 8);
-        threads.into_iter().for_each(|t| t.join().unwrap());
+        other.join().unwrap();
         tree.verify().unwrap();
         assert_eq!(tree.total(), 5 + 6 + 8);
     });
 }
 
-/// With the combining writer a stored batch is in the tree when `set_many_now` returns, which the replay rests on: of
-/// one who closes a row and then clears its weight, and one who stores a weight and then looks whether the row is
-/// closed, either the second sees it closed, or the first one's zero came last.
+/// The replay depends on this order: one thread closes a row and then clears its weight; another stores a weight and
+/// then checks whether the row is closed. Either the second thread sees it closed, or the zero was stored last.
 #[test]
-fn who_stores_second_sees_what_the_first_did_before() {
+fn the_second_store_sees_what_came_before_the_first() {
     use sumtree::sync::{AtomicBool, Ordering::Relaxed};
     model(3, || {
-        let tree = Arc::new(SumTree::new(4, 4).unwrap().combining());
+        let tree = Arc::new(SumTree::new(4, 4).unwrap().exclusive());
         let closed = Arc::new(AtomicBool::new(false));
         let evictor = {
             let (tree, closed) = (tree.clone(), closed.clone());
@@ -196,10 +161,10 @@ fn who_stores_second_sees_what_the_first_did_before() {
                 tree.set(0u32, 0).unwrap();
             })
         };
-        tree.set_many_now(&[0u32, 1], &[5, 6]).unwrap();
+        tree.set_many(&[0u32, 1], &[5, 6]).unwrap();
         let seen = closed.load(Relaxed);
         evictor.join().unwrap();
-        assert!(seen || tree.get(0u32).unwrap() == 0, "a weight was revived and nobody takes it back");
+        assert!(seen || tree.get(0u32).unwrap() == 0, "a closed row keeps a weight");
         tree.verify().unwrap();
     });
 }

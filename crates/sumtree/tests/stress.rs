@@ -15,12 +15,12 @@ fn run(plan: &harness::Plan) {
 fn writers_beside_samplers() {
     for (k, fan_out) in sumtree::FAN_OUTS.into_iter().enumerate() {
         for path in sumtree::Path::ALL.into_iter().filter(|path| path.is_supported()) {
-            for (threads, combining) in [(2, false), (4, false), (4, true)] {
+            for (threads, exclusive) in [(2, false), (4, false), (4, true)] {
                 run(&harness::Plan {
                     capacity: [4999, 40_001][k % 2],
                     fan_out,
                     path,
-                    combining,
+                    exclusive,
                     threads,
                     operations: 300_000,
                     batch: 100,

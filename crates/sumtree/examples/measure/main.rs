@@ -1,4 +1,4 @@
-//! Workloads of the tree and of the replay core, for whoever times or counts them.
+//! Workloads of the tree and of the replay core, for benchmarks and instruction counts.
 //!
 //! `measure serve` reads one workload a line, runs it for about `--ms` milliseconds and answers with nanoseconds per
 //! item (wall clock, and processor time of the thread): a benchmark in another language takes turns with it.
@@ -17,9 +17,9 @@ use workloads::{Threads, Workload};
 const USAGE: &str = "measure serve [MS] | count WORKLOAD [CALLS] | list";
 /// A workload: operation, and numbers for log2 of the capacity, items per call (and threads, which share one tree or
 /// replay, or have each their own in workloads called apart).
-const FORMS: &str = "sample:20:256 sample-independent:20:256 update:20:256 combine:20:256 append:20:256 \
+const FORMS: &str = "sample:20:256 sample-independent:20:256 update:20:256 update-exclusive:20:256 append:20:256 \
     replay-add:20:64 replay-sample:20:32 replay-update:20:32 \
-    mixed-tree:20:256:2 mixed-combine:20:256:2 mixed-replay:20:256:2 updates:20:256:2 combines:20:256:2 samples:20:256:2 \
+    mixed-tree:20:256:2 mixed-exclusive:20:256:2 mixed-replay:20:256:2 updates:20:256:2 updates-exclusive:20:256:2 samples:20:256:2 \
     mixed-replay-apart:20:256:2 mixed-tree-apart:20:256:2";
 
 /// What is counted: everything below this frame.
@@ -59,7 +59,7 @@ fn stay_on_core(nth: usize) {
 
 /// Nanoseconds per item: wall clock, and processor time.
 fn time(workload: &mut Workload, length: Duration) -> (f64, f64) {
-    // Whoever had the turn before has filled the caches with other things.
+    // What ran before has filled the caches with other things.
     let warm = Instant::now();
     while warm.elapsed() < length / 3 {
         black_box(workload.call());

@@ -125,20 +125,22 @@ impl Workload {
         {
             return Err(format!("{name:?} is outside 2^8..=2^28 leaves, 1..={POOL} items, 1..=1024 threads"));
         }
-        let tree = |combining: bool| {
+        let tree = |exclusive: bool| {
             let tree = filled(log2)?;
-            Ok::<_, String>(Shared::Tree(Arc::new(if combining { tree.combining() } else { tree })))
+            Ok::<_, String>(Shared::Tree(Arc::new(if exclusive { tree.exclusive() } else { tree })))
         };
         let steps: &[Step] = match operation {
             "sample" | "samples" | "replay-sample" => &[Step::Sample(Draws::Stratified)],
             "sample-independent" => &[Step::Sample(Draws::Independent)],
-            "update" | "updates" | "combine" | "combines" | "replay-update" => &[Step::Update],
+            "update" | "updates" | "update-exclusive" | "updates-exclusive" | "replay-update" => {
+                &[Step::Update]
+            }
             "append" | "replay-add" => &[Step::Append],
-            "mixed-tree" | "mixed-combine" | "mixed-replay" => MIXED,
+            "mixed-tree" | "mixed-exclusive" | "mixed-replay" => MIXED,
             _ => return Err(format!("there is no operation {operation:?}")),
         };
         let shared = match operation {
-            "combine" | "combines" | "mixed-combine" => tree(true)?,
+            "update-exclusive" | "updates-exclusive" | "mixed-exclusive" => tree(true)?,
             operation if operation.contains("replay") => Shared::Replay(Arc::new(replay(log2)?)),
             _ => tree(false)?,
         };

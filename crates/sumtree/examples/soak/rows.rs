@@ -1,7 +1,7 @@
 //! What the soak adds, draws and checks: rows that say who they are, and weights that belong to one row alone.
 //!
 //! A row is eight words: a number that no other row has, and seven that follow from it, so a torn row shows itself. Its
-//! weight is always of one class modulo [`CLASSES`], which follows from its number too, whoever gives it when; so a
+//! weight is always of one class modulo [`CLASSES`], which follows from its number too, at any time and from any thread; so a
 //! weight that was meant for another row shows itself in 60 cases of 61.
 
 use sumtree::replay::{

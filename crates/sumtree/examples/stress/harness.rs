@@ -15,8 +15,8 @@ pub struct Plan {
     pub capacity: u64,
     pub fan_out: usize,
     pub path: Path,
-    /// The combining writer instead of the lock-free one.
-    pub combining: bool,
+    /// The exclusive writer instead of the lock-free one.
+    pub exclusive: bool,
     /// Half of them write (at least one), the others draw (at least one).
     pub threads: usize,
     /// Weights stored and leaves drawn, together.
@@ -34,7 +34,7 @@ pub struct Outcome {
     pub checked: u64,
     /// Draws of a leaf that was zero for the whole call. Must be 0.
     pub zero_draws: u64,
-    /// Draws with a weight that nobody ever stored. Must be 0.
+    /// Draws with a weight that was never stored. Must be 0.
     pub wrong_weights: u64,
     pub empty: u64,
     pub restarts: u64,
@@ -66,7 +66,6 @@ fn writer(tree: &SumTree, plan: &Plan, me: u64, writers: u64, phase: &AtomicU64,
                 part.iter().map(|i| if zero { 0 } else { weight(*i, turn, max) }).collect();
             tree.set_many(part, &weights).expect("leaves and weights are in range");
         }
-        tree.flush();
         leaves.len() as u64
     };
     stores += store(&mine[0], false, 0);
@@ -141,7 +140,7 @@ fn sampler(
 /// Runs the plan and checks every node at the end.
 pub fn run(plan: &Plan) -> Result<Outcome, SumTreeError> {
     let tree = SumTree::new(plan.capacity, plan.fan_out)?.with_path(plan.path)?;
-    let tree = if plan.combining { tree.combining() } else { tree };
+    let tree = if plan.exclusive { tree.exclusive() } else { tree };
     let writers = (plan.threads / 2).max(1);
     let samplers = (plan.threads - plan.threads / 2).max(1);
     // Draws that are still to be made before everybody stops; stores run along and are counted.

@@ -8,14 +8,14 @@ mod harness;
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "stress [--operations 1e8] [--threads 2] [--capacity 65536] [--fan-out 16] [--batch 256] [--combining 0] [--seed 1]";
+const USAGE: &str = "stress [--operations 1e8] [--threads 2] [--capacity 65536] [--fan-out 16] [--batch 256] [--exclusive 0] [--seed 1]";
 
 fn plan(mut args: impl Iterator<Item = String>) -> Result<harness::Plan, String> {
     let mut plan = harness::Plan {
         capacity: 65_536,
         fan_out: 16,
         path: sumtree::Path::from_environment().map_err(|e| e.to_string())?,
-        combining: false,
+        exclusive: false,
         threads: 2,
         operations: 100_000_000,
         batch: 256,
@@ -33,7 +33,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<harness::Plan, String>
             "--capacity" => plan.capacity = value as u64,
             "--fan-out" => plan.fan_out = value as usize,
             "--batch" => plan.batch = (value as usize).max(1),
-            "--combining" => plan.combining = value != 0.0,
+            "--exclusive" => plan.exclusive = value != 0.0,
             "--seed" => plan.seed = value as u64,
             _ => return Err(format!("unknown option {name}\n{USAGE}")),
         }

@@ -116,7 +116,7 @@ pub(super) unsafe fn leaf<L: Lanes, const GROUP: usize>(
     (lane, u64::from(clipped - start_of), sums[lane] - start_of)
 }
 
-/// The sum before a lane, 0 for the first and for one beyond the node, whose residual nobody uses.
+/// The sum before a lane, 0 for the first and for one beyond the node, whose residual is not used.
 #[inline(always)]
 fn before(through: &[u64], lane: usize, group: usize) -> u64 {
     if lane == 0 || lane == group { 0 } else { through[lane - 1] }

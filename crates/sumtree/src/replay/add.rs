@@ -1,4 +1,4 @@
-//! Adding rows: reserve, write with no lock on anybody's way, publish, link, make sampleable.
+//! Adding rows: reserve, write without a lock, publish, link, make sampleable.
 #![allow(unsafe_code)] // Writes into columns under a reservation.
 
 use super::columns::Column;
@@ -8,10 +8,10 @@ use super::slots::{LARGEST, Reservation, Row};
 use super::tails::{End, Step};
 use super::{Leaves, Replay, ReplayError, counter};
 use crate::SumTreeError;
-use crate::memory::{reserve, vec_of_zeros, vec_with_room};
+use crate::memory::{reserve, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 
-/// Room for rows that become complete in one call, at least: rows that waited do too.
+/// Capacity for rows that become complete in one call, at least: rows that waited do too.
 const COMPLETE_MIN: usize = 16;
 
 /// Priorities, as the caller has them.
@@ -74,15 +74,15 @@ impl Replay {
         let envs = self.envs(rows)?;
         // A reservation is at most the capacity, and a row may bring its final observation.
         let piece = (self.settings.capacity / 2).max(1);
-        let room = rows.count.min(piece);
+        let piece_rows = rows.count.min(piece);
         let brings_finals = self.window.needs_final && self.window.autoreset != Autoreset::NextStep;
-        let finals = if brings_finals { room } else { 0 };
+        let finals = if brings_finals { piece_rows } else { 0 };
         // Allocated before anything is added.
-        let mut finals = vec_with_room(finals)?;
-        let mut complete = vec_with_room(room.max(COMPLETE_MIN))?;
+        let mut finals = vec_with_capacity(finals)?;
+        let mut complete = vec_with_capacity(piece_rows.max(COMPLETE_MIN))?;
         // Environments in order are locked as they come.
         let is_sorted = envs.is_sorted_by(|a, b| a < b);
-        let mut locked = vec_with_room(if is_sorted { 0 } else { envs.len().min(piece) })?;
+        let mut locked = vec_with_capacity(if is_sorted { 0 } else { envs.len().min(piece) })?;
         self.note_largest(largest);
         self.mend()?;
         for start in (0..rows.count).step_by(piece) {
@@ -153,7 +153,7 @@ impl Replay {
         tickets: &mut [u64],
     ) -> Result<(), ReplayError> {
         let count = piece.end - piece.start;
-        // Before anybody could wait for us.
+        // Before any thread could wait for this one.
         let packed = self.pack(piece)?;
         complete.clear();
         let mut locked = piece.envs.unwrap_or_default();
@@ -176,11 +176,12 @@ impl Replay {
         let reservation = self.slots.reserve(member, count + piece.finals.len());
         self.write(piece, packed, &reservation);
         let pin = reservation.pin();
+        let tag = self.ticket_tag();
         // In order of sequence, so that a link never leads to a row that is not published: final observations first.
         let mut finals = reservation.rows().skip(count);
         reservation.rows().skip(count).for_each(|row| reservation.publish(row, 0));
         for (i, row) in reservation.rows().take(count).enumerate() {
-            tickets[i] = row.ticket();
+            tickets[i] = row.ticket() ^ tag;
             reservation.publish(row, piece.parked.map_or(LARGEST, |parked| parked[i]));
             match (piece.ends, piece.envs) {
                 (Some(ends), Some(envs)) => {
@@ -313,7 +314,7 @@ impl Replay {
             return Ok(Vec::new());
         };
         let truncated = self.roles.truncated.map(|field| rows.columns[field]);
-        let mut ends = vec_with_room(rows.count)?;
+        let mut ends = vec_with_capacity(rows.count)?;
         ends.extend((0..rows.count).map(|i| {
             match (rows.columns[terminated][i] != 0, truncated.is_some_and(|t| t[i] != 0)) {
                 (true, _) => End::Terminated,
@@ -348,7 +349,7 @@ impl Replay {
             let (env, num_envs) = (self.settings.num_envs as i64, self.settings.num_envs);
             return Err(ReplayError::Env { env, position: num_envs, num_envs });
         }
-        let mut envs = vec_with_room(rows.count)?;
+        let mut envs = vec_with_capacity(rows.count)?;
         envs.extend(0..rows.count as u32);
         Ok(envs)
     }
@@ -359,7 +360,7 @@ impl Replay {
         if let Some(position) = envs.iter().position(bad) {
             return Err(ReplayError::Env { env: envs[position], position, num_envs });
         }
-        let mut checked = vec_with_room(envs.len())?;
+        let mut checked = vec_with_capacity(envs.len())?;
         checked.extend(envs.iter().map(|env| *env as u32));
         Ok(checked)
     }

@@ -99,7 +99,7 @@ where
             return if slots::is_open(state) { Err("holds a row of another lap".to_owned()) } else { Ok(()) };
         };
         if sequence >= self.counts.reserved {
-            return Err(format!("holds row {sequence}, which nobody has reserved"));
+            return Err(format!("holds row {sequence}, which is not reserved"));
         }
         if state[LINK] == NO_LINK {
             return Ok(());

@@ -27,7 +27,7 @@ const PREFETCH_LINES: usize = 24;
 /// Copies bytes to `out` with stores that go past the caches, where the machine has such.
 ///
 /// # Safety
-/// `from` leads to as many bytes as `out` has, which nobody writes meanwhile and which are not those of `out`.
+/// `from` leads to as many bytes as `out` has, which no thread writes meanwhile and which are not those of `out`.
 unsafe fn stream(from: *const u8, out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx") {
@@ -114,7 +114,7 @@ impl Column {
             self.packed.is_none() && slot <= self.slots && rows.len() <= (self.slots - slot) * self.row_bytes,
             "rows outside a column"
         );
-        // SAFETY: in bounds by the assertion and `new`; nobody else is on these rows, by the caller's reservation;
+        // SAFETY: in bounds by the assertion and `new`; no other thread is on these rows, by the caller's reservation;
         // `rows` is a Rust slice and no part of the region.
         unsafe {
             std::ptr::copy_nonoverlapping(rows.as_ptr(), self.start.add(slot * self.row_bytes), rows.len());
@@ -131,7 +131,7 @@ impl Column {
     /// Copies the row of a slot to `out`, which is one row long.
     ///
     /// # Safety
-    /// The row was seen open under a pin that is still held, or nobody writes.
+    /// The row was seen open under a pin that is still held, or no thread writes.
     #[inline(always)]
     pub unsafe fn read(&self, slot: usize, out: &mut [u8]) {
         assert!(slot < self.slots && out.len() == self.row_bytes, "row outside a column");
@@ -183,7 +183,7 @@ impl Column {
     /// Rows `start..start + rows` as bytes, for a file.
     ///
     /// # Safety
-    /// Nobody writes as long as the slice lives.
+    /// No thread writes as long as the slice lives.
     pub unsafe fn some(&self, start: usize, rows: usize) -> &[u8] {
         assert!(start + rows <= self.slots && self.packed.is_none(), "rows outside a column");
         // SAFETY: in bounds by the assertion and `new`; no writer, by the caller.

@@ -1,14 +1,14 @@
 //! Rows of many bytes held compressed, each by itself, in private memory.
 //!
 //! A row is compressed before its slot is reserved and is freed when the slot is written anew, which the slot protocol
-//! allows exactly when plain bytes could be overwritten: nobody ever sees a row change its form.
+//! allows exactly when plain bytes could be overwritten: no reader sees a row change its form.
 #![allow(unsafe_code)] // Pointers of boxes; the invariants stand at each block.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use super::ReplayError;
 use super::settings::setting;
-use crate::memory::{reserve, vec_of_zeros, vec_with_room};
+use crate::memory::{reserve, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 
 /// How rows of `PACKED_BYTES_MIN` and more are held.
@@ -93,7 +93,7 @@ pub(super) struct Packed {
 
 impl Packed {
     pub fn new(kind: Compression, slots: usize, row_bytes: usize) -> Result<Self, ReplayError> {
-        let mut blobs = vec_with_room(slots)?;
+        let mut blobs = vec_with_capacity(slots)?;
         blobs.resize_with(slots, || AtomicPtr::new(std::ptr::null_mut()));
         let (bytes, damaged) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Ok(Self { kind, row_bytes, blobs, bytes, damaged })
@@ -107,7 +107,7 @@ impl Packed {
     /// Compresses rows, about `count` of them.
     pub fn pack<'a>(&self, count: usize, rows: impl Iterator<Item = &'a [u8]>) -> Result<Blobs, ReplayError> {
         let mut scratch = vec_of_zeros(lz4_flex::block::get_maximum_output_size(self.row_bytes))?;
-        let mut blobs = vec_with_room(count)?;
+        let mut blobs = vec_with_capacity(count)?;
         for row in rows {
             let length = self.kind.pack(row, &mut scratch);
             blobs.push(blob(if length == 0 { row } else { &scratch[..length] })?);
@@ -118,11 +118,11 @@ impl Packed {
     /// Puts compressed rows into slots, in order, and frees what was there.
     ///
     /// # Safety
-    /// The caller holds a reservation over these slots that is not published yet, or nobody else has the replay.
+    /// The caller holds a reservation over these slots that is not published yet, or no other thread has the replay.
     pub unsafe fn write(&self, slots: impl Iterator<Item = usize>, blobs: Blobs) {
         for (slot, blob) in slots.zip(blobs.0) {
             let new = blob.len() + OVERHEAD_BYTES;
-            // Relaxed: the generation's Release publishes it; whoever read the old one has gone.
+            // Relaxed: the generation's Release publishes it; its readers have finished.
             let old = self.blobs[slot].swap(Box::into_raw(blob).cast(), Ordering::Relaxed);
             // SAFETY: `old` came from a box of `blob` and is out of every reader's reach, by the caller.
             let freed = unsafe { take(old) }.map_or(0, |old| old.len() + OVERHEAD_BYTES);
@@ -133,7 +133,7 @@ impl Packed {
     /// The compressed bytes of a slot, without their length; none if nothing was written.
     ///
     /// # Safety
-    /// The row was seen open under a pin that is held as long as the slice lives, or nobody writes.
+    /// The row was seen open under a pin that is held as long as the slice lives, or no thread writes.
     pub unsafe fn packed(&self, slot: usize) -> &[u8] {
         let blob = self.blobs[slot].load(Ordering::Relaxed);
         if blob.is_null() {
@@ -177,7 +177,7 @@ impl Packed {
         if !self.kind.unpack(packed, row) {
             return Ok(false);
         }
-        // SAFETY: only called while a file is read, when nobody else has the replay.
+        // SAFETY: only called while a file is read, when no other thread has the replay.
         unsafe { self.write([slot].into_iter(), Blobs(vec![blob(packed)?])) };
         Ok(true)
     }
@@ -186,14 +186,14 @@ impl Packed {
 impl Drop for Packed {
     fn drop(&mut self) {
         for blob in &self.blobs {
-            // SAFETY: boxes of `blob`; nobody else is left.
+            // SAFETY: boxes of `blob`; no other thread is left.
             drop(unsafe { take(blob.load(Ordering::Relaxed)) });
         }
     }
 }
 
 fn blob(packed: &[u8]) -> Result<Box<[u8]>, ReplayError> {
-    let mut bytes = vec_with_room(HEAD + packed.len())?;
+    let mut bytes = vec_with_capacity(HEAD + packed.len())?;
     bytes.extend_from_slice(&(packed.len() as u32).to_ne_bytes());
     bytes.extend_from_slice(packed);
     Ok(bytes.into_boxed_slice())

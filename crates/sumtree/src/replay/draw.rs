@@ -6,7 +6,7 @@ use super::select::Selection;
 use super::settings::setting;
 use super::slots::{Pin, Row};
 use super::{Leaves, Replay, ReplayError, counter};
-use crate::memory::{self, vec_of_zeros, vec_with_room};
+use crate::memory::{self, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 use crate::{Draws, Rng, SumTreeError};
 
@@ -106,6 +106,7 @@ impl Replay {
         let chances = self.select(&mut rng, selection, batch.indices, drawn)?;
         let mut transitions = self.transitions(&pin, batch.indices, then)?;
         let (mut redrawn, mut tries) = (0, REDRAW_TRIES_MAX);
+        let tag = self.ticket_tag();
         for (i, transition) in transitions.iter_mut().enumerate() {
             while transition.progress == Progress::Lost {
                 // Its writer closed the row between the draw and now: draw another in its place.
@@ -117,7 +118,7 @@ impl Replay {
                 self.redraw(&mut rng, selection, i, (batch.indices, drawn), &mut tries)?;
                 *transition = self.transitions(&pin, &batch.indices[i..=i], then)?[0];
             }
-            batch.tickets[i] = transition.row.ticket();
+            batch.tickets[i] = transition.row.ticket() ^ tag;
             batch.discounts[i] = transition.discount as f32;
         }
         let goals = self.goals(&pin, &mut rng, &transitions)?;
@@ -131,7 +132,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The generator of one call: a function of the seed and of the number of calls before, whoever made them.
+    /// The generator of one call: a function of the seed and of the number of calls before, from all threads and processes.
     pub(super) fn next_rng(&self) -> Rng {
         let call = self.counters[counter::DRAWS].fetch_add(1, Ordering::Relaxed);
         let seed = self.counters[counter::SEED].load(Ordering::Relaxed);
@@ -188,7 +189,7 @@ impl Replay {
             }
         };
         slots.iter().for_each(|slot| load(*slot as usize));
-        let mut transitions = vec_with_room(slots.len())?;
+        let mut transitions = vec_with_capacity(slots.len())?;
         transitions.extend(slots.iter().map(|slot| self.start(pin, *slot as usize)));
         let now = pin.cleared();
         if now != then {

@@ -100,21 +100,13 @@ pub enum ReplayError {
         /// Number of slots.
         slots: usize,
     },
-    /// A ticket of a row that was never written here: one of another replay, or a number that is no ticket.
-    #[error(
-        "ticket {ticket:#x} at position {position} was not given out by this replay: it names write {lap} of slot {slot}, which was written {written} times"
-    )]
+    /// A ticket that another replay issued, or a number that is no ticket.
+    #[error("ticket {ticket:#x} at position {position} was not issued by this replay")]
     UnknownTicket {
         /// The ticket as it was given.
         ticket: u64,
         /// Where in the batch it stood.
         position: usize,
-        /// The slot it names.
-        slot: usize,
-        /// The lap it names; laps count from 1.
-        lap: u32,
-        /// The lap that the slot is in.
-        written: u32,
     },
     /// A shared replay of this name exists and is another one.
     #[error("shared replay {name:?} exists with other settings: {reason}")]

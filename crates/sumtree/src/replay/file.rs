@@ -4,7 +4,7 @@
 //! of the ring, the counters, the tails, then for the slots in use their states (generation, link, parked
 //! weight), their weights, the distances to their earlier rows (if there are any), and the columns one after the other
 //! (of compressed ones a length before each row); a checksum of all of it at the end.
-#![allow(unsafe_code)] // Rows as slices, while the gate is shut or before anybody else sees them.
+#![allow(unsafe_code)] // Rows as slices, while the gate is shut or before another thread has access.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -118,7 +118,7 @@ impl Replay {
             }
             None => Region::heap(layout.bytes)?,
         };
-        // Dropping it on an error closes it, which removes a shared name. Nobody can attach before it is complete.
+        // Dropping it on an error closes it, which removes a shared name. No process can attach before it is complete.
         let replay = Self::make_hidden(region, settings, layout)?;
         replay.read_from(&mut input, used, &written)?;
         let expected = std::mem::replace(&mut input.sum, Checksum::new()).finish();
@@ -137,7 +137,7 @@ impl Replay {
         let used = reserved.min(self.layout.ring.slots as u64) as usize;
         let mut packed_bytes = 0;
         for packed in self.columns.iter().filter_map(|column| column.packed.as_ref()) {
-            // SAFETY: the gate is shut, so nobody writes rows.
+            // SAFETY: the gate is shut, so no process writes rows.
             packed_bytes += (0..used).map(|slot| unsafe { packed.packed(slot) }.len() as u64).sum::<u64>();
         }
         let length =
@@ -156,7 +156,7 @@ impl Replay {
         }
         for column in &self.columns {
             match &column.packed {
-                // SAFETY: the gate is shut, so nobody writes rows.
+                // SAFETY: the gate is shut, so no process writes rows.
                 None => out.bytes(unsafe { column.some(0, used) })?,
                 Some(packed) => {
                     for slot in 0..used {
@@ -329,7 +329,7 @@ impl FileWriter {
 impl Drop for FileWriter {
     fn drop(&mut self) {
         if self.out.take().is_some() {
-            let _ = std::fs::remove_file(&self.temporary); // Nobody asked for it.
+            let _ = std::fs::remove_file(&self.temporary); // Not finished.
         }
     }
 }
@@ -509,7 +509,7 @@ impl In<'_> {
                     end += 1;
                 }
                 if let Some(to) = to {
-                    // SAFETY: nobody else has this replay yet.
+                    // SAFETY: no other process has this replay yet.
                     unsafe { column.write(to, &bytes[from * column.row_bytes..end * column.row_bytes]) };
                 }
                 from = end;

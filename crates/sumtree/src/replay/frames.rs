@@ -16,7 +16,7 @@ pub(super) const LOST: u32 = u32::MAX;
 
 /// The row before each row.
 pub(super) struct History {
-    /// One per slot; none if nobody asks for earlier rows. Written before the row is linked to or ready, Relaxed
+    /// One per slot; none if earlier rows are not needed. Written before the row is linked to or ready, Relaxed
     /// because those carry it to the reader.
     pub back: Cells<AtomicU32>,
     pub ring: Ring,

@@ -12,7 +12,7 @@ use super::settings::{Padding, STACK_MAX, plays};
 use super::slots::Pin;
 use super::{Leaves, Replay, ReplayError, Roles, threads};
 use crate::SumTreeError;
-use crate::memory::{vec_of_zeros, vec_with_room};
+use crate::memory::{vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 
 /// Rows whose first bytes are loaded ahead of the one that is copied.
@@ -413,10 +413,10 @@ impl Replay {
 
     /// The steps of the sequences of some transitions.
     fn walk(&self, view: &View<'_>, range: Range<usize>) -> Result<Walk, SumTreeError> {
-        let room = self.settings.n_step + 1;
-        let slots = vec_of_zeros(room.saturating_mul(range.len()))?;
-        let mut walk = Walk { slots, lengths: vec_with_room(range.len())? };
-        for (t, slots) in view.transitions[range].iter().zip(walk.slots.chunks_exact_mut(room)) {
+        let stride = self.settings.n_step + 1;
+        let slots = vec_of_zeros(stride.saturating_mul(range.len()))?;
+        let mut walk = Walk { slots, lengths: vec_with_capacity(range.len())? };
+        for (t, slots) in view.transitions[range].iter().zip(walk.slots.chunks_exact_mut(stride)) {
             let (mut slot, mut length) = (t.row.slot, 0);
             loop {
                 slots[length] = slot;
@@ -435,15 +435,15 @@ impl Replay {
 
     /// Fills one array of (steps, batch, ...) for some transitions; steps that are not there are 0.
     fn fill_steps(&self, view: &View<'_>, source: Source, rows: &Rows, walk: &Walk, range: Range<usize>) {
-        let (count, room) = (view.transitions.len(), self.settings.n_step + 1);
+        let (count, stride) = (view.transitions.len(), self.settings.n_step + 1);
         let steps = match source {
-            Source::StepsAndNext(_) => room,
-            _ => room - 1,
+            Source::StepsAndNext(_) => stride,
+            _ => stride - 1,
         };
         for (k, i) in range.enumerate() {
             let (t, length) = (&view.transitions[i], walk.lengths[k]);
             for step in 0..steps {
-                let slot = walk.slots[k * room + step.min(length)];
+                let slot = walk.slots[k * stride + step.min(length)];
                 // SAFETY: row `step * count + i` is ours, because row `i` is.
                 let out = unsafe { rows.row(step * count + i) };
                 match source {

@@ -7,7 +7,7 @@ use super::frames::Before;
 use super::settings::Strategy;
 use super::slots::Pin;
 use super::{Leaves, Replay};
-use crate::memory::{reserve, vec_with_room};
+use crate::memory::{reserve, vec_with_capacity};
 use crate::{Rng, SumTreeError};
 
 impl Replay {
@@ -46,7 +46,7 @@ impl Replay {
                 _ => Some(candidates[rng.below(candidates.len() as u64) as usize]),
             })
         };
-        let mut goals = vec_with_room(transitions.len())?;
+        let mut goals = vec_with_capacity(transitions.len())?;
         for goal in transitions.iter().map(one) {
             goals.push(goal?);
         }

@@ -77,7 +77,7 @@ impl Ring {
         last.checked_sub((last % slots + slots - slot) % slots)
     }
 
-    /// The oldest sequence number whose row nobody has begun to overwrite while so many chunks are marked.
+    /// The oldest sequence number whose row is not being overwritten while so many chunks are marked.
     pub fn horizon(&self, marked: u64) -> u64 {
         marked.saturating_sub((self.slots / self.chunk) as u64) * self.chunk as u64
     }

@@ -116,7 +116,7 @@ impl Model {
     }
 
     fn write(&self, row: Row) {
-        // SAFETY: loom checks that nobody else is on the cell.
+        // SAFETY: loom checks that no other thread is on the cell.
         self.rows[row.slot].with_mut(|cell| unsafe { *cell = row.lap });
     }
 
@@ -379,7 +379,7 @@ fn an_update_is_not_lost_when_rows_become_ready_together() {
         };
         model.add_many(&[5, 6]);
         // Before the row is published its ticket is none that was given out.
-        let is_early = matches!(updater.join().unwrap(), Update::Stale | Update::Unknown(_));
+        let is_early = matches!(updater.join().unwrap(), Update::Stale | Update::Unknown);
         let expected = if is_early { 6 } else { 7 };
         assert_eq!(model.slots.weights.get(row.slot), expected);
         assert_eq!(model.slots.weights.get(0), 5);
@@ -441,7 +441,7 @@ fn one_environment_two_writers() {
     });
 }
 
-/// A reservation that is dropped, as by a panic, leaves slots that nobody draws and that a later lap uses again.
+/// A reservation that is dropped, as by a panic, leaves slots that are never drawn and that a later lap uses again.
 #[test]
 fn dropped_reservations_are_tombstones() {
     explore(2, || {

@@ -11,7 +11,7 @@
 //! [`Replay::verify`]. A file that was not closed, because its processes were killed, has no seal; whether it is or not,
 //! everything that later calls use as a count, slot or weight is checked before anything is used (`check.rs`).
 
-#![allow(unsafe_code)] // The region as bytes, while nobody writes it; the reasons stand at each block.
+#![allow(unsafe_code)] // The region as bytes, while no process writes it; the reasons stand at each block.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Replay {
         settings.check_private()?;
         let layout = Self::lay_out(&settings)?;
         if !path.exists() {
-            // Under another name first, so that nobody ever sees half a replay, nor a killed process leaves one.
+            // Under another name first, so that no process opens an incomplete replay, and a killed process leaves none.
             let temporary = temporary_beside(path);
             let region = Region::create_file(&temporary, layout.bytes).map_err(|e| io(path, &e))?;
             let made = Self::make_named(region, path, settings.clone(), layout);
@@ -55,7 +55,7 @@ impl Replay {
             });
             let _ = std::fs::remove_file(&temporary); // The file has its own name now, or is not wanted.
             match placed {
-                Err(ReplayError::Io { code: Some(libc::EEXIST), .. }) => {} // Somebody else was first.
+                Err(ReplayError::Io { code: Some(libc::EEXIST), .. }) => {} // Another process was first.
                 other => return other,
             }
         }
@@ -140,7 +140,7 @@ impl Replay {
         self.tails.check(ring.slots)
     }
 
-    /// Makes a file that was checked, and that nobody else has open, this process's to use.
+    /// Makes a file that was checked, and that no other process has open, this process's to use.
     fn take_over(&self) -> Result<(), ReplayError> {
         let header = self.header()?;
         header[header::SEAL].store(UNSEALED, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Checksum of everything but the rows' bytes, which have sums of their own. Nobody has the file open.
+    /// Checksum of everything but the rows' bytes, which have sums of their own. No process has the file open.
     fn seal(&self) -> Result<u64, SumTreeError> {
         let mut sum = Checksum::new();
         for (at, word) in self.header()?.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Replay {
         let columns = self.layout.columns.iter().zip(&self.columns);
         let rows = columns.map(|(at, column)| (*at, column.row_bytes * self.layout.ring.slots));
         for (rows, bytes) in rows.chain([(self.layout.bytes, 0)]) {
-            // SAFETY: inside the region; nobody writes, because the file's lock is held alone.
+            // SAFETY: inside the region; no process writes, because the file's lock is held alone.
             sum.update(unsafe { std::slice::from_raw_parts(all.wrapping_add(start), rows - start) });
             start = rows + bytes;
         }
@@ -192,11 +192,11 @@ impl Replay {
         Ok(if sum == UNSEALED { !sum } else { sum })
     }
 
-    /// The checksum of the rows in chunk `chunk` of the ring. Nobody writes rows meanwhile.
+    /// The checksum of the rows in chunk `chunk` of the ring. No process writes rows meanwhile.
     fn sum_of_rows(&self, chunk: usize) -> u64 {
         let rows = self.layout.ring.chunk;
         let mut sum = Checksum::new();
-        // SAFETY: nobody writes, by the caller's gate.
+        // SAFETY: no process writes, by the caller's gate.
         self.columns.iter().for_each(|column| sum.update(unsafe { column.some(chunk * rows, rows) }));
         sum.finish()
     }

@@ -5,7 +5,7 @@ use crate::stats::count_sizes;
 use crate::sync::Ordering;
 
 impl SumTree {
-    /// Makes every inner node the sum of its children, and the histogram that of the leaves. Nobody else may update
+    /// Makes every inner node the sum of its children, and the histogram that of the leaves. No other thread may update
     /// meanwhile. In this thread alone, unlike `restore_sums`: a pool's threads do not come along into a fork.
     pub(super) fn rebuild(&self) {
         let levels = self.layout.levels();
@@ -18,7 +18,7 @@ impl SumTree {
             }
         }
         let leaves = &self.leaves[..self.capacity()];
-        // Relaxed: nobody updates, and the gate's Acquire came before.
+        // Relaxed: no thread updates, and the gate's Acquire came before.
         self.set_histogram(&count_sizes(leaves.iter().map(|leaf| leaf.load(Ordering::Relaxed))));
     }
 }

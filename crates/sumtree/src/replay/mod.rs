@@ -31,7 +31,7 @@ mod loom;
 
 use std::sync::Arc;
 
-use crate::memory::{vec_of_zeros, vec_with_room};
+use crate::memory::{vec_of_zeros, vec_with_capacity};
 use crate::region::Cells;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Region, Scale, SumTree};
@@ -58,6 +58,9 @@ pub(crate) mod counter {
     pub const DRAWS: usize = 1;
     /// The largest weight given so far.
     pub const LARGEST: usize = 2;
+    /// Tag of the replay: the bits by which its tickets differ from those of other replays. 0 in files of versions that
+    /// had no tags.
+    pub const TAG: usize = 3;
     /// Sequence number of the first row ever; not 0 in a replay that was loaded into another capacity.
     pub const FIRST: usize = 7;
     pub const ADDED: usize = 8;
@@ -112,8 +115,7 @@ impl Weights for Leaves {
     }
 
     fn set_many(&self, slots: &[u32], weights: &[u32]) {
-        // Now: who stores a weight looks afterwards whether its row was closed meanwhile.
-        self.0.set_many_now(slots, weights).expect("the slots are of the ring, the weights of the scale");
+        self.0.set_many(slots, weights).expect("the slots are of the ring, the weights of the scale");
     }
 
     fn prefetch_run(&self, first: usize, count: usize) {
@@ -155,23 +157,6 @@ impl std::fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// The same replay with the tree's combining writer ([`SumTree::combining`]): updates store with plain instructions,
-    /// one thread at a time, and wait for their turn. Before anybody else has it.
-    ///
-    /// # Errors
-    /// [`ReplayError::Setting`] for shared memory and files, where a process may die in its turn.
-    pub fn combining(mut self) -> Result<Self, ReplayError> {
-        let path = self.region.path().map(|path| path.to_string_lossy());
-        if let Some(name) = self.region.name().or(path.as_deref()) {
-            let value = format!("combining in shared memory {name:?}");
-            return Err(settings::setting("writer", value, "lock_free (a process may die in its turn)"));
-        }
-        let (capacity, fan_out) = (self.layout.ring.slots as u64, self.settings.fan_out);
-        let tree = SumTree::in_region(&self.region, self.layout.tree, capacity, fan_out)?;
-        self.slots.weights = Leaves(tree.combining());
-        Ok(self)
-    }
-
     /// What it was made of.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -259,7 +244,7 @@ impl Replay {
 
     fn note_largest(&self, weight: u32) {
         let largest = &self.counters[counter::LARGEST];
-        // A plain load first: once the largest is known, nobody writes this line.
+        // A plain load first: once the largest is known, no thread writes this line.
         if u64::from(weight) > largest.load(Ordering::Relaxed) {
             largest.fetch_max(u64::from(weight), Ordering::Relaxed);
         }
@@ -271,37 +256,50 @@ impl Replay {
         }
     }
 
+    /// The bits by which tickets of this replay differ from the slots and laps that they name. Every replay draws them
+    /// when it is created; a file keeps them, so that tickets are valid in the replay that is loaded from it.
+    #[must_use]
+    pub fn ticket_tag(&self) -> u64 {
+        self.counters[counter::TAG].load(Ordering::Relaxed)
+    }
+
+    /// Tickets are from now on those of a replay with this [`Replay::ticket_tag`]. Tickets issued before are invalid.
+    pub fn set_ticket_tag(&self, tag: u64) {
+        self.counters[counter::TAG].store(tag, Ordering::Relaxed);
+    }
+
     /// Gives the rows of `tickets` new priorities; of equal tickets the last one wins. Tickets of rows that were
     /// overwritten are dropped and counted. Returns how many were.
     ///
     /// # Errors
     /// [`ReplayError::Tree`] for a priority that is not finite, a length that differs, or memory that is not to be had;
-    /// [`ReplayError::Ticket`]; then nothing was stored. [`ReplayError::UnknownTicket`] names the first ticket of a row that
-    /// was never written; the others' priorities are stored.
+    /// [`ReplayError::Ticket`]; then nothing was stored. [`ReplayError::UnknownTicket`] names the first ticket that was
+    /// issued by another replay, or by none; the others' priorities are stored.
     pub fn update(&self, tickets: &[u64], priorities: Priorities<'_>) -> Result<usize, ReplayError> {
         let mut weights = vec_of_zeros(tickets.len())?;
         let largest = self.weights_of(priorities, &mut weights)?;
+        let tag = self.ticket_tag();
+        let row_of = |ticket: &u64| slots::Row::of_ticket(*ticket ^ tag);
         for (position, ticket) in tickets.iter().enumerate() {
-            let slot = slots::Row::of_ticket(*ticket).slot;
+            let slot = row_of(ticket).slot;
             if slot >= self.layout.ring.slots {
                 let slots = self.layout.ring.slots;
                 return Err(ReplayError::Ticket { ticket: *ticket, position, slot, slots });
             }
         }
-        let (mut kept, mut stale, mut unknown) = (vec_with_room(tickets.len())?, 0, None);
-        let mut kept_slots = vec_with_room(tickets.len())?;
+        let (mut kept, mut stale, mut unknown) = (vec_with_capacity(tickets.len())?, 0, None);
+        let mut kept_slots = vec_with_capacity(tickets.len())?;
         self.mend()?;
         let member = self.slots.enter()?.change();
         self.touch();
         self.note_largest(largest);
         let pin = member.pin();
-        let slot = |ticket: &u64| slots::Row::of_ticket(*ticket).slot;
-        tickets.iter().take(UPDATES_AHEAD).for_each(|ticket| pin.prefetch_write(slot(ticket)));
+        tickets.iter().take(UPDATES_AHEAD).for_each(|ticket| pin.prefetch_write(row_of(ticket).slot));
         for (i, ticket) in tickets.iter().enumerate() {
             if let Some(ahead) = tickets.get(i + UPDATES_AHEAD) {
-                pin.prefetch_write(slot(ahead));
+                pin.prefetch_write(row_of(ahead).slot);
             }
-            let row = slots::Row::of_ticket(*ticket);
+            let row = row_of(ticket);
             match pin.update(row, weights[i]) {
                 Update::Store => {
                     weights[kept.len()] = weights[i];
@@ -310,18 +308,10 @@ impl Replay {
                 }
                 Update::Parked => {}
                 Update::Stale => stale += 1,
-                Update::Unknown(_) if self.was_moved(row) => stale += 1,
-                Update::Unknown(written) => {
+                Update::Unknown if self.was_moved(row) => stale += 1,
+                Update::Unknown => {
                     stale += 1;
-                    let (ticket, position) = (*ticket, i);
-                    let slots::Row { slot, lap } = row;
-                    unknown.get_or_insert(ReplayError::UnknownTicket {
-                        ticket,
-                        position,
-                        slot,
-                        lap,
-                        written,
-                    });
+                    unknown.get_or_insert(ReplayError::UnknownTicket { ticket: *ticket, position: i });
                 }
             }
         }
@@ -361,7 +351,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Everything mended, and nobody else changes anything until the guard is dropped.
+    /// Everything mended, and no other thread changes anything until the guard is dropped.
     fn at_rest(&self) -> Result<Gate<'_, Leaves>, ReplayError> {
         // Shutting finds the dead, so look for their traces afterwards.
         let gate = self.slots.enter()?.shut();
@@ -421,7 +411,7 @@ mod tests {
         assert_eq!(replay.tree().get(50u32).unwrap(), 0);
     }
 
-    /// A thread that panics between reserving and publishing leaves slots that nobody draws, and holds nobody up.
+    /// A thread that panics between reserving and publishing leaves slots that are never drawn, and blocks no other thread.
     #[test]
     fn a_panic_leaves_tombstones() {
         let replay = replay();
@@ -439,7 +429,7 @@ mod tests {
         assert!(panicked);
         // The row that was published is there, the others are closed for a lap; no tickets for them were given out.
         assert_eq!((replay.sampleable(), replay.len()), (11, 30));
-        let ghosts: Vec<u64> = (11..30).map(|slot| slot | 1 << 32).collect();
+        let ghosts: Vec<u64> = (11..30).map(|slot| (slot | 1 << 32) ^ replay.ticket_tag()).collect();
         let error = replay.update(&ghosts, Priorities::F32(&[9.0; 19])).unwrap_err();
         assert!(matches!(error, ReplayError::UnknownTicket { position: 0, .. }), "{error}");
         assert_eq!(replay.counters().stale, 19);
@@ -450,9 +440,9 @@ mod tests {
         replay.verify().unwrap();
     }
 
-    /// The combining writer ends in the same weights, alone and with threads; shared memory refuses it.
+    /// The exclusive writer of private memory and the lock-free one of shared memory end in the same weights.
     #[test]
-    fn the_combining_writer_serves_a_replay() {
+    fn both_writers_serve_a_replay() {
         let run = |replay: Replay| {
             std::thread::scope(|scope| {
                 for me in 0..3u64 {
@@ -475,31 +465,76 @@ mod tests {
             assert_eq!(open, 100);
         };
         run(replay());
-        run(replay().combining().unwrap());
-        let name = format!("sumtree-test-combining-{}", std::process::id());
-        let shared = Replay::create_shared(&name, replay().settings.clone()).unwrap();
-        let error = shared.combining().unwrap_err().to_string();
-        assert!(error.contains("is outside lock_free"), "{error}");
+        let name = format!("sumtree-test-writers-{}", std::process::id());
+        run(Replay::create_shared(&name, replay().settings.clone()).unwrap());
     }
 
-    /// A member whose process is gone is freed by whoever would wait for it.
+    /// The tag of a process that has ended, in an entry of the replay's table.
+    fn tag_of_dead_process(replay: &Replay) -> u64 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = u64::from(child.id());
+        child.wait().unwrap();
+        replay.slots.processes.entries()[2 * 5].store(1 << 44 | pid, Ordering::Relaxed);
+        1 << 16 | 5
+    }
+
+    /// An evictor does not overwrite rows that a member reserved a lap ago: it waits until the member's process has ended.
+    #[test]
+    fn an_evictor_waits_for_reservations_of_the_lap_before() {
+        let replay = replay();
+        let tag = tag_of_dead_process(&replay);
+        let slots = &replay.slots;
+        let members = [3, 4].map(|at| &slots.members[slots::MEMBER_WORDS * at..][..4]);
+        slots.words[word::MEMBERS_USED].store(5, Ordering::Relaxed);
+        let laps = (replay.layout.ring.slots / replay.layout.ring.chunk) as u64;
+        // Sequence number 0, which is in the chunk one lap before chunk `laps`; and the first number after that chunk.
+        for (member, first) in members.iter().zip([0, replay.layout.ring.chunk as u64]) {
+            for (word, value) in member.iter().zip([tag, 0, first + 1, 0]) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        slots.await_lapped(laps - 1);
+        assert_eq!(members[0][2].load(Ordering::Relaxed), 1, "no lap ago");
+        members[1][0].store(slots.enter().unwrap().tag(), Ordering::Relaxed);
+        slots.await_lapped(laps);
+        let words =
+            members.map(|words| words.iter().map(|word| word.swap(0, Ordering::Relaxed)).sum::<u64>());
+        assert_eq!(words[0], 0, "freed");
+        assert_ne!(words[1], 0, "of a later chunk");
+    }
+
+    /// A writer that waits for another evictor takes the lock of one whose process has ended.
+    #[test]
+    fn a_waiting_writer_frees_the_lock_of_a_dead_evictor() {
+        let replay = replay();
+        let lock = &replay.slots.words[word::EVICTOR];
+        lock.store(tag_of_dead_process(&replay), Ordering::Relaxed);
+        let mut wait = wait::Wait::default();
+        // It asks after some hundred steps whether the process is alive.
+        (0..1000).for_each(|_| replay.slots.watch_evictor(&mut wait));
+        assert_eq!(lock.load(Ordering::Relaxed), 0);
+        assert_eq!(replay.counters().recovered, 1);
+        // That of a process that is alive stays.
+        let own = replay.slots.enter().unwrap().tag();
+        lock.store(own, Ordering::Relaxed);
+        (0..1000).for_each(|_| replay.slots.watch_evictor(&mut wait));
+        assert_eq!(lock.swap(0, Ordering::Relaxed), own);
+    }
+
+    /// A member of a process that has ended is freed by the next call that would wait for it.
     #[test]
     fn the_pins_and_reservations_of_the_dead_are_taken_back() {
         let replay = replay();
         add(&replay, 100);
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = u64::from(child.id());
-        child.wait().unwrap();
-        // An entry of a process that is gone, and a member of it with a pin, a reservation and a change under way.
-        let private_entry = &replay.slots.processes.entries()[2 * 5];
-        private_entry.store(1 << 44 | pid, Ordering::Relaxed);
+        // A member of an ended process with a pin, a reservation and a change under way.
+        let dead = tag_of_dead_process(&replay);
         let member = &replay.slots.members[slots::MEMBER_WORDS * 9..][..4];
-        for (word, value) in member.iter().zip([1 << 16 | 5, 1, 1, 1]) {
+        for (word, value) in member.iter().zip([dead, 1, 1, 1]) {
             word.store(value, Ordering::Relaxed);
         }
         replay.slots.words[word::MEMBERS_USED].store(10, Ordering::Relaxed);
         // It was evicting, too; who waits for its change alone must get over both.
-        replay.slots.words[word::EVICTOR].store(1 << 16 | 5, Ordering::Relaxed);
+        replay.slots.words[word::EVICTOR].store(dead, Ordering::Relaxed);
         replay.verify().unwrap();
         assert_eq!(replay.counters().recovered, 2);
         add(&replay, 50);

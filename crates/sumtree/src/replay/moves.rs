@@ -21,8 +21,8 @@ pub(super) struct Moves {
 impl Moves {
     /// `first` is the first row ever of the old ring. None where the new numbers were too large.
     pub fn new(from: Ring, to: Ring, first: u64, reserved: u64, marked: u64) -> Option<Self> {
-        let room = (to.slots - super::layout::SPARE_CHUNKS * to.chunk) as u64;
-        let oldest = reserved.saturating_sub(room).max(from.horizon(marked)).min(reserved);
+        let capacity = (to.slots - super::layout::SPARE_CHUNKS * to.chunk) as u64;
+        let oldest = reserved.saturating_sub(capacity).max(from.horizon(marked)).min(reserved);
         // Rows before it may be kept for their bytes, but are not held.
         let held = reserved.saturating_sub(from.capacity as u64).max(first).max(oldest);
         // A lap that no ticket of the old ring names.

@@ -1,5 +1,6 @@
 //! Making a replay in private or shared memory, finding one that is there, and leaving it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::checksum::Checksum;
 use super::columns::Column;
 use super::frames::History;
-use super::layout::{HEADER_BYTES, Layout};
+use super::layout::{HEADER_BYTES, Layout, Ring};
 use super::process::{ENTRY_WORDS, PROCESSES, Processes};
 use super::slots::{MEMBER_WORDS, MEMBERS, STATE_WORDS, Slots, word};
 use super::tails::{Tails, Window};
@@ -52,6 +53,14 @@ const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 pub(super) fn text_sum(text: &[u8]) -> u64 {
     text.iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A random tag for the tickets of a new replay. It changes the laps alone, and to ones that do not exist: neither 0 nor
+/// the number of a slot is a ticket. Tickets stay below 2^63, for libraries without unsigned integers.
+fn new_tag() -> u64 {
+    // Another pid: a process that was forked has the keys of its parent.
+    let random = RandomState::new().hash_one(std::process::id());
+    ((Ring::LAP_MASK + 1) | (random & Ring::LAP_MASK)) << 32
 }
 
 /// Checksum of the header's words that never change.
@@ -109,7 +118,7 @@ impl Replay {
         }
     }
 
-    /// The replay under `name` if a process uses one with these settings, else a new one. One that nobody uses was
+    /// The replay under `name` if a process uses one with these settings, else a new one. One that no process uses was
     /// left by processes that were killed, and is replaced.
     ///
     /// # Errors
@@ -154,7 +163,7 @@ impl Replay {
     }
 
     /// Leaves the replay. Its maker's close, or the last one's, removes the name of shared memory; the memory itself
-    /// goes when nobody has it mapped. Closing twice is one closing.
+    /// is freed when no process has it mapped. Closing twice is one closing.
     pub fn close(&self) {
         let processes = &self.slots.processes;
         if !processes.is_registered() {
@@ -175,12 +184,12 @@ impl Replay {
         }
     }
 
-    /// Removes the name of shared memory now: nobody new can attach, who has it keeps it. Closing does so too.
+    /// Removes the name of shared memory now: no other process can attach; those that have it mapped keep it. Closing does so too.
     pub fn unlink(&self) {
         if let Some(name) = self.region.name()
             && self.name_is_ours(name)
         {
-            let _ = Region::unlink(name); // Somebody else may remove it in the same moment.
+            let _ = Region::unlink(name); // Another process may remove it at the same moment.
         }
     }
 
@@ -223,7 +232,7 @@ impl Replay {
         Ok(())
     }
 
-    /// A replay that nobody can attach to yet.
+    /// A replay to which no process can attach yet.
     pub(super) fn make_hidden(
         region: Region,
         settings: Settings,
@@ -255,7 +264,8 @@ impl Replay {
         let seed = settings.seed;
         let replay = Self::with(region, settings, layout, true, true)?;
         replay.counters[counter::SEED].store(seed, Ordering::Relaxed);
-        // Until somebody gives a priority, the largest is 1.
+        replay.counters[counter::TAG].store(new_tag(), Ordering::Relaxed);
+        // Until a priority is given, the largest is 1.
         let mut one = [0];
         let largest = replay.weights_of(super::Priorities::F64(&[1.0]), &mut one)?;
         replay.counters[counter::LARGEST].store(u64::from(largest), Ordering::Relaxed);
@@ -266,7 +276,7 @@ impl Replay {
         Self::of_region(name, Arc::new(Region::attach_shared(name)?), true)
     }
 
-    /// The replay in a region that somebody made. Unless it `joins`, nothing is written, and this process has no place
+    /// The replay in a region that a process made. Unless it `joins`, nothing is written, and this process has no place
     /// among those that use it yet.
     pub(super) fn of_region(name: &str, region: Arc<Region>, joins: bool) -> Result<Self, ReplayError> {
         let not =
@@ -340,6 +350,9 @@ impl Replay {
         let is_mapped = region.path().is_some();
         let process_cells = Cells::in_region(&region, layout.processes, PROCESSES * ENTRY_WORDS)?;
         let tail_cells = Cells::in_region(&region, layout.tails, layout.tail_words)?;
+        let tree = SumTree::in_region(&region, layout.tree, slots as u64, settings.fan_out)?;
+        // A process that shares the memory may be killed while it writes, which must not block the others.
+        let tree = if private { tree.exclusive() } else { tree };
         let mut replay = Self {
             scale: Scale::new(DEFAULT_SCALE, settings.fan_out)?,
             slots: Slots {
@@ -347,7 +360,7 @@ impl Replay {
                 words: Cells::in_region(&region, layout.words, word::COUNT)?,
                 members: Cells::in_region(&region, layout.members, MEMBERS * MEMBER_WORDS)?,
                 states: Cells::in_region(&region, layout.states, STATE_WORDS * slots)?,
-                weights: Leaves(SumTree::in_region(&region, layout.tree, slots as u64, settings.fan_out)?),
+                weights: Leaves(tree),
                 processes: match joins {
                     true => Processes::new(process_cells, private)?,
                     false => Processes::unregistered(process_cells, private),

@@ -4,9 +4,8 @@
 //! again only after its process has died or left, with the next incarnation, so an old tag is never mistaken. The
 //! first word of an entry holds all that tells one process from another: 20 bits of incarnation, 22 of start time
 //! (clock ticks since boot), 22 of pid; so an entry changes hands in one compare-and-swap.
-#![allow(unsafe_code)] // kill, getpid and the fork hook.
+#![allow(unsafe_code)] // kill and getpid.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::ReplayError;
@@ -23,22 +22,6 @@ const INCARNATION_SHIFT: u32 = PID_BITS + START_BITS;
 const PID_MASK: u64 = (1 << PID_BITS) - 1;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const INDEX_BITS: u32 = 16;
-
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// How often this process is a fork of the one that loaded the library; a change means that the tags it knows are
-/// its parent's.
-fn forks() -> u32 {
-    static HOOK: Once = Once::new();
-    extern "C" fn in_child() {
-        FORKS.fetch_add(1, Ordering::Relaxed);
-    }
-    HOOK.call_once(|| {
-        // SAFETY: the handler only increments an atomic, which is allowed after fork.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
-    FORKS.load(Ordering::Relaxed)
-}
 
 /// The table, and this process's place in it.
 pub(super) struct Processes {
@@ -58,10 +41,10 @@ impl Processes {
 
     /// As [`Processes::new`], before this process has a place: nothing is written.
     pub(super) fn unregistered(entries: Cells<AtomicU64>, private: bool) -> Self {
-        Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(forks()) }
+        Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(crate::fork::count()) }
     }
 
-    /// Forgets everybody: nobody else has the region open.
+    /// Removes all processes: no other process has the region open.
     pub(super) fn forget_all(&self) -> Result<(), ReplayError> {
         for entry in self.entries.chunks(ENTRY_WORDS) {
             entry[1].store(0, Ordering::Relaxed);
@@ -77,7 +60,7 @@ impl Processes {
 
     /// This process's tag, never 0. A forked child registers itself on first use.
     pub(super) fn tag(&self) -> Result<u64, ReplayError> {
-        if forks() != self.tag_forks.load(Ordering::Acquire) {
+        if crate::fork::count() != self.tag_forks.load(Ordering::Acquire) {
             return self.register();
         }
         match self.tag.load(Ordering::Acquire) {
@@ -88,7 +71,8 @@ impl Processes {
 
     /// Whether this process itself registered, and did not just inherit the table by a fork.
     pub(super) fn is_registered(&self) -> bool {
-        forks() == self.tag_forks.load(Ordering::Acquire) && self.tag.load(Ordering::Acquire) != 0
+        crate::fork::count() == self.tag_forks.load(Ordering::Acquire)
+            && self.tag.load(Ordering::Acquire) != 0
     }
 
     /// Gives the tag up: no operation of this process can start any more. `None` if it has none.
@@ -151,7 +135,7 @@ impl Processes {
     }
 
     fn register(&self) -> Result<u64, ReplayError> {
-        let now = forks();
+        let now = crate::fork::count();
         let start = process_stat("self").map_or(0, |(_, start)| start);
         let who = (start & START_MASK) << PID_BITS | u64::from(std::process::id()) & PID_MASK;
         for index in 0..PROCESSES {

@@ -107,7 +107,7 @@ pub(super) const LARGEST: u32 = u32::MAX;
 
 /// Where the weights of the slots live.
 pub(super) trait Weights {
-    /// Sets one weight; what the caller wrote before is visible to whoever draws it.
+    /// Sets one weight; what the caller wrote before is visible to the thread that draws it.
     fn set(&self, slot: usize, weight: u32);
     /// The weight at present.
     fn get(&self, slot: usize) -> u32;
@@ -133,6 +133,7 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Slot and lap in one word: a ticket without the tag of its replay.
     pub(super) fn ticket(self) -> u64 {
         self.slot as u64 | u64::from(self.lap) << 32
     }
@@ -151,8 +152,8 @@ pub(super) enum Update {
     Parked,
     /// The row was overwritten.
     Stale,
-    /// The row was never written; the slot is in this lap.
-    Unknown(u32),
+    /// No such row was written.
+    Unknown,
 }
 
 /// The protocol over its shared words. Every handle, in whatever process, sees the same words.
@@ -369,7 +370,7 @@ impl<W: Weights> Slots<W> {
         None
     }
 
-    /// Returns when chunk `chunk` and all before it may be written; closes one more ahead if nobody else does.
+    /// Returns when chunk `chunk` and all before it may be written; closes one more ahead if no other thread does.
     fn clear_through(&self, chunk: u64, tag: u64) {
         let (marked, cleared) = (&self.words[word::MARKED], &self.words[word::CLEARED]);
         let mut wait = Wait::default();
@@ -407,7 +408,7 @@ impl<W: Weights> Slots<W> {
         self.words[word::MARKED].store(chunk + 1, Ordering::Release);
     }
 
-    /// Waits until nobody is on the rows of a marked chunk, then gives its slots free. Evictor only.
+    /// Waits until no thread reads or writes the rows of a marked chunk, then gives its slots free. Evictor only.
     fn clear(&self, chunk: u64) {
         // Against `pin`: either its reader sees the rows closed, or we see its pin.
         fence(Ordering::SeqCst);
@@ -425,7 +426,7 @@ impl<W: Weights> Slots<W> {
             }
         }
         for slot in self.ring.chunk_slots(chunk) {
-            // Who stores a weight on a closed row takes it back, unless it was killed in between. Nobody can any more.
+            // Who stores a weight on a closed row takes it back, unless it was killed in between; then none does.
             if self.weights.get(slot) != 0 {
                 self.weights.set(slot, 0);
             }
@@ -446,7 +447,7 @@ impl<W: Weights> Slots<W> {
         reserve != 0 && reserve - 1 < lap_ago
     }
 
-    fn await_lapped(&self, chunk: u64) {
+    pub(super) fn await_lapped(&self, chunk: u64) {
         for index in 0..self.members_used() {
             let mut wait = Wait::default();
             while self.is_lapped(index, chunk) {
@@ -470,7 +471,7 @@ impl<W: Weights> Slots<W> {
     }
 
     /// One step of waiting for the evictor; frees its lock if its process died. Its steps can be repeated.
-    fn watch_evictor(&self, wait: &mut Wait) {
+    pub(super) fn watch_evictor(&self, wait: &mut Wait) {
         if wait.step() {
             self.free_evictor();
         }
@@ -488,7 +489,7 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Ends the operations of dead processes, unless somebody alive is at it. The dead one may hold the lock itself.
+    /// Ends the operations of dead processes, unless a live process is doing that. The dead one may hold the lock itself.
     fn reap_as(&self, tag: u64) {
         match self.try_evictor(tag) {
             Some(_lock) => self.reap(),
@@ -510,7 +511,7 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Forgets all members and holders of locks: nobody is there any more.
+    /// Forgets all members and holders of locks: none is left.
     pub(super) fn forget_all(&self) {
         for cell in self.members.iter() {
             cell.store(0, Ordering::Relaxed);
@@ -527,7 +528,7 @@ impl<W: Weights> Slots<W> {
         std::array::from_fn(|which| self.state(slot, which).load(Ordering::Relaxed))
     }
 
-    /// Brings weights and states together where a death came between them. Nobody else changes anything meanwhile.
+    /// Brings weights and states together where a death came between them. No other thread changes anything meanwhile.
     pub(super) fn mend(&self, largest: u32) {
         let mut ready = 0;
         for slot in 0..self.ring.slots {
@@ -562,7 +563,7 @@ impl Drop for EvictorLock<'_> {
     }
 }
 
-/// While it lives, nobody else changes rows or weights.
+/// While it lives, no other thread changes rows or weights.
 pub(super) struct Gate<'a, W> {
     word: &'a AtomicU64,
     member: Member<'a, W>,
@@ -592,7 +593,7 @@ impl<'a, W: Weights> Member<'a, W> {
             // Stand back until it opens, or the one who shuts it might see us at each of his looks.
             while word.load(Ordering::Relaxed) == gate {
                 if wait.step() && !slots.processes.is_alive(gate) {
-                    // Its holder died; on failure somebody else has opened it.
+                    // Its holder died; on failure another thread has opened it.
                     let _ = word.compare_exchange(gate, 0, Ordering::AcqRel, Ordering::Relaxed);
                 }
             }
@@ -658,7 +659,7 @@ impl<W: Weights> Pin<'_, W> {
     }
 
     /// Chunks that may be written so far. A weight that is looked at after this may be left of an earlier row of its slot,
-    /// which somebody is about to set to 0; the row that is then found there may be newer than the weight only if the
+    /// which another thread is about to set to 0; the row that is then found there may be newer than the weight only if the
     /// slot is [`Ring::is_among`] the chunks that came from the first of two calls to the second, made after the row was
     /// seen: clearing a chunk leaves no earlier weight behind.
     #[inline(always)]
@@ -722,7 +723,7 @@ impl<W: Weights> Pin<'_, W> {
         let cell = self.slots.state(row.slot, GENERATION);
         let seen = cell.load(Ordering::Acquire);
         if seen & OPEN == 0 || seen >> LAP_SHIFT != row.lap {
-            return Self::late(row.lap, seen >> LAP_SHIFT);
+            return self.late(row.lap, seen >> LAP_SHIFT);
         }
         // Always: `make_ready` may be about to store an older weight, and looks here once more after it.
         self.slots.state(row.slot, PARKED).store(weight, Ordering::Relaxed);
@@ -735,14 +736,21 @@ impl<W: Weights> Pin<'_, W> {
         if seen >> LAP_SHIFT == row.lap && seen & READY != 0 { Update::Store } else { Update::Parked }
     }
 
-    /// What a ticket is whose row is not in its slot: a slot never goes back to an earlier lap, so a ticket of a later
-    /// one was not given out here. Laps are compared as they count on, through 0 after the last one.
+    /// The result for a row that is not in its slot, which is in lap `written`: a slot never returns to an earlier lap, so
+    /// a row of a later one does not exist. After the largest lap counting continues at 0; from then on a row of up to
+    /// half of all laps before counts as overwritten.
     #[cold]
-    fn late(lap: u32, written: u32) -> Update {
-        let ahead = lap.wrapping_sub(written) & Ring::LAP_MASK as u32;
-        let is_unknown =
-            lap == 0 || u64::from(lap) > Ring::LAP_MASK || (1..=Ring::LAP_MASK as u32 / 2).contains(&ahead);
-        if is_unknown { Update::Unknown(written) } else { Update::Stale }
+    fn late(&self, lap: u32, written: u32) -> Update {
+        let largest = Ring::LAP_MASK as u32;
+        let slots = &self.slots;
+        let rows_of_all_laps = slots.ring.slots as u64 * Ring::LAP_MASK;
+        let most = match slots.words[word::RESERVED].load(Ordering::Relaxed) <= rows_of_all_laps {
+            true => written,
+            false => largest / 2,
+        };
+        let behind = written.wrapping_sub(lap) & largest;
+        let existed = (1..=largest).contains(&lap) && behind <= most;
+        if existed { Update::Stale } else { Update::Unknown }
     }
 
     /// Makes open rows sampleable with their parked weights. Those that were overwritten meanwhile stay as they are.

@@ -118,7 +118,7 @@ impl Tails {
         }
     }
 
-    /// Empties the tails that somebody held who is no more.
+    /// Empties the tails whose holder has ended.
     pub(super) fn forget_holders(&self) {
         for tail in self.words.chunks(self.stride) {
             if tail[LOCK].swap(0, Ordering::AcqRel) != 0 {
@@ -127,24 +127,24 @@ impl Tails {
         }
     }
 
-    /// Whether tails that nobody holds name slots of a ring of `slots`, and no more of them than a window has.
+    /// Whether tails without a holder name slots of a ring of `slots`, and no more of them than a window has.
     ///
     /// # Errors
     /// What is wrong with the first one that does not.
     pub(super) fn check(&self, slots: usize) -> Result<(), String> {
-        let room = self.stride - TAIL_WORDS;
+        let capacity = self.stride - TAIL_WORDS;
         for (env, words) in self.words.chunks(self.stride).enumerate() {
             let tail = |at: usize| words[at].load(Ordering::Relaxed);
             let (waiting, first) = ((tail(STATE) & 0xffff) as usize, (tail(STATE) >> 16 & 0xffff) as usize);
             if tail(LOCK) != 0 {
                 continue; // It is going to be emptied.
             }
-            if waiting > room || first >= room {
+            if waiting > capacity || first >= capacity {
                 return Err(format!(
-                    "environment {env} has {waiting} rows waiting from {first}, outside 0..{room}"
+                    "environment {env} has {waiting} rows waiting from {first}, outside 0..{capacity}"
                 ));
             }
-            let rows = (0..waiting).map(|i| tail(WAITING + (first + i) % room)).chain([tail(LAST)]);
+            let rows = (0..waiting).map(|i| tail(WAITING + (first + i) % capacity)).chain([tail(LAST)]);
             for slot in rows.map(|ticket| Row::of_ticket(ticket).slot) {
                 if slot >= slots {
                     return Err(format!("environment {env} names slot {slot}, outside 0..{slots}"));
@@ -158,9 +158,9 @@ impl Tails {
     pub(super) fn move_rows(&self, to: impl Fn(Row) -> Option<Row>) {
         for words in self.words.chunks(self.stride) {
             let tail = |at: usize| words[at].load(Ordering::Relaxed);
-            let (room, state) = (self.stride - TAIL_WORDS, tail(STATE));
+            let (capacity, state) = (self.stride - TAIL_WORDS, tail(STATE));
             let (waiting, first) = ((state & 0xffff) as usize, (state >> 16 & 0xffff) as usize);
-            if waiting == room {
+            if waiting == capacity {
                 // Its holder died between two steps.
                 empty(words);
                 continue;
@@ -169,7 +169,7 @@ impl Tails {
                 let moved = to(Row::of_ticket(tail(LAST))).unwrap_or(GONE);
                 words[LAST].store(moved.ticket(), Ordering::Relaxed);
             }
-            let rows = (0..waiting).map(|i| Row::of_ticket(tail(WAITING + (first + i) % room)));
+            let rows = (0..waiting).map(|i| Row::of_ticket(tail(WAITING + (first + i) % capacity)));
             // The oldest are those that are gone, so the others stay in order.
             let rows: Vec<_> = rows.filter_map(&to).collect();
             rows.iter().zip(&words[WAITING..]).for_each(|(row, word)| {

@@ -1,0 +1,21 @@
+//! How often this process was forked.
+#![allow(unsafe_code)] // The fork hook.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// The number of forks between the process that loaded the library and this one. If it changes, what the process knew
+/// of its threads and registrations is its parent's.
+pub(crate) fn count() -> u32 {
+    static HOOK: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    HOOK.call_once(|| {
+        // SAFETY: the handler only increments an atomic, which is allowed after fork.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    FORKS.load(Ordering::Relaxed)
+}
