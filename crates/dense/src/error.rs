@@ -50,14 +50,6 @@ pub enum DenseError {
         /// Its Euclidean length.
         norm: f64,
     },
-    /// An action that there is not.
-    #[error("action {action} is outside 0..{actions}")]
-    Action {
-        /// The number given.
-        action: i64,
-        /// How many there are.
-        actions: usize,
-    },
 }
 
 /// Whether array `number` of its kind is as long as it shall be.

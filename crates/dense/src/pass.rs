@@ -93,7 +93,7 @@ impl Pass {
     ///
     /// # Errors
     /// [`DenseError::Length`] and [`DenseError::Count`] for arrays that do not fit.
-    pub fn forth(
+    pub fn forward(
         &mut self,
         rows: usize,
         x: &[f32],
@@ -113,20 +113,20 @@ impl Pass {
         for (number, layer) in hidden.iter().enumerate() {
             let (before, now) = self.seen.split_at_mut(number);
             let below = before.last().map_or(x, |below| below.view());
-            layer.forth(&below, &mut now[0].view_mut(), rectified);
+            layer.forward(&below, &mut now[0].view_mut(), rectified);
         }
         let features = self.seen[hidden.len() - 1].view();
         for (layer, out) in heads.iter().zip(&mut outputs) {
-            layer.forth(&features, out, |value| value);
+            layer.forward(&features, out, |value| value);
         }
         Ok(())
     }
 
-    /// Writes the gradients of all weights, from those of the outputs, after [`Pass::forth`] with the same `x`.
+    /// Adds the gradients of all weights, from those of the outputs, after [`Pass::forward`] with the same `x`.
     ///
     /// # Errors
     /// [`DenseError::Rows`] when that had another number of rows; else as there.
-    pub fn back(
+    pub fn backward(
         &mut self,
         rows: usize,
         x: &[f32],
@@ -147,8 +147,7 @@ impl Pass {
         let (hidden, heads) = layers.split_at(last + 1);
         let (of_hidden, of_heads) = gradients.split_at_mut(last + 1);
         for (number, ((layer, g), to)) in heads.iter().zip(&of_outputs).zip(of_heads).enumerate() {
-            self.shape.write(to, g, &self.seen[last].view());
-            to.bias.fill(0.0);
+            self.shape.add(to, g, &self.seen[last].view());
             for row in g.rows() {
                 to.bias.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
             }
@@ -158,24 +157,23 @@ impl Pass {
         for (number, to) in of_hidden.iter_mut().enumerate().rev() {
             let (before, now) = self.backs.split_at_mut(number);
             let g = &mut now[0];
-            to.bias.fill(0.0);
             for (g, seen) in rows_of(g).zip(rows_of(&mut self.seen[number])) {
                 mask(g, seen);
                 to.bias.iter_mut().zip(g).for_each(|(sum, value)| *sum += *value);
             }
             match before.last_mut() {
                 Some(below) => {
-                    self.shape.write(to, &g.view(), &self.seen[number - 1].view());
+                    self.shape.add(to, &g.view(), &self.seen[number - 1].view());
                     product(&g.view(), &hidden[number].weight, &mut below.view_mut());
                 }
-                None => self.shape.write(to, &g.view(), &x),
+                None => self.shape.add(to, &g.view(), &x),
             }
         }
         Ok(())
     }
 
     /// Writes the gradients of the inputs from number `first` on, (rows, inputs - first), from those of the
-    /// outputs, after [`Pass::forth`]; rows of which no output has a gradient cost nothing.
+    /// outputs, after [`Pass::forward`]; rows of which no output has a gradient cost nothing.
     ///
     /// # Errors
     /// As [`Pass::back`], and [`DenseError::First`].
@@ -296,7 +294,7 @@ struct Matrix<'a> {
 
 impl Matrix<'_> {
     /// Writes `f(x W^T + b)`.
-    fn forth(&self, x: &ArrayView2<'_, f32>, out: &mut ArrayViewMut2<'_, f32>, f: impl Fn(f32) -> f32) {
+    fn forward(&self, x: &ArrayView2<'_, f32>, out: &mut ArrayViewMut2<'_, f32>, f: impl Fn(f32) -> f32) {
         product(x, &self.weight.t(), out);
         for row in out.as_slice_mut().unwrap_or_default().chunks_exact_mut(self.bias.len()) {
             row.iter_mut().zip(self.bias).for_each(|(value, bias)| *value = f(*value + *bias));
@@ -305,11 +303,11 @@ impl Matrix<'_> {
 }
 
 impl Shape {
-    /// Writes the gradient `g^T x` of a weight; its length is checked.
-    fn write(&self, to: &mut Gradient<'_>, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
+    /// Adds the gradient `g^T x` of a weight; its length is checked.
+    fn add(&self, to: &mut Gradient<'_>, g: &ArrayView2<'_, f32>, x: &ArrayView2<'_, f32>) {
         let (left, right) = if self.is_turned { (x, g) } else { (g, x) };
         if let Ok(mut weight) = ArrayViewMut2::from_shape((left.ncols(), right.ncols()), &mut *to.weight) {
-            product(&left.t(), right, &mut weight);
+            add_product(&left.t(), right, &mut weight);
         }
     }
 }

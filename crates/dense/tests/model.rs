@@ -69,14 +69,17 @@ impl Network {
     }
 }
 
-fn forth(pass: &mut Pass, network: &Network, rows: usize, x: &[f32]) -> Vec<Vec<f32>> {
+fn forward(pass: &mut Pass, network: &Network, rows: usize, x: &[f32]) -> Vec<Vec<f32>> {
     let mut outputs: Vec<_> = network.heads.iter().map(|width| vec![f32::NAN; rows * width]).collect();
     let mut borrowed: Vec<_> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
-    pass.forth(rows, x, &network.layers(), &mut borrowed).expect("arrays fit");
+    pass.forward(rows, x, &network.layers(), &mut borrowed).expect("arrays fit");
     outputs
 }
 
-fn back(
+/// Gradients are added to this.
+const BEFORE: f32 = 0.5;
+
+fn backward(
     pass: &mut Pass,
     network: &Network,
     rows: usize,
@@ -84,10 +87,11 @@ fn back(
     of_outputs: &[Vec<f32>],
 ) -> Vec<(Vec<f32>, Vec<f32>)> {
     let mut found: Vec<_> =
-        network.layers.iter().map(|(w, b)| (vec![f32::NAN; w.len()], vec![f32::NAN; b.len()])).collect();
+        network.layers.iter().map(|(w, b)| (vec![BEFORE; w.len()], vec![BEFORE; b.len()])).collect();
     let mut gradients: Vec<_> = found.iter_mut().map(|(weight, bias)| Gradient { weight, bias }).collect();
     let of_outputs: Vec<_> = of_outputs.iter().map(Vec::as_slice).collect();
-    pass.back(rows, x, &network.layers(), &of_outputs, &mut gradients).expect("arrays fit");
+    pass.backward(rows, x, &network.layers(), &of_outputs, &mut gradients).expect("arrays fit");
+    found.iter_mut().flat_map(|(weight, bias)| weight.iter_mut().chain(bias)).for_each(|g| *g -= BEFORE);
     found
 }
 
@@ -102,7 +106,7 @@ fn outputs_are_those_of_the_sums() {
         // The same memory, with other rows in between.
         for rows in [5, 64, 5] {
             let x = numbers.take(rows * inputs);
-            let outputs = forth(&mut pass, &network, rows, &x);
+            let outputs = forward(&mut pass, &network, rows, &x);
             for row in 0..rows {
                 let expected = network.model(&x[row * inputs..(row + 1) * inputs]);
                 for (output, expected) in outputs.iter().zip(&expected) {
@@ -124,9 +128,9 @@ fn gradients_are_differences_of_the_sums() {
     let of_outputs = vec![numbers.take(rows * 2), numbers.take(rows)];
     let mut pass = Pass::new(network.shape());
     for _ in 0..2 {
-        // Written, not added: the second time gives the same.
-        forth(&mut pass, &network, rows, &x);
-        let found = back(&mut pass, &network, rows, &x, &of_outputs);
+        // The second time in memory that was used before.
+        forward(&mut pass, &network, rows, &x);
+        let found = backward(&mut pass, &network, rows, &x, &of_outputs);
         for (number, (of_weight, of_bias)) in found.iter().enumerate() {
             for (at, got) in of_weight.iter().chain(of_bias).enumerate() {
                 let mut at_change = |change: f32| {
@@ -165,8 +169,8 @@ fn weights_that_lie_turned_give_the_same() {
     let network = Network::new(numbers, 3, &[8, 5], &[2, 1]);
     let (x, of_outputs) = (numbers.take(rows * 3), vec![numbers.take(rows * 2), numbers.take(rows)]);
     let mut pass = Pass::new(network.shape());
-    let expected = forth(&mut pass, &network, rows, &x);
-    let gradients = back(&mut pass, &network, rows, &x, &of_outputs);
+    let expected = forward(&mut pass, &network, rows, &x);
+    let gradients = backward(&mut pass, &network, rows, &x, &of_outputs);
 
     let layers = network.layers.iter().map(|(weight, bias)| (turned(weight, bias.len()), bias.clone()));
     let other = Network { layers: layers.collect(), hidden: vec![8, 5], heads: vec![2, 1], inputs: 3 };
@@ -177,10 +181,10 @@ fn weights_that_lie_turned_give_the_same() {
             assert!((got - expected).abs() < 1e-5, "{got} is not {expected}");
         }
     };
-    for (got, expected) in forth(&mut pass, &other, rows, &x).iter().zip(&expected) {
+    for (got, expected) in forward(&mut pass, &other, rows, &x).iter().zip(&expected) {
         near(got, expected);
     }
-    for (got, expected) in back(&mut pass, &other, rows, &x, &of_outputs).iter().zip(&gradients) {
+    for (got, expected) in backward(&mut pass, &other, rows, &x, &of_outputs).iter().zip(&gradients) {
         near(&got.0, &turned(&expected.0, expected.1.len()));
         near(&got.1, &expected.1);
     }
@@ -215,7 +219,7 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
             }
         }
         let mut pass = Pass::new(network.shape().turned(is_turned));
-        forth(&mut pass, &network, rows, &x);
+        forward(&mut pass, &network, rows, &x);
         let of_outputs: Vec<_> = of_outputs.iter().map(Vec::as_slice).collect();
         for first in [0, 1, 3] {
             let mut found = vec![f32::NAN; rows * (inputs - first)];
@@ -237,7 +241,7 @@ fn gradients_of_inputs_are_differences_of_the_sums() {
 fn what_is_not_a_number_is_seen_in_the_outputs() {
     let network = Network::new(&mut Numbers(3), 2, &[4], &[1]);
     let mut pass = Pass::new(network.shape());
-    let outputs = forth(&mut pass, &network, 2, &[f32::NAN, 0.0, 0.5, 0.5]);
+    let outputs = forward(&mut pass, &network, 2, &[f32::NAN, 0.0, 0.5, 0.5]);
     assert!(outputs[0][0].is_nan() && outputs[0][1].is_finite());
 }
 
@@ -247,16 +251,16 @@ fn arrays_that_do_not_fit_are_named() {
     let mut pass = Pass::new(network.shape());
     let layers = network.layers();
     let mut output = [0.0; 3];
-    let error = pass.forth(3, &[0.0; 5], &layers, &mut [&mut output]).expect_err("5 inputs for 3 rows");
+    let error = pass.forward(3, &[0.0; 5], &layers, &mut [&mut output]).expect_err("5 inputs for 3 rows");
     assert_eq!(error.to_string(), "inputs 0 has 5 numbers, expected 6");
-    let error = pass.forth(4, &[0.0; 8], &layers, &mut [&mut output]).expect_err("3 outputs for 4 rows");
+    let error = pass.forward(4, &[0.0; 8], &layers, &mut [&mut output]).expect_err("3 outputs for 4 rows");
     assert_eq!(error.to_string(), "output 0 has 3 numbers, expected 4");
-    let error = pass.forth(3, &[0.0; 6], &layers[1..], &mut [&mut output]).expect_err("a layer is missing");
+    let error = pass.forward(3, &[0.0; 6], &layers[1..], &mut [&mut output]).expect_err("a layer is missing");
     assert_eq!(error, DenseError::Count { what: "layers", got: 1, expected: 2 });
-    pass.forth(3, &[0.0; 6], &layers, &mut [&mut output]).expect("arrays fit");
-    let error = pass.back(2, &[0.0; 4], &layers, &[&[0.0; 2]], &mut []).expect_err("other rows");
+    pass.forward(3, &[0.0; 6], &layers, &mut [&mut output]).expect("arrays fit");
+    let error = pass.backward(2, &[0.0; 4], &layers, &[&[0.0; 2]], &mut []).expect_err("other rows");
     assert_eq!(error, DenseError::Rows { got: 3, expected: 2 });
-    let error = pass.back(3, &[0.0; 6], &layers, &[&[0.0; 3]], &mut []).expect_err("no gradients");
+    let error = pass.backward(3, &[0.0; 6], &layers, &[&[0.0; 3]], &mut []).expect_err("no gradients");
     assert_eq!(error, DenseError::Count { what: "gradients", got: 0, expected: 2 });
     for (inputs, hidden, heads, what) in [
         (0, vec![1], vec![1], "inputs"),

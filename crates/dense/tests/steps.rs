@@ -1,43 +1,6 @@
-//! Targets, Huber's loss and Adam against their equations, in double precision.
+//! Adam against its equations, in double precision.
 
-use dense::{Adam, Buffers, DenseError, Returns, huber};
-
-#[test]
-fn targets_are_of_the_action_that_the_chooser_takes() {
-    let returns = Returns { rewards: &[1.0, -2.0, 3.0], discounts: &[0.5, 0.9, 0.0], scale: 2.0 };
-    let following = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0];
-    let mut y = [0.0; 3];
-    returns.targets(&following, &[2.0, 1.0, 1.0, 2.0, 0.0, 0.0], &mut y).expect("arrays fit");
-    // 2 * 1 + 0.5 * 10, 2 * -2 + 0.9 * 40, 2 * 3.
-    assert_eq!(y, [7.0, 32.0, 6.0]);
-    returns.targets(&following, &[1.0, f32::NAN, 2.0, 1.0, 0.0, 1.0], &mut y).expect("arrays fit");
-    // 2 + 0.5 * 20, -4 + 0.9 * 30, 6.
-    assert_eq!(y, [12.0, 23.0, 6.0]);
-    let error = returns.targets(&following, &following[..4], &mut y).expect_err("too short");
-    assert_eq!(error, DenseError::Length { what: "chooser", number: 0, got: 4, expected: 6 });
-}
-
-#[test]
-fn hubers_loss_is_linear_beyond_delta() {
-    let values = [1.0, 5.0, 2.0, 7.0, 0.0, 9.0];
-    let (mut errors, mut of_values) = ([0.0; 3], [f32::NAN; 6]);
-    let loss =
-        huber(&values, &[0, 1, 0], &[1.5, 4.0, -3.0], &[1.0, 0.5, 2.0], 1.0, &mut errors, &mut of_values)
-            .expect("arrays fit");
-    assert_eq!(errors, [0.5, -3.0, -3.0]);
-    // (0.5 * 0.25 + 0.5 * (3 - 0.5) + 2 * (3 - 0.5)) / 3.
-    assert!((loss - (0.125 + 1.25 + 5.0) / 3.0).abs() < 1e-6);
-    // -error / 3 and weights / 3 where it is linear.
-    let expected = [-0.5 / 3.0, 0.0, 0.0, 0.5 / 3.0, 2.0 / 3.0, 0.0];
-    assert!(of_values.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6));
-    let squared =
-        huber(&values, &[0, 1, 0], &[1.5, 4.0, -3.0], &[1.0; 3], f32::INFINITY, &mut errors, &mut of_values);
-    assert!((squared.expect("arrays fit") - (0.25 + 9.0 + 9.0) / 6.0).abs() < 1e-6);
-    for action in [2, -1] {
-        let error = huber(&values, &[0, 1, action], &[0.0; 3], &[1.0; 3], 1.0, &mut errors, &mut of_values);
-        assert_eq!(error, Err(DenseError::Action { action, actions: 2 }));
-    }
-}
+use dense::{Adam, Buffers, DenseError};
 
 #[test]
 fn steps_are_those_of_the_equations() {
