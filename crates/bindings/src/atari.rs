@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use cule::console::{self, Drawing, Options};
 use cule::cuda::console::ConsoleDevice;
-use cule::games::{names, rows};
+use cule::games::row::{FORCED_PAL, Game};
+use cule::games::table::{GAMES, UNKNOWN};
 use cule::observe::WIDTH;
 use cule::{CuleError, env, rom};
 use numpy::{PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -33,40 +34,48 @@ fn free<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, CuleError> + S
 #[pyclass(frozen, get_all, module = "parl._native")]
 pub struct GameRow {
     id: &'static str,
+    title: String,
     md5: &'static str,
     cartridge: &'static str,
     players: u32,
+    height: i16,
     minimal_actions: Vec<u32>,
     legal_actions: Vec<u32>,
     modes: Vec<u32>,
     difficulties: Vec<u32>,
 }
 
-fn players(row: usize) -> u32 {
-    if row < rows::GAMES { 1 } else { 2 }
-}
-
 fn actions(set: u32) -> Vec<u32> {
     (0..u32::from(env::ACTIONS)).filter(|&action| set >> action & 1 != 0).collect()
+}
+
+/// A game's name for people.
+fn title(row: &Game) -> String {
+    if !row.title.is_empty() {
+        return row.title.into();
+    }
+    let capitalized = |word: &str| word[..1].to_uppercase() + &word[1..];
+    row.name.split('_').map(capitalized).collect::<Vec<_>>().join(" ")
 }
 
 /// The games with a known ROM, in alphabetical order.
 #[pyfunction]
 pub fn game_rows() -> Vec<GameRow> {
-    let row = |known: rom::KnownRom| {
-        let row = console::game_row(known.game).ok()?;
-        Some(GameRow {
-            id: known.game,
-            md5: known.md5,
-            cartridge: known.scheme,
-            players: players(row),
-            minimal_actions: actions(rows::ROWS[row].minimal),
-            legal_actions: actions(rows::ROWS[row].legal),
-            modes: names::MODES[row].to_vec(),
-            difficulties: names::DIFFICULTIES[row].to_vec(),
-        })
+    let row = |(number, row): (usize, &Game)| GameRow {
+        id: row.name,
+        title: title(row),
+        md5: row.md5,
+        cartridge: row.cartridge,
+        players: row.players,
+        height: env::layout(number as u32, row.pal || row.flags & FORCED_PAL != 0).height,
+        minimal_actions: actions(row.minimal),
+        legal_actions: actions(row.legal),
+        modes: row.modes.to_vec(),
+        difficulties: row.difficulties.to_vec(),
     };
-    rom::known().filter_map(row).collect()
+    let mut rows: Vec<GameRow> = rom::known().iter().enumerate().map(row).collect();
+    rows.sort_by_key(|row| row.id);
+    rows
 }
 
 /// A ROM image with what is known about it.
@@ -109,12 +118,12 @@ impl Rom {
     /// The game that this image is, by its hash.
     #[getter]
     fn game(&self) -> Option<&'static str> {
-        rom::known_md5(&self.rom.md5).map(|known| known.game)
+        rom::known_md5(&self.rom.md5).map(|known| known.name)
     }
 
     #[getter]
     fn cartridge(&self) -> String {
-        let written = rom::known_md5(&self.rom.md5).map(|known| known.scheme.to_owned());
+        let written = rom::known_md5(&self.rom.md5).map(|known| known.cartridge.to_owned());
         written.unwrap_or_else(|| format!("{:?}", self.rom.scheme))
     }
 
@@ -241,7 +250,7 @@ impl Console {
             drawing: if device.is_some() { Drawing::EveryFrame } else { Drawing::Guessed },
         };
         free(py, || {
-            let row = rules.map_or(Ok(rows::UNKNOWN), console::game_row)?;
+            let row = rules.map_or(Ok(UNKNOWN), console::game_row)?;
             let console = console::Console::new(rom, row, options)?;
             let device = device.map(|ordinal| ConsoleDevice::new(ordinal, &nvrtc_folders, &console));
             Ok(Self { inner: Mutex::new(console), device: device.transpose()? })
@@ -349,7 +358,7 @@ impl Console {
         })
     }
 
-    /// Draws every frame at once, instead of those that somebody is expected to look at. Nothing else changes.
+    /// Draws every frame at once, instead of those that are likely to be read. Nothing else changes.
     fn draw_every_frame(&self, py: Python<'_>) {
         self.briefly(py, |console| console.set_drawing(true));
     }
@@ -384,17 +393,17 @@ impl Console {
 
     #[getter]
     fn players(&self, py: Python<'_>) -> u32 {
-        self.briefly(py, |console| players(console.game()))
+        self.briefly(py, |console| GAMES[console.game()].players)
     }
 
     #[getter]
     fn minimal_actions(&self, py: Python<'_>) -> Vec<u32> {
-        self.briefly(py, |console| actions(rows::ROWS[console.game()].minimal))
+        self.briefly(py, |console| actions(GAMES[console.game()].minimal))
     }
 
     #[getter]
     fn legal_actions(&self, py: Python<'_>) -> Vec<u32> {
-        self.briefly(py, |console| actions(rows::ROWS[console.game()].legal))
+        self.briefly(py, |console| actions(GAMES[console.game()].legal))
     }
 
     #[getter]

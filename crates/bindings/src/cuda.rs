@@ -1,5 +1,5 @@
 //! `parl._native.CudaAtariBatch`: Atari environments on a CUDA device. It takes device addresses and a stream, which
-//! belong to whoever allocates: torch.
+//! belong to its allocator: torch.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use cule::CuleError;
 use cule::batch::Layout;
-use cule::batch::gpu::calibrate::{self, Effort};
-use cule::batch::gpu::{Actions, Choice, GpuBatch, Targets};
+use cule::batch::cuda::calibrate::{self, Effort};
+use cule::batch::cuda::{Actions, Choice, CudaBatch, Targets};
 use cule::cuda::nvrtc::Nvrtc;
 use cule::cuda::{self, Cuda, choices};
 use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -17,13 +17,13 @@ use pyo3::prelude::*;
 
 use crate::arrays::bytes;
 use crate::errors::cule_error;
-use crate::vector::{Config, coloured};
+use crate::vector::{Config, colored};
 
 /// Environments on a device. Addresses are those of contiguous device memory, 0 for none, one row per environment:
 /// observations and last observations uint8, RAM uint8 (n, 128), numbers int32 (12, n), flags bool (4, n).
 #[pyclass(frozen, module = "parl._native")]
 pub struct CudaAtariBatch {
-    batch: Mutex<Option<GpuBatch<Cuda>>>,
+    batch: Mutex<Option<CudaBatch<Cuda>>>,
     #[pyo3(get)]
     num_envs: usize,
     /// Dimensions of one observation.
@@ -53,7 +53,7 @@ impl CudaAtariBatch {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut GpuBatch<Cuda>) -> Result<T, CuleError> + Send,
+        work: impl FnOnce(&mut CudaBatch<Cuda>) -> Result<T, CuleError> + Send,
     ) -> PyResult<T> {
         let result = py.detach(|| {
             let mut guard = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,11 +92,11 @@ impl CudaAtariBatch {
                 threads: 1,
                 affinity: None,
                 batch_size: config.assignment.len(),
-                lockstep: true,
+                ordered: true,
                 wants_ram: false,
                 entropy: config.entropy,
             };
-            let mut batch = GpuBatch::new(cuda, &layout, settings)?;
+            let mut batch = CudaBatch::new(cuda, &layout, settings)?;
             let kept: Vec<Option<Choice>> =
                 batch.images().into_iter().map(|image| choices::load(batch.device(), image)).collect();
             let chosen: Vec<Choice> = kept.iter().map(|choice| choice.unwrap_or_default()).collect();
@@ -222,7 +222,7 @@ impl CudaAtariBatch {
         })
     }
 
-    /// Native pictures of the environments of `envs` in colour, (rows, columns, 3) each. Waits.
+    /// Native pictures of the environments of `envs` in color, (rows, columns, 3) each. Waits.
     fn pictures<'py>(
         &self,
         py: Python<'py>,
@@ -231,7 +231,7 @@ impl CudaAtariBatch {
     ) -> PyResult<Vec<Bound<'py, PyArray3<u8>>>> {
         self.check_envs(&envs)?;
         let pictures = self.with(py, move |batch| batch.pictures(&envs, stream))?;
-        pictures.iter().map(|(pixels, rows, pal)| coloured(py, pixels, *rows, *pal)).collect()
+        pictures.iter().map(|(pixels, rows, pal)| colored(py, pixels, *rows, *pal)).collect()
     }
 
     /// Name of the game of an environment.

@@ -1,8 +1,8 @@
-//! `parl._native.Dense` and `dense_*`: small networks, their loss and step, on the memory of numpy arrays.
+//! `parl._native.Dense` and `dense_*`: small networks and their step, on the memory of numpy arrays.
 
 use std::sync::{Mutex, PoisonError};
 
-use dense::{Adam, Buffers, DenseError, Gradient, Layer, Pass, Returns, Shape};
+use dense::{Adam, Buffers, DenseError, Gradient, Layer, Pass, Shape};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -104,7 +104,7 @@ impl Dense {
     }
 
     /// Writes what the heads give for `x`; `kept`: the way back is to follow.
-    fn forth(&self, py: Python<'_>, x: &Array<'_>, outputs: Vec<Array<'_>>, kept: bool) -> PyResult<()> {
+    fn forward(&self, py: Python<'_>, x: &Array<'_>, outputs: Vec<Array<'_>>, kept: bool) -> PyResult<()> {
         let rows = self.rows(x)?;
         let bound = self.bound(py);
         disjoint(&[outputs.as_slice(), bound.as_flattened(), std::slice::from_ref(x)].concat())?;
@@ -113,13 +113,13 @@ impl Dense {
             outputs.iter().map(|one| exactly_mut(one, "an output")).collect::<PyResult<Vec<&mut [f32]>>>()?;
         let pass = &self.passes[usize::from(kept)];
         py.detach(|| {
-            pass.lock().unwrap_or_else(PoisonError::into_inner).forth(rows, x, &layers, &mut outputs)
+            pass.lock().unwrap_or_else(PoisonError::into_inner).forward(rows, x, &layers, &mut outputs)
         })
         .map_err(|error| dense_error(&error))
     }
 
-    /// Writes the gradients of all weights from those of the outputs of the latest `forth` that was kept.
-    fn back(&self, py: Python<'_>, x: &Array<'_>, of_outputs: Vec<Array<'_>>) -> PyResult<()> {
+    /// Adds the gradients of all weights, from those of the outputs of the latest `forward` that was kept.
+    fn backward(&self, py: Python<'_>, x: &Array<'_>, of_outputs: Vec<Array<'_>>) -> PyResult<()> {
         let rows = self.rows(x)?;
         let bound = self.bound(py);
         let written =
@@ -145,12 +145,12 @@ impl Dense {
             .collect::<PyResult<Vec<_>>>()?;
         py.detach(|| {
             let mut pass = self.passes[1].lock().unwrap_or_else(PoisonError::into_inner);
-            pass.back(rows, x, &layers, &of_outputs, &mut gradients)
+            pass.backward(rows, x, &layers, &of_outputs, &mut gradients)
         })
         .map_err(|error| dense_error(&error))
     }
 
-    /// Writes the gradients of inputs from number `first` on, from those of the outputs of the latest kept `forth`.
+    /// Writes the gradients of inputs from number `first` on, from those of the outputs of the latest kept `forward`.
     fn back_to_inputs(
         &self,
         py: Python<'_>,
@@ -179,51 +179,6 @@ impl Dense {
         })
         .map_err(|error| dense_error(&error))
     }
-}
-
-/// Writes `y = scale * reward + discount * following[argmax chooser]`.
-#[pyfunction]
-#[pyo3(signature = (following, chooser, rewards, discounts, scale, y))]
-pub fn dense_targets(
-    following: &Array<'_>,
-    chooser: &Array<'_>,
-    rewards: &Array<'_>,
-    discounts: &Array<'_>,
-    scale: f32,
-    y: &Array<'_>,
-) -> PyResult<()> {
-    for input in [following, chooser, rewards, discounts] {
-        disjoint(&[input.clone(), y.clone()])?;
-    }
-    let returns =
-        Returns { rewards: floats(rewards, "rewards")?, discounts: floats(discounts, "discounts")?, scale };
-    let (following, chooser) = (floats(following, "following")?, floats(chooser, "chooser")?);
-    returns.targets(following, chooser, exactly_mut(y, "y")?).map_err(|error| dense_error(&error))
-}
-
-/// Huber's loss: its mean, the errors and the gradients of the values.
-#[pyfunction]
-#[pyo3(signature = (values, actions, y, weights, delta, errors, of_values))]
-pub fn dense_huber(
-    values: &Array<'_>,
-    actions: &Array<'_>,
-    y: &Array<'_>,
-    weights: &Array<'_>,
-    delta: f32,
-    errors: &Array<'_>,
-    of_values: &Array<'_>,
-) -> PyResult<f64> {
-    for input in [values, actions, y, weights] {
-        disjoint(&[input.clone(), errors.clone(), of_values.clone()])?;
-    }
-    let chosen = exactly::<i64>(actions).ok_or_else(|| {
-        let dtype = actions.dtype();
-        PyValueError::new_err(format!("actions are not a C-contiguous array of int64, but of {dtype}"))
-    })?;
-    let (values, y) = (floats(values, "values")?, floats(y, "y")?);
-    let (errors, of_values) = (exactly_mut(errors, "errors")?, exactly_mut(of_values, "of_values")?);
-    dense::huber(values, chosen, y, floats(weights, "weights")?, delta, errors, of_values)
-        .map_err(|error| dense_error(&error))
 }
 
 /// One step of Adam, gradients that are too long scaled down first.

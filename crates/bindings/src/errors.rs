@@ -48,8 +48,7 @@ pub fn sumtree_error(py: Python<'_>, error: SumTreeError) -> PyErr {
         | SumTreeError::OutsideRegion { .. }
         | SumTreeError::Name { .. }
         | SumTreeError::Shares { .. }
-        | SumTreeError::Path { .. }
-        | SumTreeError::RngState => PyValueError::new_err(message),
+        | SumTreeError::Path { .. } => PyValueError::new_err(message),
     }
 }
 
@@ -82,7 +81,6 @@ pub fn replay_error(py: Python<'_>, error: ReplayError) -> PyErr {
 pub fn dense_error(error: &DenseError) -> PyErr {
     match error {
         DenseError::Gradient { .. } => Python::attach(|py| ours!(py, "NonFiniteError", error.to_string())),
-        DenseError::Action { .. } => PyIndexError::new_err(error.to_string()),
         DenseError::Without(_)
         | DenseError::Length { .. }
         | DenseError::Count { .. }

@@ -22,7 +22,7 @@ mod _native {
     #[pymodule_export]
     use crate::cuda::{CudaAtariBatch, cuda_compile, cuda_prepare, cuda_report};
     #[pymodule_export]
-    use crate::dense::{Dense, dense_adam, dense_huber, dense_targets};
+    use crate::dense::{Dense, dense_adam};
     #[pymodule_export]
     use crate::finite::all_finite;
     #[pymodule_export]

@@ -1,5 +1,5 @@
 //! `parl._native.CudaProgram`: the kernels of trees and replays on a CUDA device. It is given addresses and a stream,
-//! which belong to whoever allocates: torch.
+//! which belong to their allocator: torch.
 
 use std::ffi::c_void;
 use std::path::PathBuf;

@@ -97,7 +97,7 @@ impl Replay {
     #[new]
     #[pyo3(signature = (
         capacity, fields, *, alpha, n_step, gamma, epsilon, fan_out, num_envs, autoreset, weight_norm, seed, shared,
-        combining, stack_padding, sequence, hindsight, compression, path
+        stack_padding, sequence, hindsight, compression, path
     ))]
     #[allow(clippy::too_many_arguments)] // The settings, by name.
     fn new(
@@ -114,7 +114,6 @@ impl Replay {
         weight_norm: &str,
         seed: u64,
         shared: Option<&str>,
-        combining: bool,
         stack_padding: &str,
         sequence: Option<SequenceSpec>,
         hindsight: Option<HindsightSpec>,
@@ -160,7 +159,6 @@ impl Replay {
             (None, Some(path)) => replay::Replay::create_or_open_file(&path, settings),
             (None, None) => replay::Replay::heap(settings),
         });
-        let made = if combining { made.and_then(replay::Replay::combining) } else { made };
         wrap(py, made)
     }
 
@@ -416,6 +414,16 @@ impl Replay {
 
     fn histogram<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u64>>> {
         sizes(py, self.core.tree())
+    }
+
+    #[getter]
+    fn get_ticket_tag(&self) -> u64 {
+        self.core.ticket_tag()
+    }
+
+    #[setter]
+    fn set_ticket_tag(&self, tag: u64) {
+        self.core.set_ticket_tag(tag);
     }
 
     #[getter]

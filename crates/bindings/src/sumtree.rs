@@ -7,7 +7,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
-use sumtree::memory::{self, vec_of_zeros, vec_with_room};
+use sumtree::memory::{self, vec_of_zeros, vec_with_capacity};
 use sumtree::replay::Priorities;
 use sumtree::{Draws, Mixture, Rng, Scale, SumTreeError};
 
@@ -88,7 +88,7 @@ impl SumTree {
             // One priority for all of them.
             [weight] if priorities.is_scalar => {
                 let weight = *weight;
-                weights = vec_with_room(indices.len())?;
+                weights = vec_with_capacity(indices.len())?;
                 weights.resize(indices.len(), weight);
                 self.tree.set_many(indices, &weights)?;
             }
@@ -122,14 +122,14 @@ impl SumTree {
         device: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         if device != "cpu" {
-            let class = py.import("parl.replay.device.tree")?.getattr("CudaSumTree")?;
+            let class = py.import("parl.replay.cuda.tree")?.getattr("CudaSumTree")?;
             let options = [("device", device)].into_py_dict(py)?;
             return class.call((capacity, scale, seed), Some(&options));
         }
         let leaves = u64::try_from(capacity).map_err(|_| {
             PyValueError::new_err(format!("capacity {capacity} is outside 1..={}", sumtree::MAX_CAPACITY))
         })?;
-        let make = || Ok((sumtree::SumTree::new(leaves, fan_out)?, Scale::new(scale, fan_out)?));
+        let make = || Ok((sumtree::SumTree::new(leaves, fan_out)?.exclusive(), Scale::new(scale, fan_out)?));
         let (tree, scale) = make().map_err(|error| sumtree_error(py, error))?;
         let tree = Self { tree, scale, saturated: AtomicU64::new(0), rng: Mutex::new(Rng::new(seed)) };
         Ok(Bound::new(py, tree)?.into_any())
@@ -232,7 +232,7 @@ impl SumTree {
         let (indices, at) = fresh::<i64>(py, prefix_sums.len())?;
         let units = self.scale.units();
         let refused = |error| sumtree_error(py, error);
-        let mut prefixes = vec_with_room(prefix_sums.len()).map_err(refused)?;
+        let mut prefixes = vec_with_capacity(prefix_sums.len()).map_err(refused)?;
         prefixes.extend(prefix_sums.iter());
         // Compared with the total that is searched in, or with the one that the caller made the prefix sums from.
         let target = |position: usize, seen: u64| {
@@ -319,15 +319,13 @@ impl SumTree {
     }
 
     #[getter]
-    fn get_rng_state(&self) -> [u64; 4] {
+    fn get_rng_state(&self) -> u64 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).state()
     }
 
     #[setter]
-    fn set_rng_state(&self, py: Python<'_>, state: [u64; 4]) -> PyResult<()> {
-        let rng = Rng::from_state(state).map_err(|error| sumtree_error(py, error))?;
-        *self.rng.lock().unwrap_or_else(PoisonError::into_inner) = rng;
-        Ok(())
+    fn set_rng_state(&self, state: u64) {
+        *self.rng.lock().unwrap_or_else(PoisonError::into_inner) = Rng::new(state);
     }
 
     fn __len__(&self) -> usize {

@@ -11,9 +11,9 @@ use cule::batch::{
     Autoreset, Batch, Boot, ChannelOrder, CpuBatch, Layout, Noops, ObsType, Outputs, Padding, Report,
     Settings,
 };
+use cule::env::rules::{self, StepRules};
 use cule::env::{Action, full};
 use cule::observe::palette;
-use cule::step::{self, StepRules};
 use cule::{CuleError, console, memory, rom};
 use numpy::{
     PyArray1, PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
@@ -41,7 +41,7 @@ pub(crate) struct Config {
     num_threads: usize,
     thread_affinity_offset: Option<usize>,
     batch_size: usize,
-    lockstep: bool,
+    ordered: bool,
     ram_info: bool,
     pub(crate) entropy: u64,
     repeat_action_probability: f64,
@@ -82,13 +82,13 @@ fn choose<T: Copy>(name: &str, value: &str, table: &[(&str, T)]) -> PyResult<T> 
 impl Config {
     pub(crate) fn settings(&self) -> PyResult<Settings> {
         let life = [
-            ("plain", step::LIFE_PLAIN),
-            ("reports", step::LIFE_REPORTS),
-            ("ends", step::LIFE_ENDS),
-            ("continues", step::LIFE_ENDS_LATE),
-            ("any", step::ANY_LIFE_ENDS),
+            ("plain", rules::LIFE_PLAIN),
+            ("reports", rules::LIFE_REPORTS),
+            ("ends", rules::LIFE_ENDS),
+            ("continues", rules::LIFE_ENDS_LATE),
+            ("any", rules::ANY_LIFE_ENDS),
         ];
-        let clip = [("none", step::CLIP_NONE), ("clamp", step::CLIP_CLAMP), ("sign", step::CLIP_SIGN)];
+        let clip = [("none", rules::CLIP_NONE), ("clamp", rules::CLIP_CLAMP), ("sign", rules::CLIP_SIGN)];
         let probability = self.repeat_action_probability;
         if probability.is_nan() {
             return Err(PyValueError::new_err("repeat_action_probability is nan, expected 0 to 1"));
@@ -170,8 +170,8 @@ impl Config {
     }
 }
 
-/// A native picture in colour, (rows, columns, 3).
-pub(crate) fn coloured<'py>(
+/// A native picture in color, (rows, columns, 3).
+pub(crate) fn colored<'py>(
     py: Python<'py>,
     pixels: &[u8],
     rows: usize,
@@ -250,7 +250,7 @@ impl AtariBatch {
                             "action {action:?} of row {env} is not finite"
                         )));
                     }
-                    Ok(step::continuous_action(r * angle.cos(), r * angle.sin(), fire, r, threshold))
+                    Ok(rules::continuous_action(r * angle.cos(), r * angle.sin(), fire, r, threshold))
                 })
                 .collect();
         }
@@ -378,7 +378,7 @@ impl AtariBatch {
                 threads: config.num_threads,
                 affinity: config.thread_affinity_offset,
                 batch_size: config.batch_size,
-                lockstep: config.lockstep,
+                ordered: config.ordered,
                 wants_ram: config.ram_info,
                 entropy: config.entropy,
             };
@@ -510,7 +510,7 @@ impl AtariBatch {
     fn picture<'py>(&self, py: Python<'py>, env: usize) -> PyResult<Bound<'py, PyArray3<u8>>> {
         self.check_env(env)?;
         let (pixels, rows, pal) = self.with(py, |batch| batch.picture(env))?;
-        coloured(py, &pixels, rows, pal)
+        colored(py, &pixels, rows, pal)
     }
 
     /// Palette indices, or with `gray` brightness, of the native picture of an environment: (rows, 160).
