@@ -1,64 +1,77 @@
 """parl: parallel actors and learners.
 
-A prioritized replay on a lock-free K-ary sum tree, the Atari 2600 by the thousand, and the algorithms that
-use them. ``import parl`` needs numpy alone; everything else is loaded when it is first used.
+Prioritized replay on a lock-free K-ary sum tree, batched Atari 2600 environments, and reinforcement learning
+algorithms that train on them. ``import parl`` imports only NumPy; everything else is imported on first use.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parl._gymnasium import register_with_gymnasium
 from parl._native import SumTree, __version__
 from parl.errors import ParlError
 
 if TYPE_CHECKING:
-    from parl import adapters as adapters
-    from parl import atari as atari
-    from parl.replay import Batch as Batch
-    from parl.replay import Hindsight as Hindsight
-    from parl.replay import PrioritizedReplay as PrioritizedReplay
-    from parl.replay import SequenceReplay as SequenceReplay
-    from parl.replay import UniformReplay as UniformReplay
-    from parl.train import evaluate as evaluate
-    from parl.train import resume as resume
-    from parl.train import train as train
+    from parl import adapters, atari, errors, replay
+    from parl.envs import AtariVectorEnv, make_vec
+    from parl.replay import Batch, Hindsight, PrioritizedReplay, SequenceReplay, UniformReplay
+    from parl.train import evaluate, resume, train
 
-# Public name -> module that defines it; a module by its own name is the module itself.
-_LAZY = {
+__all__ = [
+    "AtariVectorEnv",
+    "Batch",
+    "Hindsight",
+    "ParlError",
+    "PrioritizedReplay",
+    "SequenceReplay",
+    "SumTree",
+    "UniformReplay",
+    "__version__",
+    "adapters",
+    "atari",
+    "errors",
+    "evaluate",
+    "make_vec",
+    "replay",
+    "resume",
+    "train",
+]
+
+# Public name -> module that defines it. The value of a module's own name is the module.
+_MODULES = {
+    "AtariVectorEnv": "parl.envs",
     "Batch": "parl.replay",
     "Hindsight": "parl.replay",
     "PrioritizedReplay": "parl.replay",
     "SequenceReplay": "parl.replay",
     "UniformReplay": "parl.replay",
-    "AtariVectorEnv": "parl.envs",
-    "make_vec": "parl.envs",
-    "train": "parl.train",
-    "resume": "parl.train",
-    "evaluate": "parl.train",
     "adapters": "parl.adapters",
     "atari": "parl.atari",
     "errors": "parl.errors",
+    "evaluate": "parl.train",
+    "make_vec": "parl.envs",
     "replay": "parl.replay",
+    "resume": "parl.train",
+    "train": "parl.train",
 }
 
-__all__ = ["ParlError", "SumTree", "__version__", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
+if not TYPE_CHECKING:  # Type checkers report names that do not exist.
 
-
-def __getattr__(name: str) -> Any:
-    """Loads a public name when it is first used."""
-    home = _LAZY.get(name)
-    if home is None:
-        raise AttributeError(f"module 'parl' has no attribute {name!r}")
-    module = importlib.import_module(home)
-    value = module if home == f"parl.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        """Imports a public name when it is first used."""
+        home = _MODULES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'parl' has no attribute {name!r}")
+        module = importlib.import_module(home)
+        value = module if home == f"parl.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_MODULES})
 
 
 register_with_gymnasium()

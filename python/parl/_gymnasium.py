@@ -24,7 +24,7 @@ def register_with_gymnasium() -> None:
 
 
 def _register() -> None:
-    from parl.envs.registration import register
+    from parl.envs.atari.registration import register
 
     register()
 

@@ -23,8 +23,6 @@ __all__ = [
     "cuda_prepare",
     "cuda_report",
     "dense_adam",
-    "dense_huber",
-    "dense_targets",
     "game_rows",
 ]
 
@@ -43,7 +41,7 @@ _Mode = Literal[
 
 @final
 class SumTree:
-    """Priorities of ``capacity`` leaves and their sums; lock-free, shared by any number of threads.
+    """Priorities of ``capacity`` leaves and their sums; shared by any number of threads; reads never wait.
 
     Priorities are kept as integers, ``round(priority * scale)``, so that sums are exact whatever the order of
     updates; a positive one never becomes 0, one beyond :attr:`max_priority` is stored as that and counted.
@@ -54,7 +52,7 @@ class SumTree:
         scale: units per priority 1.
         seed: of the draws.
         device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: a tree in the memory of a device, whose fan-out
-            is 32, with tensors in and out: :class:`parl.replay.device.tree.CudaSumTree`.
+            is 32, with tensors in and out: :class:`parl.replay.cuda.tree.CudaSumTree`.
 
     Raises:
         ValueError: an argument is out of its bounds.
@@ -198,14 +196,14 @@ class SumTree:
         """
 
     def seed(self, seed: int) -> None:
-        """Starts the draws anew."""
+        """Sets the random generator to the state of a new tree with this seed."""
 
     @property
-    def rng_state(self) -> list[int]:
-        """Four 64-bit words from which draws go on."""
+    def rng_state(self) -> int:
+        """State of the random generator, 0..2**64, as for :meth:`seed`."""
 
     @rng_state.setter
-    def rng_state(self, value: Sequence[int]) -> None: ...
+    def rng_state(self, value: int) -> None: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> float: ...
@@ -233,7 +231,6 @@ class Replay:
         weight_norm: str,
         seed: int,
         shared: str | None,
-        combining: bool,
         stack_padding: str,
         sequence: tuple[int, int, float] | None,
         hindsight: tuple[str, float, str] | None,
@@ -295,6 +292,15 @@ class Replay:
     def counters(self) -> dict[str, int]: ...
     def histogram(self) -> NDArray[np.uint64]: ...
     @property
+    def ticket_tag(self) -> int:
+        """The bits by which tickets of this replay differ from ``slot | lap << 32``.
+
+        Random in each new replay. Replays with the same one, and the same rows, have the same tickets.
+        """
+
+    @ticket_tag.setter
+    def ticket_tag(self, value: int) -> None: ...
+    @property
     def largest(self) -> float: ...
     @property
     def has_discounts(self) -> bool: ...
@@ -314,7 +320,7 @@ class Replay:
 
 @final
 class Dense:
-    """A network of dense layers with ReLU and heads on the last one, forth and back, by one thread.
+    """A network of dense layers with ReLU and heads on the last one; passes run in one thread.
 
     Args:
         hidden: of each layer weight (width, inputs), bias (width,) and, of a network that learns, the arrays
@@ -347,7 +353,7 @@ class Dense:
         ],
         turned: bool = False,
     ) -> Dense: ...
-    def forth(self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], kept: bool) -> None:
+    def forward(self, x: NDArray[np.float32], outputs: Sequence[NDArray[np.float32]], kept: bool) -> None:
         """Writes what each head gives of ``x`` (B, inputs) into ``outputs``, (B, width) each.
 
         Args:
@@ -359,8 +365,8 @@ class Dense:
             ValueError: an array does not fit, or overlaps with another.
         """
 
-    def back(self, x: NDArray[np.float32], of_outputs: Sequence[NDArray[np.float32]]) -> None:
-        """Writes the gradients of all weights and biases.
+    def backward(self, x: NDArray[np.float32], of_outputs: Sequence[NDArray[np.float32]]) -> None:
+        """Adds the gradients of all weights and biases.
 
         Args:
             x: of the latest pass that was kept.
@@ -385,55 +391,6 @@ class Dense:
             ValueError: ``first`` is too large, an array does not fit or overlaps with another.
         """
 
-def dense_targets(
-    following: NDArray[np.float32],
-    chooser: NDArray[np.float32],
-    rewards: NDArray[np.float32],
-    discounts: NDArray[np.float32],
-    scale: float,
-    y: NDArray[np.float32],
-) -> None:
-    """Writes ``y = scale * rewards + discounts * following[argmax chooser]``, (B,).
-
-    Args:
-        following: (B, A), of the next observations; as all arrays here C-contiguous.
-        chooser: (B, A), whose largest is the action taken.
-        rewards: (B,).
-        discounts: (B,).
-        scale: of the rewards.
-        y: (B,), written.
-
-    Raises:
-        ValueError: an array does not fit, or overlaps with one that is written.
-    """
-
-def dense_huber(
-    values: NDArray[np.float32],
-    actions: NDArray[np.int64],
-    y: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    delta: float,
-    errors: NDArray[np.float32],
-    of_values: NDArray[np.float32],
-) -> float:
-    """The mean over the batch of Huber's loss of ``y - values[actions]``, weighted.
-
-    Args:
-        values: (B, A); as all arrays here C-contiguous.
-        actions: (B,).
-        y: (B,).
-        weights: (B,), importance weights.
-        delta: error beyond which it is linear, ``> 0``; infinite gives half the squared error.
-        errors: (B,), written: ``y - values[actions]``.
-        of_values: (B, A), written: the loss's gradient.
-
-    Raises:
-        ValueError: an array does not fit, or overlaps with one that is written.
-        IndexError: an action is outside ``0..A``.
-
-    Source: Huber (1964), equation 2; weights: Schaul et al. (2016), section 3.4.
-    """
-
 def all_finite(array: NDArray[Any]) -> bool:
     """Whether no number of ``array``, of any shape, is NaN or infinite; integers and booleans are finite."""
 
@@ -448,7 +405,7 @@ def dense_adam(
     betas: tuple[float, float],
     longest: float,
 ) -> None:
-    """One step of Adam in place, by one thread; see :func:`parl.ops.adam.limited_adam_step`.
+    """One step of Adam in place, by one thread; see :class:`parl.ops.adam.FlatAdam`.
 
     Args:
         weights: (P,), changed; as all arrays here C-contiguous.
@@ -472,11 +429,15 @@ class GameRow:
     @property
     def id(self) -> str: ...
     @property
+    def title(self) -> str: ...
+    @property
     def md5(self) -> str: ...
     @property
     def cartridge(self) -> str: ...
     @property
     def players(self) -> int: ...
+    @property
+    def height(self) -> int: ...
     @property
     def minimal_actions(self) -> list[int]: ...
     @property
@@ -635,7 +596,7 @@ _Addresses = tuple[int, int, int, int, int, int, bool]
 
 @final
 class CudaAtariBatch:
-    """Environments on a CUDA device; :class:`parl.envs.atari_cuda.CudaAtariVectorEnv` is made of it.
+    """Environments on a CUDA device; :class:`parl.envs.atari.cuda.CudaAtariVectorEnv` is made of it.
 
     ``config`` is that of :class:`AtariBatch`. Addresses are those of contiguous device memory, 0 for none;
     ``targets`` those of obs, final_obs, ram, numbers and flags, then the bytes from one observation to the
@@ -681,7 +642,7 @@ def cuda_report(nvrtc_folders: Sequence[str | PathLike[str]]) -> list[tuple[str,
 
 @final
 class CudaProgram:
-    """The kernels of trees and replays on one CUDA device; :class:`parl.replay.device.place.Place` has it.
+    """The kernels of trees and replays on one CUDA device; :class:`parl.replay.cuda.device.Place` has it.
 
     Raises:
         CudaUnavailableError: there is no such device, driver or compiler; the message says why.

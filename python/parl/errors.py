@@ -1,10 +1,10 @@
-"""What parl raises. Every class of ours derives from :class:`ParlError` and from a fitting built-in one."""
+"""Exceptions of parl. Each class derives from :class:`ParlError` and from a built-in exception."""
 
 from __future__ import annotations
 
 
 class ParlError(Exception):
-    """Base of all errors that parl itself defines."""
+    """Base class of all exceptions that parl defines."""
 
 
 class ConfigError(ParlError, ValueError):
@@ -12,44 +12,44 @@ class ConfigError(ParlError, ValueError):
 
 
 class AtariError(ParlError, ValueError):
-    """A ROM, setting, action, mode, difficulty or saved state does not fit the console; it is named."""
+    """A ROM, setting, action, mode, difficulty or saved state is invalid; the message names it."""
 
 
 class CudaUnavailableError(ParlError, RuntimeError):
-    """``device="cuda"`` was asked for and cannot be had; the message says why."""
+    """A CUDA device was requested and cannot be used; the message says why."""
 
 
 class RunDirectoryError(ParlError, ValueError):
-    """A run directory or checkpoint is incomplete, damaged or of another version."""
+    """A run directory or checkpoint is incomplete, damaged or was written by another version."""
 
 
 class UntrustedRunError(RunDirectoryError):
-    """A run holds pickles, which run code when loaded, and the run was not declared as trusted."""
+    """A run contains pickles, which run code when loaded, and was opened without ``trust``."""
 
 
 class WorkerError(ParlError, RuntimeError):
-    """An actor or a learner failed or died; the message holds its own traceback or the signal."""
+    """An actor or a learner raised an exception or was killed; the message has the traceback or signal."""
 
 
 class NonFiniteError(ParlError, ValueError):
-    """A reward, observation, loss or weight is NaN or infinite; the message says which, where and when."""
+    """A reward, observation, loss or weight is NaN or infinite; the message names it and the step."""
 
 
 class NotSampleableError(ParlError, ValueError):
-    """A replay or tree holds nothing that can be drawn (yet)."""
+    """A replay or tree has nothing, or less than requested, that can be sampled."""
 
 
 class InconsistentError(ParlError, RuntimeError):
-    """A sum tree's node differs from the sum of its children; ``verify`` names it."""
+    """A node of a sum tree differs from the sum of its children; the message names it."""
 
 
 class SharedMemoryError(ParlError, OSError):
-    """Named shared memory does not exist, is another's, or holds something else; the message names it."""
+    """Shared memory does not exist, belongs to another user or has other contents; the message names it."""
 
 
 class ReplayClosedError(ParlError, ValueError):
-    """A replay was used after this process had closed it."""
+    """A replay was used after it had been closed."""
 
 
 class ReplayFileError(ParlError, ValueError):
-    """A file is no replay, is truncated or damaged, or is newer than this version."""
+    """A file is not a replay, is truncated or damaged, or was written by a newer version."""

@@ -1,8 +1,8 @@
-"""When pickles of a run are loaded: loading one runs the code that is in it, so a run must be trusted first.
+"""Trust in the pickles of a run, because loading a pickle runs the code in it.
 
-Runs of a registered environment hold no pickles. A run of a user's function keeps the function, and states of
-its environments that are not plain data, as pickles. They are loaded where the caller says that the run is
-trusted, and without that where this very process wrote them.
+Runs of a registered environment contain no pickles. A run of a user's function stores the function, and
+states of its environments that are not plain data, as pickles. They are loaded only if the caller declares
+the run as trusted or if this process wrote them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ _written: set[bytes] = set()
 
 
 def remember(pickled: bytes) -> None:
-    """Notes that this process wrote ``pickled``."""
+    """Records that this process wrote ``pickled``, so that :func:`check` accepts it."""
     _written.add(hashlib.sha256(pickled).digest())
 
 
 def check(pickled: bytes, path: Path, trust: bool) -> None:
-    """Refuses a pickle that is neither trusted nor this process's own.
+    """Checks that a pickle may be loaded.
+
+    Args:
+        pickled: content of the pickle.
+        path: path of its file, for the message.
+        trust: whether the caller trusts the run.
 
     Raises:
-        UntrustedRunError: it is not; the message names the file and says what to do.
+        UntrustedRunError: the run is not trusted and this process did not write the pickle.
     """
     if trust or hashlib.sha256(pickled).digest() in _written:
         return

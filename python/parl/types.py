@@ -1,7 +1,7 @@
-"""The small protocols that hold parl together: what algorithms, replays and runtimes need of each other.
+"""Protocols and batch types: what algorithms, replays and runtimes require of each other.
 
-An algorithm sees batches and tensors; a runtime sees these protocols and nothing of the algorithm. torch and
-gymnasium are named here for type checkers only.
+An algorithm sees batches and tensors; a runtime sees only these protocols, never the algorithm itself. torch
+and gymnasium are named here for type checkers only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Autoreset = Literal["next_step", "same_step"]
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What an algorithm must know of an environment.
+    """Description of an environment, as algorithms need it.
 
     Attributes:
         observation_shape: shape of one observation, without the environment dimension; ``()`` for parts.
@@ -35,12 +35,15 @@ class EnvSpec:
         action_dtype: numpy name.
         num_actions: number of discrete actions, None for continuous ones.
         autoreset: ``"next_step"`` or ``"same_step"``, as gymnasium's ``AutoresetMode``.
-        action_low: lowest continuous actions, flattened in C order, maybe infinite; empty for discrete ones.
-        action_high: the highest, likewise.
-        observation_parts: of a dictionary, name, shape and numpy name of each part; else empty.
-        frame_stack: an observation is the last so many pictures of its episode, the newest last, which stand
-            along its first dimension: one of them a step is all that need be kept. 1: it is no such stack.
-        stack_padding: what stands for pictures before an episode's first: ``"zero"``, or ``"first"``, itself.
+        action_low: lower bounds of continuous actions, flattened in C order, possibly infinite; empty if
+            discrete.
+        action_high: the upper bounds, likewise.
+        observation_parts: name, shape and numpy dtype name of each part of a dictionary observation; else
+            empty.
+        frame_stack: number of frames that an observation stacks along its first dimension, newest last, so
+            that a replay need store only one frame a step. 1: observations are no stacks.
+        stack_padding: fills the stack before an episode's first frame: ``"zero"``, or ``"first"`` to repeat
+            it.
     """
 
     observation_shape: tuple[int, ...]
@@ -64,7 +67,7 @@ class EnvSpec:
 
     @property
     def row(self) -> tuple[tuple[int, ...], str]:
-        """Shape and numpy name of an observation as rollouts hold it: of a dictionary, a row of bytes."""
+        """Shape and dtype name of an observation in a rollout; a dictionary is stored as one row of bytes."""
         if not self.observation_parts:
             return self.observation_shape, self.observation_dtype
         sizes = (math.prod(shape) * np.dtype(dtype).itemsize for _, shape, dtype in self.observation_parts)
@@ -88,9 +91,10 @@ class Preset:
 
     Attributes:
         run: settings of the run that differ from the defaults.
-        algorithm: settings of the algorithm that do.
-        tuned: they were searched for on such environments; else they are taken from a source or guessed.
-        note: one line for people.
+        algorithm: settings of the algorithm that differ from the defaults.
+        tuned: whether they result from a search on such environments; else they come from a source or are
+            guesses.
+        note: one line of description.
     """
 
     run: Mapping[str, Any]
@@ -134,81 +138,80 @@ class Batch(Protocol):
 
     @property
     def tickets(self) -> Any:
-        """Name the rows when their priorities are updated."""
+        """Identify the rows in :meth:`update_priorities`."""
         ...
 
 
 class Policy(Protocol):
-    """Chooses actions; owned by one actor.
+    """Chooses actions for one actor.
 
     Attributes:
-        weights: (P,) float32 on the CPU; every parameter in one buffer. A newer snapshot is copied into it.
+        weights: (P,) float32 on the CPU, all parameters in one buffer, into which newer weights are copied.
     """
 
     weights: Tensor
 
     def act(self, observations: Any, env_steps: int) -> Array:
-        """Exploring actions (N, ...) for :data:`Observations`; ``env_steps`` were collected in the run."""
+        """Returns actions (N, ...) with exploration, after ``env_steps`` transitions of the run."""
         ...
 
     def act_greedily(self, observations: Any) -> Array:
-        """Actions (N, ...) without exploration."""
+        """Returns actions (N, ...) without exploration."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Generators and whatever else a resumed run needs, without the weights."""
+        """Returns random generators and other state that a resumed run needs, without the weights."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         ...
 
 
-class JudgingPolicy(Policy, Protocol):
-    """A policy that says what it thinks of what it does.
+class PriorityPolicy(Policy, Protocol):
+    """A policy that also gives the first priorities of the rows it produces.
 
     Attributes:
-        judged: of the latest ``act``, (N,) float32 each: values of the actions taken, and of the observations
-            under the best actions.
+        action_values: of the latest ``act``, (N,) float32 each: Q of the actions taken, and the largest Q.
     """
 
-    judged: tuple[Array, Array]
+    action_values: tuple[Array, Array]
 
-    def priorities_of(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
-        """Priorities (N,) of rows with n-step sums ``reward`` (N,), judged when taken and n steps later."""
+    def initial_priorities(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
+        """Returns priorities (N,), absolute TD errors, of rows with n-step reward sums ``reward`` (N,)."""
         ...
 
 
 class Learned(Protocol):
-    """What all learners have in common: weights, and a state that can be saved.
+    """Base protocol of learners: weights, metrics, saving and loading.
 
     Attributes:
-        weights: (P,) float32; what policies act with, in one buffer.
+        weights: (P,) float32, the parameters that policies act with, in one buffer.
     """
 
     weights: Tensor
 
     def metrics(self) -> dict[str, float]:
-        """Figures of the latest update."""
+        """Returns metrics of the latest update by name."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs: weights, targets, optimizer, counters."""
+        """Returns all that a resumed run needs: weights, target networks, optimizer, counters."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         ...
 
 
 class Learner(Learned, Protocol):
-    """Turns batches into gradients and gradients into new weights.
+    """Computes gradients from batches of transitions and applies them to the weights.
 
     Attributes:
-        gradients: (Q,) float32, of everything learned, which may be more than policies need; what
-            :meth:`compute` wrote, possibly averaged with peers since.
-        alone: nobody touches the gradients between :meth:`compute` and :meth:`step`, so that both may be one
-            graph of a GPU; set before the first of them.
+        gradients: (Q,) float32, of all learned parameters, which may be more than policies need. Written by
+            :meth:`compute`, then possibly averaged over learners.
+        alone: whether gradients stay unchanged between :meth:`compute` and :meth:`step`, so that both may be
+            recorded as one CUDA graph. Set before the first call of either.
     """
 
     gradients: Tensor
@@ -228,14 +231,14 @@ class Learner(Learned, Protocol):
 
 
 class Sink(Protocol):
-    """Where actors write."""
+    """Protocol of what actors write transitions to: a replay, or a buffer in front of one."""
 
     def add(self, **columns: Any) -> Any:
         """Adds one row per environment: the schema's columns and ``env_id``."""
         ...
 
     def end_episodes(self, env_id: Any) -> None:
-        """Ends the episodes of these environments where they stand; their next rows start new ones."""
+        """Ends the episodes of these environments; their next rows start new ones."""
         ...
 
     def update_priorities(self, tickets: Any, priorities: Any) -> Any:
@@ -244,19 +247,19 @@ class Sink(Protocol):
 
 
 class Algorithm(Protocol):
-    """Makes the parts of one algorithm for one environment; cheap to pickle, holds no tensors."""
+    """Factory of the policies and learners of an off-policy algorithm; cheap to pickle, holds no tensors."""
 
     def replay_options(self) -> dict[str, Any]:
-        """Keywords of the replay: ``alpha`` (0 draws uniformly), ``n_step``, ``gamma``."""
+        """Returns keywords of the replay: ``alpha`` (0 samples uniformly), ``n_step``, ``gamma``."""
         ...
 
     def replay_beta(self, env_steps: int) -> float:
-        """Exponent of the importance weights after ``env_steps``."""
+        """Returns the exponent of the importance weights after ``env_steps`` transitions."""
         ...
 
     @property
-    def judges(self) -> bool:
-        """Whether policies are :class:`JudgingPolicy`, and give rows their first priorities."""
+    def actor_priorities(self) -> bool:
+        """Whether policies are :class:`PriorityPolicy` and compute the initial priorities of rows."""
         ...
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> Policy:
@@ -269,7 +272,7 @@ class Algorithm(Protocol):
 
 
 class DevicePolicy(Protocol):
-    """Chooses actions on a learner's device, with the learner's own networks."""
+    """Chooses actions on the learner's device, with the learner's own networks."""
 
     def act(self, observations: Tensor, env_steps: int) -> Tensor:
         """Exploring actions (N, ...) for observations (N, ...), tensors on the device; does not wait."""
@@ -280,29 +283,29 @@ class DevicePolicy(Protocol):
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         ...
 
 
 class DeviceLearner(Learner, Protocol):
-    """A learner whose updates never wait for its device.
+    """A learner whose updates do not synchronize with the device.
 
     Attributes:
-        generator: what updates draw from.
+        generator: random generator of the updates.
     """
 
     generator: Any
 
-    def compute_there(self, batch: Batch) -> Tensor:
+    def compute_on_device(self, batch: Batch) -> Tensor:
         """As ``compute``, with a batch and priorities (B,) on the device; can be captured in a graph."""
         ...
 
-    def step_there(self) -> None:
-        """The part of ``step`` that is on the device; can be captured."""
+    def apply_gradients(self) -> None:
+        """The part of ``step`` that runs on the device; can be captured in a graph."""
         ...
 
-    def stepped(self) -> None:
-        """The rest of ``step``, such as a copy to a target network every so often."""
+    def after_step(self) -> None:
+        """The rest of ``step``, such as the periodic copy to a target network."""
         ...
 
 
@@ -322,11 +325,11 @@ class DeviceAlgorithm(Algorithm, Protocol):
 
 @dataclass(frozen=True)
 class Rollout:
-    """T steps of N environments, as one actor saw them (torch tensors; time first).
+    """T steps of N environments by one actor (torch tensors, time first).
 
-    A row is a step on ``obs[t]``. Where the environment resets in the step after an end, that row belongs to
-    no episode and is not ``valid``; ``obs[t + 1]`` is then the observation that step t led to, also where the
-    episode ended. Where it resets in the same step, ``final_obs`` holds the successors of truncated rows.
+    A row is a step from ``obs[t]``. If environments reset in the step after an end (next-step autoreset),
+    that row belongs to no episode and is not ``valid``, and ``obs[t + 1]`` is always the observation that
+    step t led to. If they reset in the same step, ``final_obs`` holds the successors of truncated rows.
 
     Attributes:
         obs: (T + 1, N, *observation_shape); for dictionaries (T + 1, N, bytes), see :attr:`EnvSpec.row`.
@@ -335,11 +338,12 @@ class Rollout:
         reward: (T, N) float32.
         terminated: (T, N) bool.
         ended: (T, N) bool, terminated or truncated.
-        valid: (T, N) bool, on the processor wherever the rest is: how many rows there are is decided there.
-        final_obs: (K, ...), as ``obs``: successors that ``obs`` does not hold; K is often 0.
+        valid: (T, N) bool, always on the CPU, where the number of rows is needed.
+        final_obs: (K, ...), as ``obs``: successors of truncated rows that ``obs`` does not hold; K is often
+            0.
         final_at: (K, 2) int64, their t and n.
-        starts: (T + 1, N) bool, an episode begins at ``obs[t]``; None where the policy has no memory.
-        memory: (2, N, H) float32, of the policy before ``obs[0]``; None likewise.
+        starts: (T + 1, N) bool, whether an episode begins at ``obs[t]``; None if the policy is not recurrent.
+        memory: (2, N, H) float32, recurrent state of the policy before ``obs[0]``; None likewise.
     """
 
     obs: Tensor
@@ -356,19 +360,19 @@ class Rollout:
 
 
 class RolloutPolicy(Policy, Protocol):
-    """A policy that says how likely its actions were."""
+    """A policy that returns the log-probabilities of its actions."""
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
-        """Exploring actions (N, ...) and their log-probabilities (N,) float32, for rows of a rollout."""
+        """Samples actions (N, ...); also returns their log-probabilities (N,) float32."""
         ...
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """A policy that remembers what it saw.
+class RecurrentPolicy(Protocol):
+    """A recurrent policy.
 
     Attributes:
-        memory: (2, N, H) float32.
+        memory: (2, N, H) float32, hidden and cell state of its LSTM.
     """
 
     @property
@@ -377,7 +381,7 @@ class Remembering(Protocol):
         ...
 
     def restart(self, starts: Array) -> None:
-        """Forgets in the environments that ``starts`` (N,) bool names; in all, if they are another number."""
+        """Zeroes the state where ``starts`` (N,) bool is set, or everywhere if N has changed."""
         ...
 
 
@@ -386,20 +390,21 @@ class RolloutLearner(Learned, Protocol):
 
     Attributes:
         gradients: (P,) float32, of the latest optimizer step.
-        learners: that share each optimizer step, every one on a rollout of its own; minibatches are shared
-            evenly.
+        learners: number of learners that average each gradient, each on a rollout of its own; minibatches are
+            divided evenly among them.
     """
 
     gradients: Tensor
     learners: int
 
     def learn(self, rollout: Rollout, progress: float, average: Callable[[Tensor], object]) -> int:
-        """All optimizer steps that one rollout is good for.
+        """Makes all optimizer steps of one rollout.
 
         Args:
-            rollout: may be changed, and is not looked at again.
-            progress: share of the run that lies behind, 0..1, for schedules.
-            average: called with ``gradients`` before each step; puts the mean over all learners there.
+            rollout: may be modified; not used after the call.
+            progress: share of the run that has passed, 0..1, for schedules.
+            average: called before each step with ``gradients``, which it replaces by the mean over all
+                learners.
 
         Returns:
             the number of steps.
@@ -407,18 +412,18 @@ class RolloutLearner(Learned, Protocol):
         ...
 
 
-class CommonLearner(RolloutLearner, Protocol):
-    """A rollout learner that can change weights which other learners change at the same time."""
+class HogwildLearner(RolloutLearner, Protocol):
+    """A rollout learner that can update weights which other learners update at the same time (Hogwild)."""
 
     def share(self, weights: Tensor, mean: Tensor, square: Tensor, count: Tensor, fill: bool) -> None:
-        """Lets optimizer steps change these from now on; ``self.weights`` becomes a copy to compute with.
+        """Makes optimizer steps update these shared arrays; ``self.weights`` becomes a local copy of them.
 
         Args:
-            weights: (P,) float32 on the CPU, as all but the last.
-            mean: (P,) float32, the optimizer's running mean of gradients.
-            square: (P,) float32, that of their squares.
-            count: (1,) int64, optimizer steps of all learners.
-            fill: write this learner's state there first; else take what is there.
+            weights: (P,) float32 on the CPU.
+            mean: (P,) float32 on the CPU, the optimizer's running mean of gradients.
+            square: (P,) float32 on the CPU, its running mean of squared gradients.
+            count: (1,) int64 on the CPU, optimizer steps of all learners.
+            fill: whether to write this learner's state into the arrays first; else it takes theirs.
         """
         ...
 
@@ -428,7 +433,7 @@ class CommonLearner(RolloutLearner, Protocol):
 
 
 class RolloutAlgorithm(Protocol):
-    """Makes the parts of one algorithm that learns from rollouts; cheap to pickle, holds no tensors."""
+    """Factory of the policies and learners of an on-policy algorithm; cheap to pickle, holds no tensors."""
 
     @property
     def rollout_steps(self) -> int:
@@ -437,12 +442,12 @@ class RolloutAlgorithm(Protocol):
 
     @property
     def memory(self) -> int:
-        """H, the width of what policies remember; 0 without. Such policies are a :class:`Remembering`."""
+        """H, size of the recurrent state; 0 unless policies are :class:`RecurrentPolicy`."""
         ...
 
     @property
     def shareable(self) -> bool:
-        """Whether learners can be :class:`CommonLearner`: they keep nothing but weights and optimizer."""
+        """Whether learners are :class:`HogwildLearner`, which have no state but weights and optimizer."""
         ...
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> RolloutPolicy:
@@ -455,22 +460,22 @@ class RolloutAlgorithm(Protocol):
 
 
 class DeviceRolloutPolicy(Protocol):
-    """Chooses actions on a learner's device, with the learner's own network.
+    """Chooses actions on the learner's device, with the learner's own network.
 
     Attributes:
-        generator: what it draws from, on the device.
+        generator: random generator on the device.
     """
 
     generator: Any
 
     def schedule(self, env_steps: int) -> None:
-        """Puts what changes over the run, after ``env_steps``, where :meth:`sample` reads it."""
+        """Sets values that follow a schedule, such as exploration, for :meth:`sample` after ``env_steps``."""
         ...
 
     def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Exploring actions (N, ...) and their log-probabilities (N,), tensors on the device.
+        """Samples actions (N, ...); also returns their log-probabilities (N,), both on the device.
 
-        Does not wait; can be captured in a graph.
+        Does not synchronize; can be captured in a graph.
         """
         ...
 
@@ -479,28 +484,28 @@ class DeviceRolloutPolicy(Protocol):
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         ...
 
 
 class DeviceRolloutLearner(RolloutLearner, Protocol):
-    """A rollout learner that need not wait for its device, once :meth:`schedule` has been called.
+    """A rollout learner that does not synchronize with its device once :meth:`schedule` has been called.
 
     Attributes:
-        generator: what it draws from.
+        generator: random generator on the device.
     """
 
     generator: Any
 
     def schedule(self, progress: float) -> None:
-        """Puts what changes over the run on the device; ``learn`` reads it there from then on.
+        """Copies values that follow a schedule to the device, from where ``learn`` reads them.
 
-        ``learn`` can then be captured in a graph, and leaves it to :meth:`took` to count its steps.
+        ``learn`` can then be captured in a graph, and leaves it to :meth:`count_updates` to count its steps.
         """
         ...
 
-    def took(self, steps: int) -> None:
-        """So many optimizer steps have been taken since the last call."""
+    def count_updates(self, steps: int) -> None:
+        """Adds ``steps`` optimizer steps that were taken since the last call."""
         ...
 
 
@@ -517,7 +522,7 @@ class DeviceRolloutAlgorithm(RolloutAlgorithm, Protocol):
         """Refuses settings that need the host.
 
         Args:
-            grouped: several processes learn together.
+            grouped: whether several processes learn together.
 
         Raises:
             ConfigError: names the setting.
@@ -530,14 +535,14 @@ class DeviceRolloutAlgorithm(RolloutAlgorithm, Protocol):
 
 
 Member = tuple[int, ...]
-"""What is sent of a member of a population: seeds, from which anybody computes its weights."""
+"""A member of a population as it is sent between processes: the seeds from which its weights are computed."""
 
 
 class PopulationLearner(Learned, Protocol):
-    """Learns from the returns of a population; its ``weights`` (P,) are those that are evaluated."""
+    """Learns from the returns of a population; evaluations use its ``weights`` (P,)."""
 
     def ask(self, size: int) -> list[Member]:
-        """The next generation's members."""
+        """Returns the members of the next generation."""
         ...
 
     def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
@@ -546,44 +551,45 @@ class PopulationLearner(Learned, Protocol):
         Args:
             members: of this generation.
             returns: (N,) float64.
-            weights: theirs, (N, P) float32, not to be kept nor changed; None: to be decoded once more.
+            weights: their weights (N, P) float32, not to be kept or modified; None: decode them again.
         """
         ...
 
 
 class Decoder(Protocol):
-    """Computes members' weights; every worker has one."""
+    """Computes the weights of members; every worker has one."""
 
     def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
-        """Weights (N, P) float32 of ``members``, some of which may be relative to ``base`` (P,).
+        """Computes weights (N, P) float32 of ``members``, which may be relative to ``base`` (P,).
 
-        They do not depend on what else is decoded. Given ``out`` (N, P), it is filled and returned.
+        A member's weights do not depend on the other members. ``out`` (N, P), if given, is filled and
+        returned.
         """
         ...
 
 
-class Networks(Protocol):
-    """Members' networks, ready to act."""
+class MemberNetworks(Protocol):
+    """The networks of several members."""
 
     def act(self, observations: Array) -> Array:
-        """Actions (N, ...) for observations (N, ...), row i by network i; the same with others beside it."""
+        """Returns actions (N, ...) for observations (N, ...), row i by network i."""
         ...
 
-    def only(self, rows: Array) -> Networks:
-        """The networks of these rows (M,) int64."""
+    def only(self, rows: Array) -> MemberNetworks:
+        """Returns the networks of these rows (M,) int64."""
         ...
 
 
 class PopulationPolicy(Policy, Protocol):
-    """Acts for many members at once, each with weights of its own."""
+    """Acts for many members at once, each with its own weights."""
 
-    def assemble(self, weights: Tensor) -> Networks:
-        """The networks with weights (N, P) float32."""
+    def assemble(self, weights: Tensor) -> MemberNetworks:
+        """Returns networks with weights (N, P) float32."""
         ...
 
 
 class PopulationAlgorithm(Protocol):
-    """Makes the parts of one algorithm that searches among whole networks; cheap to pickle."""
+    """Factory of policies, learners and decoders of an evolutionary algorithm; cheap to pickle."""
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> PopulationPolicy:
         """A policy."""

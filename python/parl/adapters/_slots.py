@@ -1,8 +1,7 @@
-"""Priorities of numbered slots, for libraries that keep their rows themselves and speak of them by index.
+"""Priorities of numbered slots, for libraries that store rows themselves and refer to them by index.
 
-A :class:`parl.SumTree` for the draws, and beside it what such libraries want to know besides: the largest
-priority (given to new rows) and the smallest weight (by which importance weights are normalised), both of
-the rows that are there now.
+A :class:`parl.SumTree` for sampling, and what such libraries also ask for: the largest priority (given to new
+rows) and the smallest weight (by which importance weights are normalized) of the rows now stored.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".
 """
@@ -51,7 +50,7 @@ class Slots:
         alpha: exponent of the priority; 0 draws uniformly.
         epsilon: added to the absolute priority, > 0 so that no row is lost.
         seed: of the draws; None takes one from ``numpy.random``, so that ``numpy.random.seed`` decides.
-        guard: whether late priorities are looked for.
+        guard: whether priorities of rows that were overwritten since they were drawn are detected.
         floor: :attr:`max_priority` is never below this.
 
     Raises:
@@ -81,11 +80,11 @@ class Slots:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets every slot; the draws go on."""
+        """Empties every slot; the state of the random generator stays."""
         self._plant(_SCALE)
         # Infinite where nothing was written, so that the smallest is that of the rows.
         self._weights = np.full(self.capacity, np.inf)
-        # -1: it has to be looked for.
+        # -1: unknown, has to be searched.
         self._smallest, self._smallest_at = float("inf"), -1
         self._largest: float | None = None
         if self._guard:
@@ -109,15 +108,15 @@ class Slots:
     def restore(
         self, slots: NDArray[np.int64], weights: NDArray[np.float64], max_priority: float | None
     ) -> None:
-        """Forgets what there is and takes weights as :meth:`weights` gave them."""
+        """Replaces all weights by some that :meth:`weights` returned."""
         self.clear()
         self._weights[slots] = weights
-        self._make_room(float(weights.max(initial=0.0)))
+        self._enlarge_unit(float(weights.max(initial=0.0)))
         self._load()
         self._largest = max_priority
 
     def write(self, slots: NDArray[np.int64], priorities: ArrayLike | None = None) -> None:
-        """New rows took these slots.
+        """Sets the priorities of slots into which new rows were written.
 
         Args:
             slots: (n,) int64.
@@ -129,7 +128,7 @@ class Slots:
         """
         if priorities is None:
             weight = (self.max_priority + self.epsilon) ** self.alpha
-            self._make_room(weight)
+            self._enlarge_unit(weight)
             self.tree.update(slots, weight)
             self._remember(slots, weight)
         else:
@@ -139,7 +138,7 @@ class Slots:
             self._written[slots] = self._clock
 
     def update(self, slots: NDArray[np.int64], priorities: ArrayLike) -> int:
-        """Gives slots new priorities; of equal slots the last one wins.
+        """Sets new priorities; if a slot occurs several times, the last one counts.
 
         Args:
             slots: (n,) int64.
@@ -188,7 +187,7 @@ class Slots:
 
     @property
     def smallest(self) -> float:
-        """The smallest weight of a row that is there, infinite if there is none.
+        """The smallest weight of a stored row, infinite if there is none.
 
         Looked for again only when the smallest one has grown; as that is the row least likely to be drawn,
         the search of the whole array is rare enough to cost nothing per call.
@@ -207,7 +206,7 @@ class Slots:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state["tree"] = self.tree.scale, list(self.tree.rng_state)
+        state["tree"] = self.tree.scale, self.tree.rng_state
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -225,20 +224,20 @@ class Slots:
         if not np.isfinite(largest):
             raise ValueError(f"priority {largest} is not finite")
         weights = (given + self.epsilon) ** self.alpha
-        self._make_room((largest + self.epsilon) ** self.alpha)
+        self._enlarge_unit((largest + self.epsilon) ** self.alpha)
         self.tree.update(slots, weights)
         self.raise_max(largest)
         self._remember(slots, weights)
 
-    def _make_room(self, weight: float) -> None:
-        """Makes the tree's unit so large that this weight can be stored; rare, O(capacity)."""
+    def _enlarge_unit(self, weight: float) -> None:
+        """Enlarges the tree's unit until this weight can be stored; rare, O(capacity)."""
         most = self.tree.max_priority
         if weight > most:
             self._plant(self.tree.scale * 2.0 ** (math.floor(math.log2(most / weight)) - 3))
             self._load()
 
     def _plant(self, scale: float) -> None:
-        """An empty tree that goes on drawing as the one before it."""
+        """An empty tree with the random generator of the one before it."""
         state = self.tree.rng_state
         self.tree = SumTree(self.capacity, scale=scale)
         self.tree.rng_state = state

@@ -1,7 +1,7 @@
 """cpprb's ``ReplayBuffer`` and ``PrioritizedReplayBuffer``, so that a script changes one import.
 
-Class, method and argument names, shapes and dtypes are those of cpprb 11, which is not needed here. What is
-otherwise than there: an index outside the buffer, a priority that is not finite, an unknown field and a draw
+Class, method and argument names, shapes and dtypes are those of cpprb 11, which need not be installed.
+Differences: an index outside the buffer, a priority that is not finite, an unknown field and a draw
 from an empty buffer are errors; late priorities are always looked for (``check_for_update``); the last rows
 of an episode that was cut without ``done`` keep their true next values under ``Nstep``; rows that are added
 or loaded together keep the next values that they were given, also where an episode ends between two of
@@ -89,7 +89,7 @@ class ReplayBuffer:
         return name.startswith("next_") and name[5:] in self._next_of
 
     def clear(self) -> None:
-        """Forgets all rows."""
+        """Removes all rows."""
         self._at = self._stored = self._episode = 0
         self._loose.clear()
         self._is_loose[:] = False

@@ -258,7 +258,7 @@ class UniformReplayBuffer(ReplayBuffer):
 
         Args:
             batch_size: B, how many.
-            env: normalises observations and rewards, if given.
+            env: normalizes observations and rewards, if given.
 
         Returns:
             a :class:`PrioritizedSamples`: SB3's fields, ``weights`` and ``tickets``.
@@ -283,7 +283,7 @@ class UniformReplayBuffer(ReplayBuffer):
         return 0.0
 
     def _draw(self, batch_size: int) -> Batch:
-        """A batch, in the arrays of an earlier one that nobody holds any more if they are large."""
+        """Samples a batch. Large arrays of an earlier batch are reused once the caller holds none of them."""
         beta = self._beta()
         if batch_size * self._row_bytes < _LARGE:
             return self.replay.sample(batch_size, beta=beta)

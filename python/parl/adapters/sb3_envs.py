@@ -16,7 +16,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from parl.atari.actions import Action
-from parl.envs.atari import AtariVectorEnv, make_vec
+from parl.envs.atari.vector import AtariVectorEnv, make_vec
 from parl.errors import AtariError
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from parl.envs.atari import Arrays
+    from parl.envs.atari.vector import Arrays
 
 # Seeds of the environments end here; Stable-Baselines3 draws from twice as many.
 _SEEDS = 2**31
 _FIGURES: tuple[str, ...] = ("lives", "frame_number", "episode_frame_number")
-_OWN = ("num_envs", "batch_size", "autoreset_mode", "lockstep", "output", "device")
+_OWN = ("num_envs", "batch_size", "autoreset_mode", "ordered", "output", "device")
 
 
 class AtariVecEnv(VecEnv):
@@ -210,7 +210,7 @@ class AtariMember:
         return self._envs.get_state(self._mask())[0]
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
-        """Takes back what :meth:`get_state` gave."""
+        """Restores what :meth:`get_state` returned."""
         self._envs.set_state(np.asarray(state)[None], self._mask())
 
     def render(self) -> Any:

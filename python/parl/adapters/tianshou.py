@@ -5,7 +5,7 @@ these names: collectors, trainers and algorithms take them as those, rows lie in
 as before, and only drawing, gathering and priorities are done here.
 
 What is otherwise than in Tianshou 2.0: ``set_beta`` of the vector buffer takes effect; weights are
-normalised by the smallest weight of a row that is there, with the exponent alpha that the others have;
+normalized by the smallest weight of a row that is there, with the exponent alpha that the others have;
 ``reset`` forgets priorities too; a priority for a row that was overwritten after it was drawn is dropped.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".

@@ -258,11 +258,11 @@ class PrioritizedSampler(_TorchRLSampler):
             "max_priority": self._slots.max_priority_given,
             "slots": torch.from_numpy(slots),
             "weights": torch.from_numpy(weights),
-            "rng": list(self._slots.tree.rng_state),
+            "rng": self._slots.tree.rng_state,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave.
+        """Restores what :meth:`state_dict` returned.
 
         Raises:
             ValueError: it is of a larger buffer, or alpha, beta or eps is out of its bounds.
@@ -274,7 +274,7 @@ class PrioritizedSampler(_TorchRLSampler):
         self._alpha, self._beta, self._eps = alpha, beta, eps
         self._slots.alpha, self._slots.epsilon = self._alpha, self._eps
         self._slots.restore(slots, weights, state_dict["max_priority"])
-        self._slots.tree.rng_state = [int(word) for word in state_dict["rng"]]
+        self._slots.tree.rng_state = int(state_dict["rng"])
 
     def dumps(self, path: Any) -> None:
         """Writes :meth:`state_dict` into the folder ``path``."""

@@ -18,22 +18,29 @@ which V-trace corrects (Dalton and Frosio, 2020, "Accelerating RL through GPU At
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.actor_critic import ActorCriticAlgorithm, ActorCriticConfig, ActorCriticLearner, judge
+from parl.algos.actor_critic import (
+    ActorCriticAlgorithm,
+    ActorCriticConfig,
+    ActorCriticLearner,
+    log_prob_and_entropy,
+)
 from parl.algos.rollouts import Average
 from parl.errors import ConfigError
+from parl.nets.actor_critic import ActorCritic
 from parl.ops.advantages import gae, vtrace
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.losses import policy_gradient_loss, policy_gradients
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
+
+COLUMNS = ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid")
 
 
 @dataclass(frozen=True)
@@ -115,12 +122,12 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    return {"total_frames": 10_000_000, "num_envs": 16} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000, "num_envs": 16} if len(spec.observation_shape) == 3 else {}
 
 
 PRESETS: dict[str, Preset] = {
     "lunarlander": Preset(
-        run={"env": "LunarLander-v3", "num_envs": 16, "total_frames": 1_500_000},
+        run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_500_000},
         algorithm={
             "rollout_steps": 64,
             "gamma": 0.99,
@@ -144,82 +151,70 @@ class A2CLearner(ActorCriticLearner):
         self._window: collections.deque[Rollout] = collections.deque(maxlen=length)
         self._group = 0
 
-    def loss(self, rollout: Rollout) -> Tensor:
-        """The scalar loss of T steps of N environments; rows that are not valid play no part."""
-        config: Config = self.config
-        parameters, value = self.look(rollout)
-        log_prob, entropy = judge(self.network, parameters[:-1].flatten(0, 1), rollout.action.flatten(0, 1))
-        advantage, target = self._estimates(rollout, value.detach(), log_prob.detach())
-        if rollout.valid.all():
-            advantage, target, chosen = advantage.flatten(), target.flatten(), value[:-1].flatten()
+    def loss(
+        self, rollout: Rollout, successors: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss of T steps of N environments, and its parts; rows that are not valid have weight 0.
+
+        Args:
+            rollout: what is learned from; without rows in ``valid`` all are.
+            successors: what :meth:`_successors` gives, where it is known already.
+        """
+        c: Config = self.config
+        parameters, value = self.outputs(rollout)
+        actions = rollout.action.flatten(0, 1)
+        log_prob, entropy = log_prob_and_entropy(self.network, parameters[:-1].flatten(0, 1), actions)
+        log_prob, entropy = (one.view(rollout.reward.shape) for one in (log_prob, entropy))
+        following = value.detach()[1:]
+        rows, final = successors or self._successors(rollout)
+        if rows.numel():
+            following = torch.where(rows, final, following)
+        columns = (rollout.reward, value.detach()[:-1], following, rollout.terminated, rollout.ended)
+        if c.advantage == "gae":
+            advantage = gae(*columns, c.gamma, c.gae_lambda)
+            target = advantage + columns[1]
         else:
-            valid = rollout.valid
-            advantage, target, chosen = advantage[valid], target[valid], value[:-1][valid]
-            log_prob, entropy = log_prob[valid.flatten()], entropy[valid.flatten()]
-        if config.normalize_advantages:
-            advantage = normalized(advantage)
-        loss = policy_gradient_loss(
-            log_prob,
-            entropy,
-            chosen,
-            advantage,
-            target,
-            config.value_coefficient,
-            config.entropy_coefficient,
-        )
-        self.figures = {"policy_loss": loss.policy, "value_loss": loss.value, "entropy": loss.entropy}
-        return loss.total
+            log_ratio = log_prob.detach() - rollout.log_prob
+            bounds = (c.rho_max, c.c_max)
+            target, advantage = vtrace(*columns, log_ratio, c.gamma, c.gae_lambda, *bounds)
+        error, weights = value[:-1] - target, None
+        if rollout.valid.numel():
+            weights = rollout.valid.to(error)
+            weights = weights / weights.sum()
 
-    def _estimates(self, rollout: Rollout, value: Tensor, log_prob: Tensor) -> tuple[Tensor, Tensor]:
-        """Advantages and targets, (T, N) each, from values (T + 1, N) and log-probabilities (T * N,)."""
-        config: Config = self.config
-        following = self.next_values(rollout, value)
-        columns = (rollout.reward, value[:-1], following, rollout.terminated, rollout.ended)
-        if config.advantage == "gae":
-            advantage = gae(*columns, config.gamma, config.gae_lambda)
-            return advantage, advantage + value[:-1]
-        log_ratio = log_prob.view(rollout.reward.shape) - rollout.log_prob
-        found = vtrace(*columns, log_ratio, config.gamma, config.gae_lambda, config.rho_max, config.c_max)
-        return found.advantage, found.target
+        def mean(x: Tensor) -> Tensor:
+            return x.mean() if weights is None else (x * weights).sum()
 
-    def _step_directly(self, rollout: Rollout, progress: float, average: Average) -> bool:
-        """The step of :meth:`loss` without torch's records. False: it has to be made with them."""
-        config: Config = self.config
-        recorded = self.record(rollout.obs.flatten(0, 1))
-        if recorded is None:
-            return False
-        self.gradients.zero_()
-        outputs, value = recorded.outputs
-        action = rollout.action.flatten(0, 1).numpy()
-        acted = len(action)  # what the last step led to comes behind these rows
-        judged = self.judge(outputs[:acted], action)
-        seen = torch.from_numpy(value).view(rollout.obs.shape[:2])
-        advantage, target = self._estimates(rollout, seen, torch.from_numpy(judged.log_prob))
-        of_outputs, of_value = np.zeros_like(outputs), np.zeros_like(value)
-        rows: Any = slice(acted)
-        columns = (advantage.flatten(), target.flatten())
-        if not rollout.valid.all():
-            valid = rollout.valid.flatten()
-            columns = tuple(column[valid] for column in columns)
-            rows = valid.numpy().nonzero()[0]
-            judged = self.judge(outputs[rows], action[rows])
-        advantage, target = columns
-        if config.normalize_advantages:
-            advantage = normalized(advantage)
-        of_outputs[rows], of_value[rows], figures = policy_gradients(
-            judged,
-            value[rows],
-            advantage.numpy(),
-            target.numpy(),
-            config.value_coefficient,
-            config.entropy_coefficient,
-        )
-        self.figures = {**figures}
-        recorded.back(of_outputs, of_value)
-        self.apply(progress, average)
-        return True
+        if c.normalize_advantages:
+            advantage = normalized(advantage, weights)
+        policy, squares, mean_entropy = -mean(log_prob * advantage), 0.5 * mean(error.square()), mean(entropy)
+        total = policy + c.value_coefficient * squares
+        if c.entropy_coefficient:
+            total = total - c.entropy_coefficient * mean_entropy
+        figures = {"policy_loss": policy, "value_loss": squares, "entropy": mean_entropy}
+        return total, {name: one.detach() for name, one in figures.items()}
 
-    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+    def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
+        """See :class:`OptimizedLearner`; of a rollout's tensors as :meth:`optimize` gives them."""
+        if len(tensors) == 1:
+            return super().make_gradients(*tensors)
+        *columns, rows, final = tensors
+        none = columns[0][:0, 0]
+        rollout = Rollout(*columns, final_obs=none, final_at=none)
+        return super().make_gradients(rollout, (rows, final))
+
+    def _successors(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Where steps led to another observation than the next one, (T, N), and its value; empty: nowhere."""
+        rows = torch.zeros(rollout.reward.shape, dtype=torch.bool, device=self.device)
+        final = torch.zeros(rollout.reward.shape, device=self.device)
+        if not len(rollout.final_obs):
+            return rows[:0], final[:0]
+        at = rollout.final_at[:, 0], rollout.final_at[:, 1]
+        with torch.no_grad():
+            rows[at], final[at] = True, self.final_values(rollout)
+        return rows, final
+
+    def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
         """One update from the window that ends with ``rollout``; 0 while it is not full."""
         config: Config = self.config
         if self._window.maxlen != 1:
@@ -234,8 +229,14 @@ class A2CLearner(ActorCriticLearner):
                 )
             rollout = group(rollout, self._group, config.env_groups)
             self._group = (self._group + 1) % config.env_groups
-        if not self._step_directly(rollout, progress, average):
-            self.step(self.loss(rollout), progress, average)
+        if rollout.valid.all():
+            rollout = dataclasses.replace(rollout, valid=rollout.valid[:0])
+        if isinstance(self.network, ActorCritic):
+            columns = (getattr(rollout, name) for name in COLUMNS)
+            self.differentiate(*columns, *self._successors(rollout))
+        else:
+            self.figures = self.make_gradients(rollout)
+        self.apply(progress, average)
         return 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ gradients are shared by all workers (topology ``hogwild``)::
     s <- decay s + (1 - decay) g^2;  theta <- theta - rate g / (sqrt(s) + epsilon)
 
 Mnih et al. (2016), "Asynchronous Methods for Deep Reinforcement Learning", algorithm S3 and section 4. In
-``lockstep`` the workers take turns.
+``deterministic`` the workers take turns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, object]:
     """Settings of the run that suit the observations."""
-    return {"total_frames": 10_000_000} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000} if len(spec.observation_shape) == 3 else {}
 
 
 PRESETS: dict[str, Preset] = {}

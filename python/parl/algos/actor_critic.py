@@ -16,18 +16,13 @@ from parl.envs import rows_of
 from parl.errors import ConfigError
 from parl.nets import check_observations, flatten
 from parl.nets.actor_critic import ActorCritic
-from parl.nets.dense import Recorded
 from parl.nets.observations import RowTorso
 from parl.nets.recurrent import RecurrentActorCritic
-from parl.nets.small import SmallRecorded
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.judged import Categories, Gaussians, Judged
 from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian
 from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout
 
 Network = ActorCritic | RecurrentActorCritic
-# Rows up to which a loss and its gradients are cheaper in numpy.
-_FEW_ROWS = 2_048
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
             config.activation,
             config.normalize_observations,
             log_std,
-            config.changes,
+            config.frame_deltas,
             config.images,
             torso,
         )
@@ -109,7 +104,7 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
         config.activation,
         config.normalize_observations,
         log_std,
-        config.changes,
+        config.frame_deltas,
         config.images,
         torso,
     )
@@ -118,10 +113,10 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
 def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities of actions, entropies and values, each (B,) float32."""
     parameters, value = network(obs)
-    return *judge(network, parameters, action), value
+    return *log_prob_and_entropy(network, parameters, action), value
 
 
-def judge(network: Network, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+def log_prob_and_entropy(network: Network, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probabilities of actions and entropies, (B,) each, from the network's policy parameters."""
     if network.log_std is None:
         return categorical(parameters, action)
@@ -154,9 +149,9 @@ class StochasticPolicy(SeededPolicy):
         noise = self._rng.standard_normal(parameters.shape, np.float32)
         log_std = self._network.log_std.detach().numpy()
         parameters = parameters + np.exp(log_std) * noise
-        normaliser = np.float32(np.add.reduce(log_std) + len(log_std) * LOG_SQRT_2PI)
+        normalizer = np.float32(np.add.reduce(log_std) + len(log_std) * LOG_SQRT_2PI)
         noise *= noise
-        log_prob = np.add.reduce(noise, axis=1) * np.float32(-0.5) - normaliser
+        log_prob = np.add.reduce(noise, axis=1) * np.float32(-0.5) - normalizer
         return parameters.reshape(-1, *self._shape), log_prob
 
     def act(self, observations: Observations, env_steps: int) -> Array:
@@ -172,7 +167,7 @@ class StochasticPolicy(SeededPolicy):
 
 
 class RecurrentPolicy(StochasticPolicy):
-    """The same with an LSTM; see :class:`parl.types.Remembering`."""
+    """The same with an LSTM; see :class:`parl.types.RecurrentPolicy`."""
 
     _network: RecurrentActorCritic
 
@@ -182,7 +177,7 @@ class RecurrentPolicy(StochasticPolicy):
         return self._network.memory
 
     def restart(self, starts: Array) -> None:
-        """See :class:`parl.types.Remembering`."""
+        """See :class:`parl.types.RecurrentPolicy`."""
         self._network.restart(torch.from_numpy(starts))
 
     def state_dict(self) -> dict[str, Any]:
@@ -245,29 +240,7 @@ class ActorCriticLearner(OptimizedLearner):
         """See :class:`OptimizedLearner`."""
         return self.network.value_of(obs)
 
-    def record(self, obs: Tensor) -> Recorded | SmallRecorded | None:
-        """The network's pass from observations (B, ...) without torch's records, and its way back.
-
-        A minibatch of a few hundred rows is some hundred operations, each of which costs more to start in
-        torch than in numpy. None where that does not hold: many rows, other networks.
-        """
-        network = self.network
-        if not isinstance(network, ActorCritic) or len(obs) > _FEW_ROWS:
-            return None
-        return network.record(obs)
-
-    def judge(self, outputs: Array, action: Array) -> Judged:
-        """Log-probabilities and entropies of actions (B, ...), from what :meth:`record` gave for the policy.
-
-        The way back from Gaussians writes the gradient of their deviations.
-        """
-        log_std = self.network.log_std
-        if log_std is None:
-            return Categories(outputs, action)
-        assert log_std.grad is not None
-        return Gaussians(outputs, log_std.detach().numpy(), log_std.grad.numpy(), action)
-
-    def look(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    def outputs(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Policy parameters (T + 1, N, outputs) and values (T + 1, N) of ``rollout.obs``."""
         if isinstance(self.network, RecurrentActorCritic):
             assert rollout.starts is not None and rollout.memory is not None
@@ -283,7 +256,7 @@ class ActorCriticLearner(OptimizedLearner):
         if not isinstance(self.network, RecurrentActorCritic):
             return super().values(rollout)
         with torch.no_grad():
-            value = self.look(rollout)[1]
+            value = self.outputs(rollout)[1]
             return value[:-1], self.next_values(rollout, value)
 
     def final_values(self, rollout: Rollout) -> Tensor:

@@ -76,19 +76,19 @@ PRESETS: dict[str, Preset] = {}
 class BCLearner(ActorCriticLearner):
     """The loss of the module."""
 
-    def loss(self, obs: Tensor, action: Tensor) -> Tensor:
-        """The scalar loss of observations (B, ...) and actions (B, ...)."""
+    def loss(self, obs: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss of observations (B, ...) and actions (B, ...), and figures."""
         log_prob, entropy, _ = evaluate_actions(self.network, obs, action)
         loss = -log_prob.mean()
-        self.figures = {"loss": loss.detach(), "entropy": entropy.detach().mean()}
-        return loss
+        return loss, {"loss": loss.detach(), "entropy": entropy.detach().mean()}
 
-    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+    def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
         """One pass over the rows; returns the updates made."""
         obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
         updates = 0
         for part in self.minibatches((obs, action), rollout.valid, 1, self.config.minibatch_size):
-            self.step(self.loss(*part), progress, average)
+            self.differentiate(*part)
+            self.apply(progress, average)
             updates += 1
         return updates
 

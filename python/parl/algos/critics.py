@@ -7,25 +7,23 @@ step the critics first).
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl.algos import direct
 from parl.algos.replayed import ReplayedConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, flatten, tensors_of
-from parl.nets.members import Members
+from parl.nets.fused import Update
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, moved
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
@@ -48,7 +46,7 @@ class CriticsConfig(ReplayedConfig):
     image_features: int = 256
     """Width of the dense layer behind an image's convolutions, 1..65536."""
     layer_norm: bool = False
-    """Normalise the critics' hidden layers before their ReLU; steadies many updates a step."""
+    """Normalize the critics' hidden layers before their ReLU; steadies many updates a step."""
     learning_rate: float = 3e-4
     """Adam's step size."""
     critic_learning_rate: float = 0.0
@@ -84,7 +82,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run: one environment, an update of 256 a step, as in the sources; less for images."""
     if spec.has_images:
         return {
-            "total_frames": 1_000_000,
+            "total_steps": 1_000_000,
             "num_envs": 4,
             "replay_ratio": 64.0,
             "batch_size": 128,
@@ -93,7 +91,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
             "evaluation_episodes": 10,
         }
     return {
-        "total_frames": 1_000_000,
+        "total_steps": 1_000_000,
         "num_envs": 1,
         "replay_ratio": 256.0,
         "batch_size": 256,
@@ -162,7 +160,7 @@ class ActionBox:
 def _encoder(config: CriticsConfig, spec: EnvSpec) -> Encoder:
     """What actor and critics see by.
 
-    The features of images are normalised: convolutions multiply what an optimizer adds to each of them, and
+    The features of images are normalized: convolutions multiply what an optimizer adds to each of them, and
     within tens of updates they would drive the actor's tanh to where its gradient is 0 in float32, for good.
 
     Source: Yarats et al. (2021), "Improving Sample Efficiency in Model-Free Reinforcement Learning from
@@ -214,9 +212,8 @@ class Critics(nn.Module):
                 seen = self.encoder(observations)
         else:
             seen = self.encoder(observations)
-        if actions is not None:
-            seen = torch.cat((seen, actions), dim=1)
-        return self.ensemble(seen, frozen=frozen, members=members)
+        parts = (seen,) if actions is None else (seen, actions)
+        return self.ensemble(*parts, frozen=frozen, members=members)
 
 
 class Networks(nn.Module):
@@ -231,33 +228,33 @@ class Networks(nn.Module):
 
 
 class CriticsPolicy(SeededPolicy):
-    """What the policies share: the actor's weights, and the critics' too where rows are judged.
+    """What the policies share: the actor's weights, and the critics' too where actors give priorities.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
-        judged: see :class:`parl.types.JudgingPolicy`; entropy plays no part in it.
+        action_values: see :class:`parl.types.PriorityPolicy`; entropy plays no part in it.
     """
 
     def __init__(self, config: CriticsConfig, box: ActionBox | None, networks: Networks, seed: int) -> None:
         super().__init__(seed)
         self._box = box
         self._network = networks.actor
-        self._critics = networks.critics if config.judges else None
-        self.weights = flatten(networks if config.judges else networks.actor, gradients=False).weights
-        actor = networks.actor
-        self._direct = Members(actor.layers) if direct.suits(actor.encoder, actor.layers) else None
-        self.priorities_of = config.priorities_of
-        self.judged: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
+        self._critics = networks.critics if config.actor_priorities else None
+        self.weights = flatten(
+            networks if config.actor_priorities else networks.actor, gradients=False
+        ).weights
+        self.initial_priorities = config.initial_priorities
+        self.action_values: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
 
     def _outputs(self, observations: Observations) -> Tensor:
-        """What the actor gives, (N, outputs); the next call may write there again. In inference mode."""
-        if self._direct is None:
+        """What the actor gives, (N, outputs). In inference mode."""
+        if self._network.encoder.torsos:
             return self._network(tensors_of(observations))
         seen = self._network.encoder(tensors_of(observations)).numpy()
-        return torch.from_numpy(self._direct.outputs(seen)[0])
+        return torch.from_numpy(self._network.layers.act(seen))
 
-    def _judge(self, observations: Observations, action: Array) -> None:
-        """Keeps what the critics, if there are any here, think of ``action`` (N, ...) and of the best one."""
+    def _keep_action_values(self, observations: Observations, action: Array) -> None:
+        """Keeps the critics' values, if there are any here, of ``action`` (N, ...) and of the best one."""
         if self._critics is None:
             return
         with torch.inference_mode():
@@ -271,7 +268,7 @@ class CriticsPolicy(SeededPolicy):
                 chosen = self._critics(seen, self._box.to_unit(taken)).squeeze(2).amin(dim=0)
                 mode = torch.tanh(out[:, : self._box.size])
                 best = self._critics(seen, mode).squeeze(2).amin(dim=0)
-            self.judged = chosen.numpy(), best.numpy()
+            self.action_values = chosen.numpy(), best.numpy()
 
 
 class CriticsLearner(ABC):
@@ -282,20 +279,17 @@ class CriticsLearner(ABC):
     would wait for each other a hundred times.
 
     Attributes:
-        weights: (P,) float32, the actor's: what policies act with; all where actors judge.
+        weights: (P,) float32, the actor's: what policies act with; all where actors give priorities.
         gradients: (Q,) float32, of the actor, further parameters and critics.
     """
 
     alone: bool = False
-    judges: ClassVar[int | None] = None
-    """The actor learns through so many of the critics; None: all."""
 
     def __init__(
         self,
         config: CriticsConfig,
         networks: Networks,
         targets: Networks,
-        box: ActionBox | None,
         seed: int,
         device: str,
     ) -> None:
@@ -313,7 +307,7 @@ class CriticsLearner(ABC):
         acting = sum(parameter.numel() for parameter in networks.actor.parameters())
         # The actor with what goes with it, then the critics.
         self._actor, self._critics = slice(0, len(self._all) - critics), slice(len(self._all) - critics, None)
-        self.weights = self._all if config.judges else self._all[:acting]
+        self.weights = self._all if config.actor_priorities else self._all[:acting]
         self._mean = torch.zeros_like(self._all)
         self._square = torch.zeros_like(self._all)
         self._updates = 0
@@ -325,11 +319,16 @@ class CriticsLearner(ABC):
         self._captured = Captured(self._update, self._generator) if config.cuda_graph else None
         self._latest: dict[str, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._actions, self._direct = box, None
-        actor, judged = networks.actor, networks.critics.ensemble
-        if box is not None and not config.compile and direct.suits(actor.encoder, actor.layers, judged):
-            following = targets.actor.layers, targets.critics.ensemble
-            self._direct = direct.Networks(actor.layers, judged, *following, self.judges)
+        # Of which critics the targets are, where they are drawn anew for each update.
+        self._drawn: Tensor | None = None
+        self._none = torch.empty(0, dtype=torch.int64)
+        replay = not networks.actor.encoder.torsos
+        replay = replay and networks.actor.layers.fused and networks.critics.ensemble.fused
+        self._of_critics, self._of_actor = self.gradients[self._critics], self.gradients[self._actor]
+        self._parts = (
+            Update(self._critics_part, self._of_critics, replay),
+            Update(self._actor_part, self._of_actor, replay),
+        )
 
     @abstractmethod
     def draws(self, size: int) -> Tensor:
@@ -340,20 +339,13 @@ class CriticsLearner(ABC):
         """Scalar loss of the critics, absolute errors (B,), figures to report; ``noise`` of :meth:`draws`."""
 
     @abstractmethod
-    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """Scalar loss of the actor and what goes with it, and figures; None where it is not its turn."""
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Scalar loss of the actor and what goes with it, and figures."""
 
-    @abstractmethod
-    def targets_ahead(self, rows: direct.Rows, noise: Array) -> Any:
-        """The first part of the critics' targets, for :meth:`targets_from`; ``noise`` of :meth:`draws`."""
-
-    @abstractmethod
-    def targets_from(self, rows: direct.Rows, ahead: Any) -> Array:
-        """(B,) float32: ``y`` of the module's equations."""
-
-    @abstractmethod
-    def actor_gradients(self, rows: direct.Rows, noise: Array) -> dict[str, Any]:
-        """Writes the gradients of :meth:`actor_loss`, 0 where it is not its turn; figures to report."""
+    @property
+    def moves_actor(self) -> bool:
+        """Whether this update is one of the actor too."""
+        return True
 
     def use_threads(self, count: int) -> None:
         """Lets :meth:`compute` use two threads, if ``count`` is more than one."""
@@ -363,7 +355,7 @@ class CriticsLearner(ABC):
     def squared(self, q: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """``sum_e mean_b w_b (q_eb - y_b)^2 / 2`` and ``mean_e |q_eb - y_b|``, for q (E, B) and y (B,)."""
         error = q - target
-        loss = 0.5 * torch.mv(error.square(), weights).sum() / len(target)
+        loss = 0.5 * (error.square() * weights).mean(dim=1).sum()
         return loss, error.detach().abs().mean(dim=0)
 
     def compute(self, batch: Batch) -> NDArray[np.float32]:
@@ -372,19 +364,17 @@ class CriticsLearner(ABC):
         Raises:
             NonFiniteError: a loss or an error is NaN or infinite.
         """
-        if self._direct is not None:
-            return self._directly(batch, self._direct)
         if self._device.type != "cpu" or self._settings.compile:
             batch = moved(batch, self._device)
         if self._captured is None:
-            error, figures = self._backward(batch)
+            figures = self._backward(batch)
         else:
-            error, figures = self._captured(cast("TensorBatch", batch), self.kind)
+            figures = self._captured(cast("TensorBatch", batch), self.kind)
         self._latest = self._latest | figures
-        return self._checked(error.cpu().numpy())
-
-    def _checked(self, priorities: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``priorities``, if they and the losses are finite; on a device the losses are not waited for."""
+        priorities = self._latest.pop("priorities")
+        if isinstance(priorities, Tensor):
+            priorities = priorities.cpu().numpy()
+        # On a device the losses are not waited for.
         losses = {} if self._device.type != "cpu" else self._latest
         check_update(
             priorities, critic_loss=losses.get("critic_loss", 0.0), actor_loss=losses.get("actor_loss", 0.0)
@@ -396,77 +386,54 @@ class CriticsLearner(ABC):
         """What differs between updates beside the batch: of each kind one graph is recorded."""
         return None
 
-    def _update(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def _update(self, batch: Batch) -> dict[str, Tensor]:
         """What a graph holds: :meth:`_backward` and, alone, the step."""
         found = self._backward(batch)
         if self.alone:
-            self.step_there()
+            self.apply_gradients()
         return found
 
-    def _backward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Gradients; priorities (B,) and figures to report."""
+    def _backward(self, batch: Batch) -> dict[str, Any]:
+        """Gradients; the priorities (B,) and figures to report."""
         noise = self.draws(len(batch.reward))
+        encoder = self.networks.actor.encoder
+        obs, next_obs = batch.obs, batch.next_obs
+        if not encoder.torsos:  # parts of dictionaries side by side
+            obs, next_obs = encoder(obs), encoder(next_obs)
+        given = (obs, batch.action, batch.reward, batch.discount, next_obs, batch.weights, noise)
+        drawn = self._none if self._drawn is None else self._drawn
+        critics, actor = self._parts
+        if self._device.type != "cpu" or self._captured is not None:
+            critics, actor = self._critics_part, self._actor_part
+        if not self.moves_actor:
+            self._of_actor.zero_()
+            return critics(*given, drawn)
         if self._pool is None:
-            error, figures = self._critics_part(batch, noise)
-            more = self._actor_part(batch, noise)
-        else:
-            waiting = self._pool.submit(self._actor_part, batch, noise)
-            try:
-                error, figures = self._critics_part(batch, noise)
-            finally:
-                more = waiting.result()
-        return error.add_(self._settings.priority_epsilon), figures | more
-
-    def _directly(self, batch: Batch, networks: direct.Networks) -> NDArray[np.float32]:
-        """As :meth:`compute`, without torch's records.
-
-        A second thread does what the critics' targets begin with, while this one makes the critics' own pass;
-        then it does the actor's part.
-        """
-        assert self._actions is not None
-        seen, count = self.networks.actor.encoder, np.float32(len(batch.reward))
-        rows = direct.Rows(
-            seen(batch.obs).numpy(),
-            seen(batch.next_obs).numpy(),
-            self._actions.to_unit(batch.action).numpy(),
-            batch.reward.numpy() * np.float32(self._settings.reward_scale),
-            batch.discount.numpy(),
-            batch.weights.numpy(),
-        )
-        noise = self.draws(len(rows.reward)).numpy()
-        ahead = self._beside(self.targets_ahead, rows, noise)
-        gradients = self._beside(self.actor_gradients, rows, noise)
+            return {**critics(*given, drawn), **actor(*given)}
+        waiting = self._pool.submit(actor, *given)
         try:
-            recorded = networks.critics.record(direct.pairs(rows.obs, rows.action))
-            error = recorded.outputs[:, :, 0] - self.targets_from(rows, ahead())
-            recorded.back((error * (rows.weights / count))[:, :, None])
+            found = critics(*given, drawn)
         finally:
-            figures = gradients()
-        absolute = np.abs(error).mean(axis=0)
-        self._latest = self._latest | figures
-        self._latest |= {"td_error": absolute.mean(), "q_mean": recorded.outputs.mean()}
-        self._latest |= {"critic_loss": (np.square(error) @ rows.weights).sum() / (2 * count)}
-        return self._checked(absolute + np.float32(self._settings.priority_epsilon))
+            more = waiting.result()
+        return {**found, **more}
 
-    def _beside(self, work: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-        """``work``, begun by the second thread if there is one, else by whoever asks for what it gives."""
-        if self._pool is None:
-            return functools.partial(work, *arguments)
-        return self._pool.submit(work, *arguments).result
-
-    def _critics_part(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        self.gradients[self._critics].zero_()
-        loss, error, figures = self._losses[0](batch, noise)
+    def _critics_part(self, *tensors: Any) -> dict[str, Tensor]:
+        """Gradients of the critics, the priorities and figures, of a batch, noise and the critics drawn."""
+        *columns, noise, drawn = tensors
+        self._drawn = drawn if len(drawn) else None
+        self._of_critics.zero_()
+        loss, error, figures = self._losses[0](TensorBatch(*columns, tickets=None), noise)
         loss.backward()
-        return error, figures | {"critic_loss": loss.detach()}
+        priorities = error + self._settings.priority_epsilon
+        return figures | {"critic_loss": loss.detach(), "priorities": priorities}
 
-    def _actor_part(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
-        self.gradients[self._actor].zero_()
-        part = self._losses[1](batch, noise)
-        if part is None:
-            return {}
-        part[0].backward()
-        return part[1]
+    def _actor_part(self, *tensors: Any) -> dict[str, Tensor]:
+        """Gradients of the actor and what goes with it, and figures, of a batch and noise."""
+        *columns, noise = tensors
+        self._of_actor.zero_()
+        loss, figures = self._losses[1](TensorBatch(*columns, tickets=None), noise)
+        loss.backward()
+        return figures
 
     def optimize_actor(self) -> None:
         """The next step of Adam on the actor and what goes with it."""
@@ -490,10 +457,10 @@ class CriticsLearner(ABC):
     def step(self) -> None:
         """One Adam step of all parameters; the target networks follow."""
         if self._captured is None or not self.alone:
-            self.step_there()
-        self.stepped()
+            self.apply_gradients()
+        self.after_step()
 
-    def step_there(self) -> None:
+    def apply_gradients(self) -> None:
         """The part of :meth:`step` that is on the device; can be captured."""
         waiting = self._pool.submit(self.optimize_actor) if self._pool else None
         self.optimize_critics()
@@ -503,7 +470,7 @@ class CriticsLearner(ABC):
         else:
             waiting.result()
 
-    def stepped(self) -> None:
+    def after_step(self) -> None:
         """The rest of :meth:`step`: what has been done is counted."""
         self._updates += 1
 

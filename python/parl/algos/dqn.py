@@ -33,7 +33,7 @@ and ``w`` are the replay's work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeGuard, cast, get_args
 
@@ -42,7 +42,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parl._native import dense_huber, dense_targets
 from parl.algos.replayed import ReplayedAlgorithm, ReplayedConfig
 from parl.algos.seeded import SeededPolicy
 from parl.errors import ConfigError
@@ -59,10 +58,10 @@ from parl.nets import (
     tensors_of,
     torso_for,
 )
-from parl.nets.dense import Headed, head
-from parl.nets.single import Single
-from parl.ops.adam import limited_adam_step
-from parl.ops.batches import TensorBatch, moved
+from parl.nets.fused import MLPWithHeads, Update
+from parl.nets.fused.layers import head
+from parl.ops.adam import FlatAdam
+from parl.ops.batches import TENSORS, TensorBatch, moved
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.distributions import (
     categorical_divergence,
@@ -70,10 +69,10 @@ from parl.ops.distributions import (
     project_categorical,
     quantile_huber,
 )
-from parl.ops.execution import Captured, Executed, compiled, in_half, prepare
+from parl.ops.execution import Captured, Executed, autocast_bf16, compiled, prepare
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.finite import check_update
-from parl.ops.losses import weighted_huber
+from parl.ops.losses import huber
 from parl.ops.memory import keep_freed_memory
 from parl.ops.returns import bellman_target, soft_policy
 from parl.ops.schedules import actor_epsilons, linear
@@ -90,7 +89,7 @@ class Config(ReplayedConfig):
     of: ClassVar[str] = "dqn"
 
     double: bool = True
-    """Let the online network choose the next action and the target network judge it."""
+    """Let the online network choose the next action and the target network evaluate it."""
     dueling: bool = False
     """Split the last layer into a state value and advantages."""
     dueling_hidden: int = 0
@@ -135,7 +134,7 @@ class Config(ReplayedConfig):
     images: Images = "nature"
     """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
     layer_norm: bool = True
-    """Normalise each dense layer before its ReLU; steadies high learning rates."""
+    """Normalize each dense layer before its ReLU; steadies high learning rates."""
     learning_rate: float = 2e-3
     """Adam's step size."""
     adam_epsilon: float = 1e-8
@@ -248,7 +247,7 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
     if not spec.has_images:
         return {}
     return {
-        "total_frames": 10_000_000,
+        "total_steps": 10_000_000,
         "num_envs": 16,
         "replay_ratio": 8.0,
         "batch_size": 32,
@@ -265,7 +264,7 @@ PRESETS = {
             "replay_ratio": 8.0,
             "batch_size": 128,
             "replay_capacity": 50_000,
-            "total_frames": 300_000,
+            "total_steps": 300_000,
         },
         {
             "n_step": 5,
@@ -284,7 +283,7 @@ PRESETS = {
             "replay_ratio": 64.0,
             "batch_size": 128,
             "replay_capacity": 100_000,
-            "total_frames": 250_000,
+            "total_steps": 250_000,
         },
         {
             "n_step": 1,
@@ -332,8 +331,7 @@ class QNetwork(Executed):
         self.register_buffer("support", support, persistent=False)
         acting = midpoints(config.policy_quantiles).unsqueeze(0)
         self.register_buffer("acting_fractions", acting, persistent=False)
-        self._dense: Headed | None = None
-        self._single: Single | None = None
+        self._dense: MLPWithHeads | None = None
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`: without a distribution, layers and heads are one operation."""
@@ -345,7 +343,11 @@ class QNetwork(Executed):
         heads = [head(0, one, scalar=number == 1) for number, one in enumerate(streams) if _is_linear(one)]
         if len(heads) == len(streams):
             self._dense = self.torso.headed(heads)
-            self._single = Single(self._dense) if Single.suits(self._dense) else None
+
+    @property
+    def fused(self) -> bool:
+        """Whether all of it is one network of dense layers."""
+        return self._dense is not None and not self.torch_only
 
     def act(self, observations: Observations) -> Array:
         """Action values (B, A) of observations (B, ...), both numpy; for acting."""
@@ -358,47 +360,12 @@ class QNetwork(Executed):
         with torch.inference_mode():
             return self.mean(self(tensors_of(observations))).numpy()
 
-    def values_of(self, observations: Tensor) -> Array:
-        """Action values (B, A) without a gradient, of a network that :meth:`record` takes."""
-        assert self._dense is not None and isinstance(self.torso, MLP)
-        x = self.torso.vectors(observations)
-        if self._single is not None and self._single.takes(len(x)):
-            return _values(self._single.outputs(x))
-        with torch.no_grad():
-            return _values([one.numpy() for one in self._dense.outputs(x)])
-
-    def record(self, observations: Tensor, gradients: Tensor) -> tuple[Array, Callable[[Array], None]] | None:
-        """Action values (B, A), and what writes the weights' ``gradients`` (P,) from theirs.
-
-        None where torch has to record: other networks, devices, compilers and precisions.
-        """
-        dense, torso = self._dense, self.torso
-        if dense is None or self.plain or not isinstance(torso, MLP):
-            return None
-        x = torso.vectors(observations)
-        if self._single is not None and self._single.takes(len(x)):
-            recorded = self._single.record(x)
-        else:
-            with torch.no_grad():
-                if not (dense.stack.learns and dense.takes(x)):
-                    return None
-                gradients.zero_()  # they are added
-                recorded = dense.record(x)
-        if len(recorded.outputs) == 1:
-            return recorded.outputs[0], recorded.back
-
-        def back(g: Array) -> None:
-            of_value = np.add.reduce(g, axis=1).reshape(recorded.outputs[1].shape)
-            recorded.back(g - g.mean(axis=1, keepdims=True), of_value)
-
-        return _values(recorded.outputs), back
-
     def forward(self, observations: Any, fractions: Tensor | None = None) -> Tensor:
         """Values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those it acts with."""
-        if self.reduced:
-            with in_half(self.support.device):
+        if self.use_bf16:
+            with autocast_bf16(self.support.device):
                 return self._outputs(observations, fractions).to(torch.float32)
-        if self._dense is not None and isinstance(self.torso, MLP) and not self.plain:
+        if self._dense is not None and isinstance(self.torso, MLP) and not self.torch_only:
             x = self.torso.vectors(observations)
             if self._dense.takes(x):
                 q, *value = self._dense.outputs(x)
@@ -474,7 +441,7 @@ class QPolicy(SeededPolicy):
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
-        judged: see :class:`parl.types.JudgingPolicy`.
+        action_values: see :class:`parl.types.PriorityPolicy`.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, epsilon_last: float, seed: int) -> None:
@@ -485,8 +452,8 @@ class QPolicy(SeededPolicy):
         self._network = QNetwork(config, spec)
         self.weights = flatten(self._network, gradients=False).weights
         self._noise = torch.Generator().manual_seed(seed)
-        self.priorities_of = config.priorities_of
-        self.judged: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
+        self.initial_priorities = config.initial_priorities
+        self.action_values: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
 
     def act(self, observations: Observations, env_steps: int) -> Array:
         """Exploring actions (N,) int64."""
@@ -497,8 +464,8 @@ class QPolicy(SeededPolicy):
         )
         values = self._values(observations)
         action = epsilon_greedy(values.argmax(axis=1), epsilon, self._actions, self._rng)
-        if self._config.judges:
-            self.judged = values[np.arange(len(action)), action], values.max(axis=1)
+        if self._config.actor_priorities:
+            self.action_values = values[np.arange(len(action)), action], values.max(axis=1)
         return action
 
     def act_greedily(self, observations: Observations) -> Array:
@@ -573,11 +540,13 @@ class DQNLearner:
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
         self._count = torch.zeros((), device=self._device)
+        self._adam = FlatAdam(self.weights, self.gradients, self._mean, self._square)
         self.generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.online, self.target)
         self._loss = compiled(config, self.loss)
-        self._captured = Captured(self._update, self.generator) if config.cuda_graph else None
-        self._latest: tuple[Any, Any, Any] | None = None
+        self._captured = Captured(self._graph, self.generator) if config.cuda_graph else None
+        self._update = Update(self._gradients_of, self.gradients, self.online.fused)
+        self._latest: Mapping[str, Any] = {}
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """What iqn draws for the prediction and for the target, (B, quantiles) each; qr's are fixed, (N,)."""
@@ -606,7 +575,7 @@ class DQNLearner:
                 soft = ((values - log_policy.unsqueeze(2)) * policy.unsqueeze(2)).sum(dim=1)
                 _, log_now = soft_policy(target.mean(target(batch.obs)), config.munchausen_temperature)
                 bonus = _chosen(log_now.unsqueeze(2), batch.action).squeeze(1)
-                reward = reward + config.munchausen * bonus.clamp_(min=config.munchausen_clip)
+                reward = reward + config.munchausen * bonus.clamp(min=config.munchausen_clip)
                 return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), soft)
             if config.double:
                 q = online.mean(online(batch.next_obs))
@@ -623,10 +592,9 @@ class DQNLearner:
         values = _chosen(self.online(batch.obs, now), batch.action)  # (B, M)
         if config.distribution == "none":
             q, y = values.squeeze(1), target.squeeze(1)
-            loss = weighted_huber(q, y, batch.weights, config.huber_delta)
-            q = q.detach()
-            return loss, y - q, q
-        if config.distribution == "c51":
+            each = huber(q, y, config.huber_delta)
+            error, q = y - q.detach(), q.detach()
+        elif config.distribution == "c51":
             each = categorical_divergence(target, values)
             error, q = each.detach(), values.detach().softmax(dim=1) @ self.online.support
         else:
@@ -642,95 +610,69 @@ class DQNLearner:
         Raises:
             NonFiniteError: the loss or an error is NaN or infinite.
         """
-        if self._device.type == "cpu" and (error := self._directly(batch)) is not None:
-            assert self._latest is not None
-            priorities = np.abs(error) + np.float32(self._config.priority_epsilon)
-            check_update(priorities, loss=self._latest[0])
-            return priorities
-        if self._device.type != "cpu" or self._config.compile:
+        on_cpu = self._device.type == "cpu"
+        if not on_cpu or self._config.compile:
             batch = moved(batch, self._device)
-        run = self._captured or self._backward
-        self._latest = latest = run(cast("TensorBatch", batch))
-        priorities = latest[1].abs().add_(self._config.priority_epsilon).cpu().numpy()
+        if on_cpu and self._captured is None:
+            self._resample()
+            given = (batch.obs, batch.action, batch.reward, batch.discount, batch.next_obs, batch.weights)
+            self._latest = self._update(*given)
+            priorities = self._latest["priorities"]
+        else:
+            self._latest = (self._captured or self._backward)(cast("TensorBatch", batch))
+            priorities = self._latest["priorities"].cpu().numpy()
         # Of a device the priorities have to be waited for; one that is not finite tells of the loss too.
-        check_update(priorities, loss=latest[0] if self._device.type == "cpu" else 0.0)
+        check_update(priorities, loss=self._latest["loss"] if on_cpu else 0.0)
         return priorities
 
-    def compute_there(self, batch: Batch) -> Tensor:
+    def compute_on_device(self, batch: Batch) -> Tensor:
         """See :class:`parl.types.DeviceLearner`."""
-        self._latest = latest = self._backward(batch)
-        return latest[1].abs() + self._config.priority_epsilon
+        self._latest = self._backward(batch)
+        return self._latest["priorities"]
 
-    def _directly(self, batch: Batch) -> Array | None:
-        """The gradients of :meth:`loss` without torch's records; returns the errors (B,).
-
-        None: they have to be made with them.
-        """
-        config = self._config
-        recorded = self.online.record(batch.obs, self.gradients)
-        if recorded is None:
-            return None
-        values, back = recorded
-        y, error = np.empty((2, len(values)), np.float32)
-        if config.munchausen:
-            y = self.targets(batch).squeeze(1).numpy()
-        else:
-            following = self.target.values_of(batch.next_obs)
-            chooser = self.online.values_of(batch.next_obs) if config.double else following
-            reward, discount = batch.reward.numpy(), batch.discount.numpy()
-            dense_targets(following, chooser, reward, discount, config.reward_scale, y)
-        of_values = np.empty_like(values)
-        action, weights = np.asarray(batch.action.numpy(), np.int64), batch.weights.numpy()
-        loss = dense_huber(values, action, y, weights, config.huber_delta, error, of_values)
-        back(of_values)
-        self._latest = loss, error, y - error
-        return error
-
-    def _backward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of :meth:`loss`, and what it gives."""
+    def _resample(self) -> None:
         if self._config.noisy:
             resample_noise(self.online, self.generator)
             resample_noise(self.target, self.generator)
+
+    def _backward(self, batch: Batch) -> dict[str, Tensor]:
+        """With new noise, gradients of :meth:`loss`, and what it gives."""
+        self._resample()
+        return self._gradients_of(*(getattr(batch, name) for name in TENSORS))
+
+    def _gradients_of(self, *batch: Any) -> dict[str, Tensor]:
         self.gradients.zero_()
-        loss, delta, q = self._loss(batch)
+        loss, error, q = self._loss(TensorBatch(*batch, tickets=None))
         loss.backward()
-        return loss.detach(), delta, q
+        priorities = error.abs() + self._config.priority_epsilon
+        return {"loss": loss.detach(), "priorities": priorities, "q": q}
 
     def use_threads(self, count: int) -> None:
         """Lets torch's own operations use ``count`` threads."""
         torch.set_num_threads(count)
 
-    def _update(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def _graph(self, batch: Batch) -> dict[str, Tensor]:
         """What a graph holds: :meth:`_backward` and, alone, the step."""
         found = self._backward(batch)
         if self.alone:
-            self.step_there()
+            self.apply_gradients()
         return found
 
     def step(self) -> None:
         """Scales long gradients down, one Adam step, lets the target network follow."""
         if self._captured is None or not self.alone:
-            self.step_there()
-        self.stepped()
+            self.apply_gradients()
+        self.after_step()
 
-    def step_there(self) -> None:
+    def apply_gradients(self) -> None:
         """See :class:`parl.types.DeviceLearner`."""
         config = self._config
-        limited_adam_step(
-            self.weights,
-            self.gradients,
-            self._mean,
-            self._square,
-            self._updates,
-            self._count,
-            config.learning_rate,
-            config.adam_epsilon,
-            config.max_gradient_norm,
-        )
+        settings = (config.learning_rate, config.adam_epsilon, config.max_gradient_norm)
+        self._adam.step(self._updates, self._count, *settings)
         if config.target_tau:
             self._target_weights.lerp_(self.weights, config.target_tau)
 
-    def stepped(self) -> None:
+    def after_step(self) -> None:
         """See :class:`parl.types.DeviceLearner`."""
         self._updates += 1
         if not self._config.target_tau and self._updates % self._config.target_period == 0:
@@ -738,12 +680,12 @@ class DQNLearner:
 
     def metrics(self) -> dict[str, float]:
         """Loss, mean absolute error, mean value and gradient norm of the latest update."""
-        if self._latest is None:
+        if not self._latest:
             return {}
-        loss, delta, q = map(torch.as_tensor, self._latest)
+        loss, priorities, q = (torch.as_tensor(self._latest[name]) for name in ("loss", "priorities", "q"))
         return {
             "loss": loss.item(),
-            "td_error": delta.abs().mean().item(),
+            "td_error": priorities.mean().item() - self._config.priority_epsilon,
             "q_mean": q.mean().item(),
             "gradient_norm": torch.linalg.vector_norm(self.gradients).item(),
         }

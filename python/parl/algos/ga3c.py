@@ -2,7 +2,7 @@
 
 The loss is that of A2C (``a2c.py``) with n-step advantages. The weights that act change while a rollout is
 collected (topology ``predictor``); ``advantage = "vtrace"`` corrects for it, the source does not. In
-``lockstep`` the actors take turns.
+``deterministic`` the actors take turns.
 
 Source: Babaeizadeh et al. (2017), "Reinforcement Learning through Asynchronous Advantage Actor-Critic on a
 GPU".
@@ -55,7 +55,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, object]:
     """Settings of the run that suit the observations."""
-    return {"total_frames": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
 
 
 PRESETS: dict[str, Preset] = {}

@@ -55,7 +55,7 @@ def default_config(spec: EnvSpec) -> Config:
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
-    return {"total_frames": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
+    return {"total_steps": 10_000_000, "num_envs": 32} if len(spec.observation_shape) == 3 else {}
 
 
 PRESETS: dict[str, Preset] = {}

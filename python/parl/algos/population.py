@@ -124,7 +124,7 @@ def noise(seed: int, size: int, out: Tensor | None = None) -> Tensor:
 
 
 class SideBySide:
-    """Networks of N members, each to act for itself. See :class:`parl.types.Networks`.
+    """Networks of N members, each to act for itself. See :class:`parl.types.MemberNetworks`.
 
     Where a layer is small its products go by numpy, a vector and a matrix for each member: torch takes twice
     to four times as long to start that many. Each layer's matrices lie in one piece.
@@ -173,7 +173,7 @@ class SideBySide:
         return x if self._scale is None else x * np.float32(self._scale)
 
     def act(self, observations: Array) -> Array:
-        """See :class:`parl.types.Networks`."""
+        """See :class:`parl.types.MemberNetworks`."""
         x = self._seen(observations)
         for number in range(len(self._layers) - 1):
             x = self._product(x, number)
@@ -182,7 +182,7 @@ class SideBySide:
         return x.argmax(axis=1) if self._action_shape is None else x.reshape(-1, *self._action_shape)
 
     def only(self, rows: Array) -> SideBySide:
-        """See :class:`parl.types.Networks`."""
+        """See :class:`parl.types.MemberNetworks`."""
         chosen = torch.from_numpy(rows)
         layers = [(matrix[chosen], bias[chosen]) for matrix, bias in self._all]
         return SideBySide(self._shape, layers, self._scale, self._action_shape)

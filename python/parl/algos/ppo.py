@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with a clipped ratio.
+"""Proximal policy optimization with a clipped ratio.
 
 A rollout of T steps of N environments is learned from several times over. With ``r_b = pi(a_b | s_b) /
 pi_old(a_b | s_b)``, advantages ``A`` of generalised advantage estimation and returns ``R = A + V_old``::
@@ -26,13 +26,12 @@ from parl.algos.actor_critic import (
     ActorCriticConfig,
     ActorCriticLearner,
     evaluate_actions,
-    judge,
+    log_prob_and_entropy,
 )
 from parl.algos.rollouts import Average
 from parl.nets.recurrent import RecurrentActorCritic
 from parl.ops.advantages import gae
 from parl.ops.bounds import check_bounds
-from parl.ops.losses import clipped_gradients, clipped_loss
 from parl.ops.policies import normalized
 from parl.types import EnvSpec, Preset, Rollout
 
@@ -48,7 +47,7 @@ class Config(ActorCriticConfig):
     clip: float = 0.2
     """Ratios outside 1 - clip..1 + clip gain nothing more."""
     anneal_clip: bool = False
-    """Let the clip range fall to 0 in a straight line over total_frames."""
+    """Let the clip range fall to 0 in a straight line over total_steps."""
     value_clip: float = 0.0
     """Values may move this far from the old ones in an update; 0: as far as they like."""
     target_kl: float = 0.0
@@ -90,7 +89,7 @@ def default_config(spec: EnvSpec) -> Config:
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
     if len(spec.observation_shape) == 3:
-        return {"total_frames": 10_000_000, "num_envs": 8}
+        return {"total_steps": 10_000_000, "num_envs": 8}
     return {"num_envs": 8}
 
 
@@ -102,7 +101,7 @@ PRESETS: dict[str, Preset] = {
             # Two players that are both good enough could go on for ever.
             "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
             "num_envs": 64,
-            "total_frames": 4_000_000,
+            "total_steps": 4_000_000,
             "evaluation_episodes": 30,
         },
         algorithm={
@@ -113,7 +112,7 @@ PRESETS: dict[str, Preset] = {
             "gae_lambda": 0.95,
             "entropy_coefficient": 0.01,
             "normalize_observations": True,
-            "changes": True,
+            "frame_deltas": True,
             "hidden": (128, 128),
             "anneal_clip": False,
         },
@@ -121,7 +120,7 @@ PRESETS: dict[str, Preset] = {
         note="The console's 128 bytes and their changes since the step before; found on Pong.",
     ),
     "lunarlander": Preset(
-        run={"env": "LunarLander-v3", "num_envs": 16, "total_frames": 1_000_000},
+        run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},
         algorithm={
             "rollout_steps": 256,
             "minibatch_size": 64,
@@ -148,48 +147,41 @@ class PPOLearner(ActorCriticLearner):
         old_log_prob: Tensor,
         advantage: Tensor,
         old_value: Tensor,
-        clip: float,
-        judged: tuple[Tensor, Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The scalar loss of a minibatch, and KL.
+        clip: Tensor,
+        evaluated: tuple[Tensor, Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss of a minibatch, its parts and KL.
 
         Args:
             obs: (B, *observation_shape).
             action: (B, *action_shape).
             old_log_prob: (B,) float32, of the policy that acted.
-            advantage: (B,) float32, not normalised.
+            advantage: (B,) float32, not normalized.
             old_value: (B,) float32, before learning from this rollout.
-            clip: range of the ratio.
-            judged: log-probabilities, entropies and values (B,), where they are known already.
+            clip: scalar, range of the ratio.
+            evaluated: log-probabilities, entropies and values (B,), where they are known already.
         """
-        config: Config = self.config
-        log_prob, entropy, value = judged or evaluate_actions(self.network, obs, action)
+        c: Config = self.config
+        log_prob, entropy, value = evaluated or evaluate_actions(self.network, obs, action)
         target = advantage + old_value
-        if config.normalize_advantages:
+        if c.normalize_advantages:
             advantage = normalized(advantage)
-        loss = clipped_loss(
-            log_prob,
-            entropy,
-            value,
-            old_log_prob,
-            old_value,
-            advantage,
-            target,
-            clip,
-            config.value_clip,
-            config.value_coefficient,
-            config.entropy_coefficient,
-        )
-        assert loss.kl is not None
-        self.figures = {
-            "policy_loss": loss.policy,
-            "value_loss": loss.value,
-            "entropy": loss.entropy,
-            "kl": loss.kl,
-        }
-        return loss.total, loss.kl
+        log_ratio = log_prob - old_log_prob
+        ratio = log_ratio.exp()
+        policy = -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+        square = (value - target).square()
+        if c.value_clip:
+            moved = old_value + (value - old_value).clamp(-c.value_clip, c.value_clip)
+            square = torch.maximum(square, (moved - target).square())
+        error, mean_entropy = 0.5 * square.mean(), entropy.mean()
+        total = policy + c.value_coefficient * error
+        if c.entropy_coefficient:
+            total = total - c.entropy_coefficient * mean_entropy
+        kl = (ratio.detach() - 1 - log_ratio.detach()).mean()
+        figures = {"policy_loss": policy, "value_loss": error, "entropy": mean_entropy}
+        return total, {name: one.detach() for name, one in figures.items()} | {"kl": kl}
 
-    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+    def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
         """All epochs over one rollout; returns the updates made."""
         config: Config = self.config
         value, following = self.values(rollout)
@@ -207,68 +199,24 @@ class PPOLearner(ActorCriticLearner):
             rollout.action.flatten(0, 1),
             *(column.flatten() for column in (rollout.log_prob, advantage, value)),
         ]
-        clip = config.clip * (1.0 - progress if config.anneal_clip else 1.0)
+        clip = torch.tensor(config.clip * (1.0 - progress if config.anneal_clip else 1.0), device=self.device)
         if rollout.memory is not None:
-            return self._optimise_sequences(rollout, advantage, value, clip, progress, average)
+            return self._optimize_sequences(rollout, advantage, value, clip, progress, average)
         updates = 0
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
-            taken = self._step_directly(part, clip, progress, average)
-            if taken is not None:
-                if not taken:
-                    return updates
-                updates += 1
-                continue
-            obs, action, old_log_prob, part_advantage, old_value = part
-            loss, kl = self.loss(obs, action, old_log_prob, part_advantage, old_value, clip)
-            if self._too_far(kl, average):
+            self.differentiate(*part, clip)
+            if self._too_far(average):
                 return updates
-            self.step(loss, progress, average)
+            self.apply(progress, average)
             updates += 1
         return updates
 
-    def _step_directly(
-        self, part: tuple[Tensor, ...], clip: float, progress: float, average: Average
-    ) -> bool | None:
-        """The step of :meth:`loss` without torch's records. None: it has to be made with them.
-
-        False: the policy had moved too far for a step.
-        """
-        config: Config = self.config
-        recorded = self.record(part[0])
-        if recorded is None:
-            return None
-        self.gradients.zero_()
-        advantage = normalized(part[3]) if config.normalize_advantages else part[3]
-        action, old_log_prob, advantage, old_value, target = (
-            column.numpy() for column in (part[1], part[2], advantage, part[4], part[3] + part[4])
-        )
-        outputs, value = recorded.outputs
-        of_outputs, of_value, figures = clipped_gradients(
-            self.judge(outputs, action),
-            value,
-            old_log_prob,
-            old_value,
-            advantage,
-            target,
-            clip,
-            config.value_clip,
-            config.value_coefficient,
-            config.entropy_coefficient,
-        )
-        self.figures = {**figures}
-        if config.target_kl and self._too_far(torch.tensor(figures["kl"]), average):
-            recorded.drop()
-            return False
-        recorded.back(of_outputs, of_value)
-        self.apply(progress, average)
-        return True
-
-    def _optimise_sequences(
+    def _optimize_sequences(
         self,
         rollout: Rollout,
         advantage: Tensor,
         value: Tensor,
-        clip: float,
+        clip: Tensor,
         progress: float,
         average: Average,
     ) -> int:
@@ -287,19 +235,20 @@ class PPOLearner(ActorCriticLearner):
                 starts, memory = rollout.starts[:-1, chosen], rollout.memory[:, chosen]
                 parameters, seen, _ = network.unroll(obs, starts, memory)
                 action = rollout.action[:, chosen][valid]
-                judged = (*judge(network, parameters[valid], action), seen[valid])
+                evaluated = (*log_prob_and_entropy(network, parameters[valid], action), seen[valid])
                 old = [column[:, chosen][valid] for column in (rollout.log_prob, advantage, value)]
-                loss, kl = self.loss(obs, action, old[0], old[1], old[2], clip, judged)
-                if self._too_far(kl, average):
+                self.figures = self.make_gradients(obs, action, *old, clip, evaluated)
+                if self._too_far(average):
                     return updates
-                self.step(loss, progress, average)
+                self.apply(progress, average)
                 updates += 1
         return updates
 
-    def _too_far(self, kl: Tensor, average: Average) -> bool:
-        """Whether learning from this rollout shall end; the same for all learners."""
+    def _too_far(self, average: Average) -> bool:
+        """Whether learning from this rollout shall end before this update; the same for all learners."""
         if not self.config.target_kl:
             return False
+        kl = torch.as_tensor(self.figures["kl"])
         average(kl)
         return float(kl) > self.config.target_kl
 

@@ -1,6 +1,6 @@
 """Parallelised Q-network: Q-learning on rollouts, without replay and without a target network.
 
-Layer normalisation keeps it stable. From a rollout of T steps of N environments, with the network as it was::
+Layer normalization keeps it stable. From a rollout of T steps of N environments, with the network as it was::
 
     G_t  = r_t + gamma (1 - terminated_t) ((1 - lam_t) max_a Q(s'_t, a) + lam_t G_{t+1})
     lam_t = lambda, or 0 where the episode ended at t and on the last row
@@ -26,12 +26,14 @@ from parl.algos.rollouts import Average, OptimizedLearner, RolloutConfig, check_
 from parl.algos.seeded import SeededPolicy
 from parl.envs import rows_of
 from parl.errors import ConfigError
-from parl.nets import check_observations, flatten, make_torso
-from parl.nets.normaliser import Flattener
+from parl.nets import MLP, check_observations, flatten, make_torso
+from parl.nets.fused import MLPWithHeads
+from parl.nets.fused.layers import head
+from parl.nets.normalizer import Flattener
 from parl.nets.observations import RowTorso
 from parl.ops.advantages import lambda_returns
 from parl.ops.bounds import check_bounds, check_choices
-from parl.ops.execution import Executed, in_half
+from parl.ops.execution import Executed, autocast_bf16
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.schedules import linear
 from parl.types import Array, EnvSpec, Observations, Preset, Rollout
@@ -48,12 +50,12 @@ class Config(RolloutConfig):
     minibatch_size: int = 128
     """Transitions per update."""
     layer_norm: bool = True
-    """Normalise each dense layer before its ReLU; without, there is nothing to keep values from drifting."""
+    """Normalize each dense layer before its ReLU; without, there is nothing to keep values from drifting."""
     epsilon_first: float = 1.0
     """Exploration rate at the start."""
     epsilon_last: float = 0.05
-    """Exploration rate after ``epsilon_frames``."""
-    epsilon_frames: int = 20_000
+    """Exploration rate after ``epsilon_steps``."""
+    epsilon_steps: int = 20_000
     """Transitions over which the rate falls in a straight line."""
     max_gradient_norm: float = 10.0
     """Gradients longer than this are scaled down to it; 0 never scales."""
@@ -71,7 +73,7 @@ class Config(RolloutConfig):
             ("minibatch_size", 1, 2**40),
             ("epsilon_first", 0, 1),
             ("epsilon_last", 0, 1),
-            ("epsilon_frames", 0, 2**53),
+            ("epsilon_steps", 0, 2**53),
         )
         check_choices(self, ("images", ("nature", "impala")))
 
@@ -84,7 +86,7 @@ def default_config(spec: EnvSpec) -> Config:
             epochs=2,
             learning_rate=2.5e-4,
             epsilon_last=0.001,
-            epsilon_frames=1_000_000,
+            epsilon_steps=1_000_000,
             hidden=(512,),
         )
     # Once an environment is solved gradients are tiny, and so is Adam's mean of their squares: one rare
@@ -96,18 +98,16 @@ def default_config(spec: EnvSpec) -> Config:
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations."""
     return (
-        {"total_frames": 10_000_000, "num_envs": 128}
-        if len(spec.observation_shape) == 3
-        else {"num_envs": 16}
+        {"total_steps": 10_000_000, "num_envs": 128} if len(spec.observation_shape) == 3 else {"num_envs": 16}
     )
 
 
 PRESETS: dict[str, Preset] = {
     "lunarlander": Preset(
-        run={"env": "LunarLander-v3", "num_envs": 16, "total_frames": 1_000_000},
+        run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},
         algorithm={
             "rollout_steps": 32,
-            "epsilon_frames": 100_000,
+            "epsilon_steps": 100_000,
             "epsilon_last": 0.02,
             "learning_rate": 1e-3,
             "max_gradient_norm": 10.0,
@@ -125,24 +125,41 @@ class QNetwork(Executed):
         super().__init__()
         shape, dtype = spec.observation_shape, spec.observation_dtype
         if not spec.observation_parts and (len(shape) != 3 or dtype != "uint8"):
-            self.flattener = Flattener(shape, dtype, config.normalize_observations, config.changes)
+            self.flattener = Flattener(shape, dtype, config.normalize_observations, config.frame_deltas)
             shape, dtype = (self.flattener.inputs,), "float32"
         if spec.observation_parts:
             self.torso: nn.Module = RowTorso(spec, config.hidden, config.layer_norm, config.images)
         else:
             self.torso = make_torso(shape, dtype, config.hidden, config.layer_norm, config.images)
         self.head = nn.Linear(config.hidden[-1], spec.num_actions or 0)
+        self._dense: MLPWithHeads | None = None
+
+    def bind(self) -> None:
+        """See :func:`parl.nets.flatten`: layers and head are one operation."""
+        if isinstance(self.torso, MLP):
+            self._dense = self.torso.headed([head(0, self.head)])
+
+    def act(self, observations: Array) -> Array:
+        """Values (B, A) of observations (B, ...), both numpy; for acting."""
+        if self._dense is not None:
+            found = self._dense.act(self.flattener.vectors(observations), 0)
+            if found is not None:
+                return found
+        with torch.inference_mode():
+            return self(torch.from_numpy(observations)).numpy()
 
     def forward(self, observations: Tensor) -> Tensor:
         """Values (B, A)."""
-        if self.reduced:
-            with in_half(observations.device):
+        if self.use_bf16:
+            with autocast_bf16(observations.device):
                 return self._values(observations).to(torch.float32)
         return self._values(observations)
 
     def _values(self, observations: Tensor) -> Tensor:
         if hasattr(self, "flattener"):
             observations = self.flattener(observations)
+            if self._dense is not None and not self.torch_only and self._dense.takes(observations):
+                return self._dense.outputs(observations)[0]
         return self.head(self.torso(observations))
 
 
@@ -168,13 +185,12 @@ class PQNPolicy(SeededPolicy):
     def act(self, observations: Array, env_steps: int) -> Array:
         """Exploring actions (N,) int64."""
         config = self._config
-        epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_frames)
+        epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_steps)
         return epsilon_greedy(self.act_greedily(observations), epsilon, self._actions, self._rng)
 
     def act_greedily(self, observations: Observations) -> Array:
         """Greedy actions (N,) int64."""
-        with torch.inference_mode():
-            return self._network(torch.from_numpy(rows_of(observations))).argmax(dim=1).numpy()
+        return self._network.act(rows_of(observations)).argmax(axis=1)
 
 
 class DevicePQNPolicy:
@@ -190,7 +206,7 @@ class DevicePQNPolicy:
         """Sets the exploration rate."""
         config = self._config
         self._epsilon.fill_(
-            linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_frames)
+            linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_steps)
         )
 
     def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
@@ -222,14 +238,13 @@ class PQNLearner(OptimizedLearner):
         """Values of the best actions, (B,)."""
         return self.network(obs).amax(dim=1)
 
-    def loss(self, obs: Tensor, action: Tensor, target: Tensor) -> Tensor:
-        """The scalar loss of a minibatch: (B, ...), (B,) int64 and (B,) float32."""
+    def loss(self, obs: Tensor, action: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss of a minibatch: (B, ...), (B,) int64 and (B,) float32; and figures."""
         q = self.network(obs).gather(1, action.unsqueeze(1)).squeeze(1)
         loss = 0.5 * (q - target).square().mean()
-        self.figures = {"loss": loss.detach(), "q_mean": q.detach().mean()}
-        return loss
+        return loss, {"loss": loss.detach(), "q_mean": q.detach().mean()}
 
-    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+    def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
         """All epochs over one rollout; returns the updates made."""
         config: Config = self.config
         _, following = self.values(rollout)
@@ -240,7 +255,8 @@ class PQNLearner(OptimizedLearner):
         updates = 0
         columns = (obs, action, target)
         for part in self.minibatches(columns, rollout.valid, config.epochs, config.minibatch_size):
-            self.step(self.loss(*part), progress, average)
+            self.differentiate(*part)
+            self.apply(progress, average)
             updates += 1
         return updates
 

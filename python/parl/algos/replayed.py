@@ -55,12 +55,12 @@ class ReplayedConfig:
     others the gradients are recorded, else the optimizer's step too."""
 
     @property
-    def judges(self) -> bool:
+    def actor_priorities(self) -> bool:
         """Whether actors give rows their first priorities."""
         return self.prioritized and self.alpha > 0 and self.initial_priority == "td"
 
-    def priorities_of(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
-        """See :class:`parl.types.JudgingPolicy`."""
+    def initial_priorities(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
+        """See :class:`parl.types.PriorityPolicy`."""
         return np.abs(self.reward_scale * reward + discount * following - chosen) + self.priority_epsilon
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
@@ -105,9 +105,9 @@ class ReplayedAlgorithm:
         return {"alpha": alpha, "n_step": self.config.n_step, "gamma": self.config.gamma}
 
     @property
-    def judges(self) -> bool:
+    def actor_priorities(self) -> bool:
         """Whether actors give rows their first priorities."""
-        return self.config.judges
+        return self.config.actor_priorities
 
     def replay_beta(self, env_steps: int) -> float:
         """Exponent of the importance weights after ``env_steps``."""

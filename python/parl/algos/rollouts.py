@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from parl._native import all_finite
 from parl.errors import ConfigError, NonFiniteError
 from parl.nets import flatten
-from parl.nets.normaliser import Flattener, RewardScaler, RunningMoments
-from parl.ops.adam import adam_step, limit_norm
+from parl.nets.fused import Update
+from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
+from parl.ops.adam import FlatAdam, adam_step, limit_norm
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices, check_hidden
 from parl.ops.execution import Executed, Precision
 from parl.ops.finite import check_state, explained
@@ -42,7 +43,7 @@ class RolloutConfig:
     learning_rate: float = 1e-3
     """Step size at the start."""
     anneal: bool = True
-    """Let the step size fall to 0 in a straight line over total_frames."""
+    """Let the step size fall to 0 in a straight line over total_steps."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
     """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99."""
     optimizer_epsilon: float = 1e-5
@@ -53,7 +54,7 @@ class RolloutConfig:
     """Subtract running means and divide by running deviations (vectors only)."""
     normalize_rewards: bool = False
     """Divide rewards by the running deviation of the discounted return."""
-    changes: bool = False
+    frame_deltas: bool = False
     """Of stacked vectors, the newest last, take the newest and the changes between neighbours."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the dense layers; images use a convolutional torso and the last width."""
@@ -111,13 +112,13 @@ def check_vectors(config: RolloutConfig, spec: EnvSpec) -> None:
     Raises:
         ConfigError: names the setting and the observations.
     """
-    for name in ("normalize_observations", "changes"):
+    for name in ("normalize_observations", "frame_deltas"):
         if getattr(config, name) and spec.observation_kind != "vector":
             kind = "a dictionary" if spec.observation_parts else f"images {spec.observation_shape}"
             raise ConfigError(f"{name} = True is for vectors; this environment's observations are {kind}")
-    if config.changes and len(spec.observation_shape) != 2:
+    if config.frame_deltas and len(spec.observation_shape) != 2:
         raise ConfigError(
-            "changes = True needs stacked vectors (K, features); this environment's observations have shape "
+            "frame_deltas = True needs stacked vectors (K, features); observations have shape "
             f"{spec.observation_shape}"
         )
 
@@ -149,7 +150,7 @@ class OptimizedLearner(ABC):
             self.network = self.make_network().to(self.device)
         for part in self.network.modules():
             if isinstance(part, Executed):
-                part.reduced = part.plain = config.precision == "bfloat16"
+                part.use_bf16 = part.torch_only = config.precision == "bfloat16"
                 part.channels_last = config.channels_last
         flat = flatten(self.network)
         assert flat.gradients is not None
@@ -159,23 +160,30 @@ class OptimizedLearner(ABC):
         self._updates = 0
         # What optimizer steps change: the weights, unless they are shared with other learners.
         self._stepped, self._count = self.weights, torch.zeros(1, dtype=torch.int64)
+        self._adam = FlatAdam(self._stepped, self.gradients, self._mean, self._square)
         flattener = getattr(self.network, "flattener", None)
         self._flattener: Flattener | None = flattener
-        normalizes = flattener is not None and flattener.normaliser is not None
+        normalizes = flattener is not None and flattener.normalizer is not None
         self._moments = RunningMoments(flattener.inputs) if flattener is not None and normalizes else None
         self._scaler = RewardScaler(config.gamma) if config.normalize_rewards else None
         self.generator = torch.Generator(self.device).manual_seed(seed)
         # Step size and number of the latest step on the device, once :meth:`schedule` has put them there.
         self._there: tuple[Tensor, Tensor] | None = None
-        self.figures: dict[str, Tensor | float] = {}
+        self.figures: Mapping[str, Any] = {}
         """Figures of the latest update."""
+        replay = not spec.has_images and config.precision == "float32"
+        self._update = Update(self.make_gradients, self.gradients, replay)
 
     @abstractmethod
     def make_network(self) -> nn.Module:
         """The network of ``config`` for ``spec``."""
 
     @abstractmethod
-    def optimise(self, rollout: Rollout, progress: float, average: Average) -> int:
+    def loss(self, *args: Any, **kwargs: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss of tensors, and figures to report, without gradients."""
+
+    @abstractmethod
+    def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
         """The optimizer steps of a rollout; returns their number."""
 
     def learn(self, rollout: Rollout, progress: float, average: Average) -> int:
@@ -200,7 +208,7 @@ class OptimizedLearner(ABC):
         # The first rollout serves for statistics alone: inputs change too much when they first arrive.
         first = self._moments is not None and self._moments.count == 0
         try:
-            steps = 0 if first else self.optimise(rollout, progress, average)
+            steps = 0 if first else self.optimize(rollout, progress, average)
             self._check_finite()
         except NonFiniteError as error:
             raise explained(error, f"update {self._updates:,}", self.metrics()) from None
@@ -220,12 +228,12 @@ class OptimizedLearner(ABC):
     def _update_statistics(self, rollout: Rollout, average: Average) -> None:
         if self._moments is None:
             return
-        assert self._flattener is not None and self._flattener.normaliser is not None
+        assert self._flattener is not None and self._flattener.normalizer is not None
         rows = self._flattener.raw(rollout.obs[:-1].flatten(0, 1))
         self._moments.add(rows.cpu())
         self._moments.join(average)
-        self._flattener.normaliser.mean.copy_(self._moments.mean)
-        self._flattener.normaliser.inverse_std.copy_(
+        self._flattener.normalizer.mean.copy_(self._moments.mean)
+        self._flattener.normalizer.inverse_std.copy_(
             self._moments.inverse_std(self._flattener.lowest_deviation)
         )
 
@@ -284,27 +292,38 @@ class OptimizedLearner(ABC):
             cut = [column.index_select(0, order).tensor_split(parts) for column in columns]
             yield from zip(*cut, strict=True)
 
-    def step(self, loss: Tensor, progress: float, average: Average) -> None:
-        """Gradients of ``loss``, averaged, and one step of the optimizer."""
+    def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
+        """Writes the gradients of :meth:`loss`; returns its figures."""
         self.gradients.zero_()
-        loss.backward()
-        self.apply(progress, average)
+        total, figures = self.loss(*tensors)
+        total.backward()
+        return figures
+
+    def differentiate(self, *tensors: Tensor) -> None:
+        """As :meth:`make_gradients`; on a CPU it is replayed where it can be."""
+        self.figures = (self._update if self.device.type == "cpu" else self.make_gradients)(*tensors)
 
     def apply(self, progress: float, average: Average) -> None:
         """Averages the gradients, and takes one step of the optimizer."""
         config = self.config
         average(self.gradients)
-        if config.max_gradient_norm:
-            limit_norm(self.gradients, config.max_gradient_norm)
+        longest, epsilon = config.max_gradient_norm, config.optimizer_epsilon
+        if config.optimizer == "adam" and self._there is None:
+            self.count_updates(1)
+            steps, rate = self._updates - 1, self.learning_rate(progress)
+            self._adam.step(steps, torch.tensor(float(steps), device=self.device), rate, epsilon, longest)
+            self.refresh()
+            return
+        if longest:
+            limit_norm(self.gradients, longest)
         rate: float | Tensor
         number: int | Tensor
         if self._there is None:
-            self.took(1)
+            self.count_updates(1)
             rate, number = self.learning_rate(progress), self._updates
         else:
             rate, number = self._there
             number += 1
-        epsilon = config.optimizer_epsilon
         if config.optimizer == "adam":
             moments = (self._mean, self._square)
             adam_step(self._stepped, self.gradients, *moments, number, rate, epsilon)
@@ -320,23 +339,24 @@ class OptimizedLearner(ABC):
             self._there = rate, number
         self._there[0].fill_(self.learning_rate(progress))
 
-    def took(self, steps: int) -> None:
+    def count_updates(self, steps: int) -> None:
         """See :class:`parl.types.DeviceRolloutLearner`."""
         self._count += steps
         self._updates = int(self._count)
 
     def share(self, weights: Tensor, mean: Tensor, square: Tensor, count: Tensor, fill: bool) -> None:
-        """See :class:`parl.types.CommonLearner`."""
+        """See :class:`parl.types.HogwildLearner`."""
         if fill:
             weights.copy_(self.weights)
             mean.copy_(self._mean)
             square.copy_(self._square)
             count.fill_(self._updates)
         self._stepped, self._mean, self._square, self._count = weights, mean, square, count
+        self._adam = FlatAdam(self._stepped, self.gradients, self._mean, self._square)
         self.refresh()
 
     def refresh(self) -> None:
-        """See :class:`parl.types.CommonLearner`."""
+        """See :class:`parl.types.HogwildLearner`."""
         if self._stepped is not self.weights:
             self.weights.copy_(self._stepped)
             self._updates = int(self._count)

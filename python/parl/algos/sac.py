@@ -30,7 +30,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos import direct
 from parl.algos.critics import (
     ActionBox,
     Actor,
@@ -45,7 +44,7 @@ from parl.algos.replayed import ReplayedAlgorithm
 from parl.errors import ConfigError
 from parl.nets import check_observations, count_of
 from parl.ops.bounds import check_bounds
-from parl.ops.policies import Squashed, squashed_gaussian
+from parl.ops.policies import squashed_gaussian
 from parl.ops.returns import bellman_target
 from parl.types import Array, Batch, EnvSpec, Observations, Preset
 
@@ -110,7 +109,7 @@ PRESETS = {
             "batch_size": 256,
             "learning_starts": 1_000,
             "replay_capacity": 50_000,
-            "total_frames": 40_000,
+            "total_steps": 40_000,
         },
         {"hidden": (64, 64), "learning_rate": 2e-3, "target_tau": 0.01, "gamma": 0.98, "reward_scale": 0.1},
         tuned=True,
@@ -170,7 +169,7 @@ class SACPolicy(CriticsPolicy):
     def act(self, observations: Observations, env_steps: int) -> Array:
         """Exploring actions (N, ...)."""
         action = self._explore(observations, env_steps)
-        self._judge(observations, action)
+        self._keep_action_values(observations, action)
         return action
 
     def _explore(self, observations: Observations, env_steps: int) -> Array:
@@ -216,11 +215,8 @@ class SACLearner(CriticsLearner):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             networks, targets = make_networks(config, spec), make_networks(config, spec)
-        super().__init__(config, networks, targets, self._box, seed, device)
+        super().__init__(config, networks, targets, seed, device)
         self.log_temperature = networks.extra[0]
-        assert self.log_temperature.grad is not None
-        self._of_temperature = self.log_temperature.grad.cpu().numpy()  # on the CPU the same memory
-        self._drawn: Tensor | None = None
 
     def draws(self, size: int) -> Tensor:
         """Noise of the next actions and of the actor's, (2, size, D); D = 0 for discrete actions."""
@@ -266,7 +262,7 @@ class SACLearner(CriticsLearner):
         loss, error = self.squared(q, target, batch.weights)
         return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
 
-    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """``L_pi + L_t``."""
         critics, obs = self.networks.critics, batch.obs
         temperature = self.log_temperature.detach().exp()
@@ -279,50 +275,13 @@ class SACLearner(CriticsLearner):
             negative_entropy = (p.detach() * log_p.detach()).sum(dim=1).mean()
         else:
             action, log_density = self._draw(obs, noise[1])
-            judged = critics(obs, action, frozen=True).squeeze(2)
-            loss = (temperature * log_density - _least(judged)).mean()
+            q = critics(obs, action, frozen=True).squeeze(2)
+            loss = (temperature * log_density - _least(q)).mean()
             negative_entropy = log_density.detach().mean()
         figures = {"actor_loss": loss.detach(), "entropy": -negative_entropy, "temperature": temperature}
         if self._config.learn_temperature:
             loss = loss - (self.log_temperature * (negative_entropy + self._target_entropy)).sum()
         return loss, figures
-
-    def targets_ahead(self, rows: direct.Rows, noise: Array) -> tuple[Array, Array]:
-        """See :class:`CriticsLearner`: next actions (B, D) and their log-densities (B,)."""
-        assert self._direct is not None
-        out = self._direct.actor.outputs(rows.next_obs)[0]
-        drawn = Squashed(out, noise[0], _LOG_STD_MIN, _LOG_STD_MAX)
-        return drawn.action, drawn.log_density
-
-    def targets_from(self, rows: direct.Rows, ahead: tuple[Array, Array]) -> Array:
-        """See :class:`CriticsLearner`."""
-        assert self._direct is not None
-        action, log_density = ahead
-        q = self._direct.next_critics.outputs(direct.pairs(rows.next_obs, action))[:, :, 0]
-        least = (q if self._drawn is None else q[self._drawn.numpy()]).min(axis=0)
-        return rows.returns(least - self._temperature() * log_density)
-
-    def actor_gradients(self, rows: direct.Rows, noise: Array) -> dict[str, Any]:
-        """See :class:`CriticsLearner`."""
-        assert self._direct is not None
-        count, temperature = np.float32(len(rows.obs)), self._temperature()
-        recorded = self._direct.actor.record(rows.obs)
-        drawn = Squashed(recorded.outputs[0], noise[1], _LOG_STD_MIN, _LOG_STD_MAX)
-        judged = self._direct.judges.record(direct.pairs(rows.obs, drawn.action))
-        q = judged.outputs[:, :, 0]
-        chosen = q.argmin(axis=0)[None]
-        of_q = np.zeros_like(q)
-        np.put_along_axis(of_q, chosen, -1 / count, axis=0)
-        of_action = judged.back_to_inputs(of_q[:, :, None], rows.obs.shape[1])
-        recorded.back(drawn.back(of_action, temperature / count)[None])
-        log_density = drawn.log_density.mean()
-        loss = temperature * log_density - np.take_along_axis(q, chosen, axis=0).mean()
-        learns = np.float32(self._config.learn_temperature)
-        self._of_temperature[0] = -learns * (log_density + np.float32(self._target_entropy))
-        return {"actor_loss": loss, "entropy": -log_density, "temperature": temperature}
-
-    def _temperature(self) -> np.float32:
-        return np.exp(np.float32(self.log_temperature.item()))
 
 
 def _least(q: Tensor) -> Tensor:

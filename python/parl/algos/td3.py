@@ -19,13 +19,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos import direct
 from parl.algos.critics import (
     ActionBox,
     Actor,
@@ -107,7 +105,7 @@ PENDULUM_RUN = {
     "batch_size": 256,
     "learning_starts": 1_000,
     "replay_capacity": 50_000,
-    "total_frames": 40_000,
+    "total_steps": 40_000,
 }
 PENDULUM = {
     "hidden": (64, 64),
@@ -171,7 +169,7 @@ class DeterministicPolicy(CriticsPolicy):
     def act(self, observations: Observations, env_steps: int) -> Array:
         """Exploring actions (N, ...)."""
         action = self._explore(observations, env_steps)
-        self._judge(observations, action)
+        self._keep_action_values(observations, action)
         return action
 
     def _explore(self, observations: Observations, env_steps: int) -> Array:
@@ -193,8 +191,6 @@ class DeterministicPolicy(CriticsPolicy):
 class TD3Learner(CriticsLearner):
     """See the module."""
 
-    judges = 1
-
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
         self._box = ActionBox.of("td3", spec).on(torch.device(device))
@@ -202,7 +198,7 @@ class TD3Learner(CriticsLearner):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             networks, targets = make_networks(config, spec), make_networks(config, spec)
-        super().__init__(config, networks, targets, self._box, seed, device)
+        super().__init__(config, networks, targets, seed, device)
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
         """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is their x."""
@@ -223,9 +219,11 @@ class TD3Learner(CriticsLearner):
     @property
     def kind(self) -> bool:
         """See :class:`CriticsLearner`: whether it is the actor's turn."""
-        return self._moves_actor()
+        return self.moves_actor
 
-    def _moves_actor(self) -> bool:
+    @property
+    def moves_actor(self) -> bool:
+        """See :class:`CriticsLearner`."""
         return (self._updates + 1) % self._config.policy_delay == 0
 
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -235,46 +233,15 @@ class TD3Learner(CriticsLearner):
         loss, error = self.squared(q, target, batch.weights)
         return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
 
-    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """``L_mu``, when the actor's turn has come."""
-        if not self._moves_actor():
-            return None
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """``L_mu``."""
         action = torch.tanh(self.networks.actor(batch.obs))
         loss = -self.networks.critics(batch.obs, action, frozen=True, members=1).mean()
         return loss, {"actor_loss": loss.detach()}
 
-    def targets_ahead(self, rows: direct.Rows, noise: Array) -> Array:
-        """See :class:`CriticsLearner`: the smallest value of the next pairs, (B,)."""
-        assert self._direct is not None
-        config = self._config
-        action = np.tanh(self._direct.next_actor.outputs(rows.next_obs)[0])
-        if config.target_noise:
-            clip = config.target_noise_clip
-            action += np.clip(np.float32(config.target_noise) * noise[0], -clip, clip)
-            np.clip(action, -1, 1, out=action)
-        return self._direct.next_critics.outputs(direct.pairs(rows.next_obs, action))[:, :, 0].min(axis=0)
-
-    def targets_from(self, rows: direct.Rows, ahead: Array) -> Array:
-        """See :class:`CriticsLearner`."""
-        return rows.returns(ahead)
-
-    def actor_gradients(self, rows: direct.Rows, noise: Array) -> dict[str, Any]:
-        """See :class:`CriticsLearner`."""
-        assert self._direct is not None
-        if not self._moves_actor():
-            self.gradients[self._actor].zero_()
-            return {}
-        recorded = self._direct.actor.record(rows.obs)
-        action = np.tanh(recorded.outputs[0])
-        judged = self._direct.judges.record(direct.pairs(rows.obs, action))
-        of_q = np.full_like(judged.outputs, -1 / len(rows.obs))
-        of_action = judged.back_to_inputs(of_q, rows.obs.shape[1])
-        recorded.back((of_action * (1 - np.square(action)))[None])
-        return {"actor_loss": -judged.outputs.mean()}
-
-    def step_there(self) -> None:
+    def apply_gradients(self) -> None:
         """One Adam step of the critics and, when its turn has come, of the actor; then the copies follow."""
         self.optimize_critics()
-        if self._moves_actor():
+        if self.moves_actor:
             self.optimize_actor()
             self.follow(slice(None))

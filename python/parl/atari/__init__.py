@@ -1,6 +1,6 @@
-"""One Atari 2600, frame by frame: consoles, the games they play, and their ROM files.
+"""Single Atari 2600 consoles, the games that parl knows, and their ROM files.
 
-For many consoles at once there is ``parl.AtariVectorEnv``; for ALE's own method names ``parl.atari.ale``.
+``parl.AtariVectorEnv`` runs many consoles at once. ``parl.atari.ale`` has the method names of ale-py.
 """
 
 from parl.atari.actions import Action

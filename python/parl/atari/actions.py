@@ -1,4 +1,4 @@
-"""The 18 positions of stick and button, by number and by name."""
+"""The 18 actions: positions of joystick and button, by number and by name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from parl.errors import AtariError
 
 
 class Action(IntEnum):
-    """What a player does for one frame. Names and numbers are those of the Arcade Learning Environment.
+    """An action of one player, with the names and numbers of the Arcade Learning Environment.
 
-    A member is an ``int``: it goes into arrays and comes out of sums. On a paddle RIGHT and LEFT turn the
-    knob; UP and DOWN do nothing.
+    A member is an ``int``. With a paddle, RIGHT and LEFT turn the knob, and UP and DOWN have no effect.
     """
 
     NOOP = 0
@@ -35,21 +34,23 @@ class Action(IntEnum):
 
 
 def action_number(action: int | str) -> int:
-    """The number of an action given by number or name, in either case of letters.
+    """The number of an action given by number or by name, in upper or lower case.
 
     Raises:
-        ValueError: no action has this name or number.
-        TypeError: neither a whole number nor a string.
+        AtariError: (a ValueError) no action has this name or number.
+        TypeError: ``action`` is neither an int nor a string.
     """
     if isinstance(action, str):
         try:
             return Action[action.upper()].value
         except KeyError:
-            raise AtariError(f"action {action!r} is none of {', '.join(Action.__members__)}") from None
+            raise AtariError(
+                f"action is {action!r}, expected one of {', '.join(Action.__members__)}"
+            ) from None
     try:
         number = action.__index__()
     except AttributeError:
-        raise TypeError(f"action is a {type(action).__name__}, expected a number or a name") from None
+        raise TypeError(f"action is a {type(action).__name__}, expected an int or a name") from None
     if not 0 <= number < len(Action):
         raise AtariError(f"action {number} is outside 0..{len(Action)}")
     return number

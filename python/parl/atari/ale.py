@@ -1,9 +1,9 @@
-"""ALE's own names over :class:`parl.atari.Console`: a script written for ale-py changes one import.
+"""The interface of ale-py for :class:`parl.atari.Console`, with the same class and method names.
 
-``from parl.atari.ale import ALEInterface`` in place of ``from ale_py import ALEInterface``. Settings,
-defaults (sticky actions 0.25 among them), what takes effect when, and return values are those of ale-py
-0.12.1. What differs is listed in ``docs/ale-names.md``: what ends or hangs the process there raises an
-exception here.
+A script for ale-py needs one change: ``from parl.atari.ale import ALEInterface`` instead of ``from ale_py
+import ALEInterface``. Settings, defaults (such as sticky actions with probability 0.25) and return values are
+those of ale-py 0.12.1. ``docs/ale-names.md`` lists the differences: calls that end or hang the process with
+ale-py raise an exception.
 """
 
 # ruff: noqa: N802 - the names are ALE's
@@ -53,40 +53,40 @@ _DEFAULTS: Mapping[str, int | float | bool | str] = {
     "record_screen_dir": "",
     "record_sound_filename": "",
 }
-_NO_SOUND = "parl makes no sound"
+_NO_SOUND = "parl does not emulate sound"
 _UNSUPPORTED = {
     "sound_obs": _NO_SOUND,
     "sound": _NO_SOUND,
     "record_sound_filename": _NO_SOUND,
-    "display_screen": "parl opens no window here; `parl play` does",
-    "record_screen_dir": "parl writes no files here; `parl record` does",
-    "color_averaging": "parl shows every frame as it is",
-    "paddle_min": "the limits of the paddles are the game's own",
-    "paddle_max": "the limits of the paddles are the game's own",
+    "display_screen": "use `parl play` for a window",
+    "record_screen_dir": "use `parl record` to write files",
+    "color_averaging": "parl does not average frames",
+    "paddle_min": "parl uses the paddle limits of the game",
+    "paddle_max": "parl uses the paddle limits of the game",
 }
 
 
 class LoggerMode(enum.Enum):
-    """How much ALE prints. parl prints nothing, whatever is set."""
+    """Log level of ALE; without effect, because parl logs nothing."""
 
     Info = 0
     Warning = 1
     Error = 2
 
 
-def _whole(name: str, value: SupportsIndex, low: int, high: int) -> int:
-    """A whole number within the range of its C type; anything else is the TypeError that ale-py raises."""
+def _integer(name: str, value: SupportsIndex, low: int, high: int) -> int:
+    """Checks that ``value`` is an int with ``low <= value <= high``; TypeError otherwise, as in ale-py."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}, expected a whole number") from None
+        raise TypeError(f"{name} is {value!r}, expected an int") from None
     if not low <= number <= high:
-        raise TypeError(f"{name} is {number}, expected {low}..{high}")
+        raise TypeError(f"{name} is {number}, expected {low} to {high}")
     return number
 
 
 def _kind_of(key: str) -> str:
-    """What a setting is, or that there is none of this name."""
+    """The type of a setting, for messages."""
     if key not in _DEFAULTS:
         return "there is none of this name"
     return f"it is of type {type(_DEFAULTS[key]).__name__}"
@@ -98,7 +98,7 @@ def _expect(name: str, value: object, kind: type | UnionType) -> None:
 
 
 class ALEState:
-    """A saved state of an :class:`ALEInterface`: comparable, picklable, convertible to bytes and back."""
+    """A saved state of an :class:`ALEInterface`, which can be compared, pickled and converted to bytes."""
 
     def __init__(self, data: bytes | None = None) -> None:
         header = (0, 0, 0, 0)
@@ -106,7 +106,7 @@ class ALEState:
         if data is not None:
             size = len(_STATE_MAGIC) + 16
             if len(data) < size or not data.startswith(_STATE_MAGIC):
-                raise ValueError(f"{len(data)} bytes that are no serialized ALEState of parl")
+                raise ValueError(f"data ({len(data)} bytes) is not a serialized ALEState of parl")
             numbers = np.frombuffer(data, "<i4", 4, len(_STATE_MAGIC))
             header = (int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3]))
             content = data[size:]
@@ -122,7 +122,7 @@ class ALEState:
             console.frame_number,
             console.episode_frame_number,
         )
-        # The action that may be repeated next is not in a state: `restoreState` keeps the console's own.
+        # As in ALE, a state does not contain the action that sticky actions repeat.
         state._content = console._native.save(include_rng, False)
         return state
 
@@ -135,11 +135,11 @@ class ALEState:
         return self == other
 
     def getCurrentMode(self) -> int:
-        """The mode at the time of saving, with one that only the next reset would reach."""
+        """The mode that was set when the state was saved."""
         return self._header[0]
 
     def getDifficulty(self) -> int:
-        """The difficulty at the time of saving."""
+        """The difficulty that was set when the state was saved."""
         return self._header[1]
 
     def getFrameNumber(self) -> int:
@@ -166,10 +166,10 @@ class ALEState:
 
 
 class ALEInterface:
-    """The Arcade Learning Environment's interface, with its method names, on parl's console.
+    """The interface of the Arcade Learning Environment for parl's console.
 
-    Settings are read when a ROM is loaded, as there. Not offered: sound, colour averaging, windows, paddle
-    limits; asking for them raises ``NotImplementedError``.
+    Settings take effect when a ROM is loaded, as in ale-py. Sound, color averaging, windows and paddle limits
+    are not supported; setting them raises ``NotImplementedError``.
     """
 
     def __init__(self) -> None:
@@ -181,32 +181,32 @@ class ALEInterface:
 
     def _set(self, key: str, value: int | float | bool | str, kinds: tuple[type, ...]) -> None:
         if type(_DEFAULTS.get(key)) not in kinds:
-            raise RuntimeError(f"no setting {key!r} takes {value!r}: {_kind_of(key)}")
+            raise RuntimeError(f"the setting {key!r} cannot be {value!r}: {_kind_of(key)}")
         if key in _UNSUPPORTED and value != _DEFAULTS[key]:
-            raise NotImplementedError(f"{key} is {value}: {_UNSUPPORTED[key]}")
+            raise NotImplementedError(f"{key} is {value}, which is not supported: {_UNSUPPORTED[key]}")
         self._settings[key] = value
 
     def setInt(self, key: str, value: SupportsIndex, /) -> None:
-        """Sets a whole-number setting for the next load."""
-        number = _whole(key, value, _INT_MIN, _INT_MAX)
+        """Sets an integer setting for the next load."""
+        number = _integer(key, value, _INT_MIN, _INT_MAX)
         if isinstance(_DEFAULTS.get(key), bool):
             self._set(key, bool(number), (bool,))
         else:
             self._set(key, number, (int,))
 
     def setFloat(self, key: str, value: SupportsFloat, /) -> None:
-        """Sets a floating-point setting, kept in single precision, for the next load."""
+        """Sets a floating-point setting, in single precision, for the next load."""
         if not hasattr(value, "__float__"):
             raise TypeError(f"{key} is {value!r}, expected a number")
         self._set(key, float(np.float32(float(value))), (float,))
 
     def setBool(self, key: str, value: bool, /) -> None:
-        """Sets a setting that is true or false for the next load."""
+        """Sets a boolean setting for the next load."""
         _expect(key, value, bool | np.bool_)
         self._set(key, bool(value), (bool,))
 
     def setString(self, key: str, value: str, /) -> None:
-        """Sets a textual setting for the next load; none of them changes anything here."""
+        """Sets a string setting for the next load; string settings have no effect in parl."""
         self._set(key, value, (str,))
 
     def _number(self, key: str) -> float | None:
@@ -216,21 +216,21 @@ class ALEInterface:
         return float(value)
 
     def getInt(self, key: str, /) -> int:
-        """A setting as a whole number, -1 if there is none of this name."""
+        """A setting as an int; -1 if there is none of this name."""
         number = self._number(key)
         return -1 if number is None else int(number)
 
     def getFloat(self, key: str, /) -> float:
-        """A setting as a floating-point number, -1.0 if there is none of this name."""
+        """A setting as a float; -1.0 if there is none of this name."""
         number = self._number(key)
         return -1.0 if number is None else number
 
     def getBool(self, key: str, /) -> bool:
-        """A setting as a truth value, False if there is none of this name; a number is true when it is 1."""
+        """Whether a setting is 1 or true; False if there is none of this name."""
         return self._number(key) == 1
 
     def getString(self, key: str, /) -> str:
-        """A setting as text, empty if there is none of this name."""
+        """A setting as a string; empty if there is none of this name."""
         value = self._settings.get(key, "")
         if isinstance(value, bool):
             return str(int(value))
@@ -240,14 +240,14 @@ class ALEInterface:
 
     @staticmethod
     def setLoggerMode(mode: LoggerMode, /) -> None:
-        """Accepted for the sake of scripts: parl prints nothing."""
+        """Has no effect, because parl logs nothing."""
         _expect("mode", mode, LoggerMode)
 
     @staticmethod
     def isSupportedROM(path: str | os.PathLike[str], /) -> str | None:
-        """The id of the game whose ROM a file is by its hash, or None."""
+        """The id of the game whose ROM has the hash of the file; None if there is none."""
         if not Path(path).is_file():
-            raise RuntimeError(f"{os.fspath(path)} is no file")
+            raise RuntimeError(f"{os.fspath(path)} is not a file")
         try:
             rom = _native.Rom.find(os.fspath(path), [], True)
         except ValueError:
@@ -255,14 +255,15 @@ class ALEInterface:
         return rom.game
 
     def loadROM(self, path: str | os.PathLike[str], /) -> None:
-        """Loads a ROM, by path or by the id of a game, with the present settings, and resets it.
+        """Loads a ROM, by path or by the id of a game, with the current settings, and resets it.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: no game, another one than its name says, or a setting is out of its bounds.
+            ValueError: the file is not a known game or not the game of its name, or a setting is out of its
+                bounds.
         """
         seed = self.getInt("random_seed")
-        # A NaN never lets an action through, as in ale-py.
+        # With NaN the action is always repeated, as in ale-py.
         sticky = self.getFloat("repeat_action_probability")
         self._loaded = Console(
             path,
@@ -276,7 +277,7 @@ class ALEInterface:
         self._rewards = (self.getInt("reward_min"), self.getInt("reward_max"))
         self.__dict__.pop("act", None)
         if self._rewards == (_INT_MIN, _INT_MAX) and type(self).act is ALEInterface.act:
-            # The native method itself, without a call through Python.
+            # Calls the native method directly, which is faster.
             self.__dict__["act"] = self._loaded._native.act_ale
         self._settings["rom_file"] = os.fspath(path)
 
@@ -289,30 +290,30 @@ class ALEInterface:
     # ------------------------------------------------------------ playing
 
     def act(self, action: int | Action, paddle_strength: float = 1.0) -> int:
-        """Plays ``frame_skip`` frames; numbers above 17 are NOOP.
+        """Runs ``frame_skip`` frames with an action; numbers above 17 are NOOP.
 
         Returns:
-            The sum of their rewards within ``reward_min`` and ``reward_max``.
+            The sum of the rewards, clipped to ``reward_min`` and ``reward_max``.
         """
         reward = self._console._native.act_ale(action, paddle_strength)
         low, high = self._rewards
         return max(low, min(high, reward))
 
     def reset_game(self) -> None:
-        """Starts a new episode; takes over a mode that was set."""
+        """Starts a new episode in the mode that was set."""
         self._console.reset()
 
     def game_over(self, with_truncation: bool = True) -> bool:
-        """True when the game has ended, or the episode was truncated unless that shall not count."""
+        """Whether the game has ended; with ``with_truncation`` also whether the episode was truncated."""
         console = self._console
         return console.game_over if with_truncation else console.terminated
 
     def game_truncated(self) -> bool:
-        """True when the episode was truncated by a limit of frames or a lost life."""
+        """Whether the episode was truncated by the frame limit or a lost life."""
         return self._console.truncated
 
     def lives(self) -> int:
-        """Lives left, 0 in games without."""
+        """Number of lives left; 0 in games without lives."""
         return self._console.lives
 
     def getFrameNumber(self) -> int:
@@ -324,11 +325,11 @@ class ALEInterface:
         return self._console.episode_frame_number
 
     def getLegalActionSet(self) -> list[Action]:
-        """The actions that are passed on to the game."""
+        """The actions that the game receives."""
         return list(self._console.legal_actions)
 
     def getMinimalActionSet(self) -> list[Action]:
-        """The actions that do something in the game."""
+        """The actions that have an effect in the game."""
         return list(self._console.minimal_actions)
 
     def getAvailableModes(self) -> list[int]:
@@ -341,22 +342,22 @@ class ALEInterface:
 
     def setMode(self, mode: int, /) -> None:
         """Sets the mode that the next reset selects."""
-        number = _whole("mode", mode, 0, _UINT_MAX)
+        number = _integer("mode", mode, 0, _UINT_MAX)
         if number not in self._console.modes:
             raise RuntimeError(f"mode {number} is not one of {list(self._console.modes)}")
         self._console.set_mode(number)
 
     def setDifficulty(self, difficulty: int, /) -> None:
         """Sets the difficulty from the next frame on."""
-        number = _whole("difficulty", difficulty, 0, _UINT_MAX)
+        number = _integer("difficulty", difficulty, 0, _UINT_MAX)
         if number not in self._console.difficulties:
             raise RuntimeError(f"difficulty {number} is not one of {list(self._console.difficulties)}")
         self._console.set_difficulty(number)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ screen and memory
 
     def getRAMSize(self) -> int:
-        """128."""
+        """Size of the RAM in bytes: 128."""
         return len(self._console.ram)
 
     @overload
@@ -364,7 +365,7 @@ class ALEInterface:
     @overload
     def getRAM(self, buffer: NDArray[np.uint8]) -> None: ...
     def getRAM(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
-        """The 128 bytes of RAM, (128,) uint8; or nothing, and they are in ``buffer``."""
+        """The RAM, (128,) uint8; or None after writing it into ``buffer``."""
         console = self._console
         if buffer is None:
             return console.read_ram()
@@ -373,13 +374,13 @@ class ALEInterface:
         return None
 
     def setRAM(self, index: int, value: int, /) -> None:
-        """Writes one byte of RAM."""
-        if _whole("index", index, 0, _UINT_MAX) > 127:
+        """Writes a byte of the RAM."""
+        if _integer("index", index, 0, _UINT_MAX) > 127:
             raise RuntimeError(f"RAM index {index} is outside 0..128")
-        self._console.write_ram(index, _whole("value", value, 0, 255))
+        self._console.write_ram(index, _integer("value", value, 0, 255))
 
     def getScreenDims(self) -> tuple[int, int]:
-        """Height and width."""
+        """Height and width of the screen in pixels."""
         return self._console.screen_shape
 
     @overload
@@ -387,7 +388,7 @@ class ALEInterface:
     @overload
     def getScreen(self, buffer: NDArray[np.uint8]) -> None: ...
     def getScreen(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
-        """Palette indices, (H, 160) uint8; or nothing, and they are in ``buffer``."""
+        """The screen as palette indices, (H, 160) uint8; or None after writing it into ``buffer``."""
         console = self._console
         if buffer is None:
             return console.screen
@@ -400,7 +401,7 @@ class ALEInterface:
     @overload
     def getScreenGrayscale(self, buffer: NDArray[np.uint8]) -> None: ...
     def getScreenGrayscale(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
-        """Gray values, (H, 160) uint8; or nothing, and they are in ``buffer``."""
+        """The screen as gray values, (H, 160) uint8; or None after writing it into ``buffer``."""
         console = self._console
         if buffer is None:
             return console.screen_gray
@@ -413,7 +414,7 @@ class ALEInterface:
     @overload
     def getScreenRGB(self, buffer: NDArray[np.uint8]) -> None: ...
     def getScreenRGB(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8] | None:
-        """Colours, (H, 160, 3) uint8; or nothing, and they are in ``buffer``."""
+        """The screen as RGB, (H, 160, 3) uint8; or None after writing it into ``buffer``."""
         console = self._console
         if buffer is None:
             return console.screen_rgb
@@ -422,7 +423,7 @@ class ALEInterface:
         return None
 
     def saveScreenPNG(self, path: str, /) -> None:
-        """Writes the screen as a PNG file, one pixel for each of the console's.
+        """Writes the screen to a PNG file at its native size.
 
         Raises:
             OSError: the file cannot be written.
@@ -430,21 +431,21 @@ class ALEInterface:
         Path(path).write_bytes(png_bytes(self._console.screen_rgb))
 
     def getAudioSize(self) -> int:
-        """Raises NotImplementedError: parl makes no sound."""
+        """Raises NotImplementedError, because parl does not emulate sound."""
         raise NotImplementedError(_NO_SOUND)
 
     def getAudio(self, buffer: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Raises NotImplementedError: parl makes no sound."""
+        """Raises NotImplementedError, because parl does not emulate sound."""
         raise NotImplementedError(_NO_SOUND)
 
     # ------------------------------------------------------------ states
 
     def cloneState(self, include_rng: bool = False) -> ALEState:
-        """Saves the console; with the generator of the sticky actions if ``include_rng``."""
+        """Saves the state of the console; with ``include_rng`` also the generator of sticky actions."""
         return ALEState._of(self._console, include_rng)
 
     def restoreState(self, state: ALEState, /) -> None:
-        """Puts a saved state back. The screen shows the old picture until the next frame, as in ale-py."""
+        """Restores a saved state; the screen keeps the old frame until the next one is run, as in ale-py."""
         _expect("state", state, ALEState)
         self._console.load(state._content, keep_held=True)
 
@@ -459,6 +460,6 @@ class ALEInterface:
 
 def _check_buffer(buffer: Any, shape: tuple[int, ...], wrong_shape: type[Exception]) -> None:
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.uint8 or not buffer.flags.c_contiguous:
-        raise TypeError("the buffer is no C-contiguous array of uint8")
+        raise TypeError("buffer is not a C-contiguous uint8 array")
     if buffer.shape != shape:
-        raise wrong_shape(f"the buffer has shape {buffer.shape}, expected {shape}")
+        raise wrong_shape(f"buffer has shape {buffer.shape}, expected {shape}")

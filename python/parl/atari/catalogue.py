@@ -1,4 +1,4 @@
-"""The games that parl knows: their names, what can be done in them, and whether their ROM is here."""
+"""The games that parl knows: their names, actions and modes, and whether their ROM files are found."""
 
 from __future__ import annotations
 
@@ -14,93 +14,44 @@ from parl.atari.roms import ale_py_folder
 from parl.errors import AtariError
 
 SCREEN_WIDTH = 160
-"""Pixels in a row of every screen."""
+"""Width of every screen in pixels."""
 
-# Titles that are not the words of the id with capitals.
-_TITLES = {
-    "atlantis2": "Atlantis II",
-    "battle_zone": "Battlezone",
-    "beam_rider": "Beamrider",
-    "darkchambers": "Dark Chambers",
-    "earthworld": "SwordQuest: EarthWorld",
-    "et": "E.T. the Extra-Terrestrial",
-    "hero": "H.E.R.O.",
-    "jamesbond": "James Bond 007",
-    "journey_escape": "Journey Escape",
-    "kaboom": "Kaboom!",
-    "koolaid": "Kool-Aid Man",
-    "kung_fu_master": "Kung-Fu Master",
-    "montezuma_revenge": "Montezuma's Revenge",
-    "mr_do": "Mr. Do!",
-    "ms_pacman": "Ms. Pac-Man",
-    "pacman": "Pac-Man",
-    "pitfall": "Pitfall!",
-    "pitfall2": "Pitfall II",
-    "pong": "Pong (Video Olympics)",
-    "qbert": "Q*bert",
-    "riverraid": "River Raid",
-    "robotank": "Robot Tank",
-    "tic_tac_toe_3d": "3-D Tic-Tac-Toe",
-    "trondead": "TRON: Deadly Discs",
-    "up_n_down": "Up'n Down",
-    "wizard_of_wor": "Wizard of Wor",
-    "yars_revenge": "Yars' Revenge",
-}
-# Rows of the picture; 250 where the television is PAL.
-_HEIGHT = 210
-_HEIGHTS = {
-    "adventure": 250,
-    "air_raid": 250,
-    "carnival": 214,
-    "combat": 256,
-    "journey_escape": 230,
-    "keystone_kapers": 250,
-    "king_kong": 250,
-    "klax": 250,
-    "laser_gates": 250,
-    "maze_craze": 250,
-    "mr_do": 250,
-    "pacman": 250,
-    "pooyan": 220,
-    "sir_lancelot": 250,
-    "space_war": 250,
-}
 _SUGGESTIONS = 3
 
 
 @dataclass(frozen=True)
 class Game:
-    """A game that parl knows, and where its ROM is."""
+    """A game that parl knows, and its ROM file."""
 
     id: str
-    """Name in lower case, as in ``Console("ms_pacman")``."""
+    """Id in lower case, as in ``Console("ms_pacman")``."""
     title: str
-    """Name for people."""
+    """Title, as in ``Ms. Pac-Man``."""
     cartridge: str
-    """How its ROM sits on the bus: 2K, 4K, F8, F8SC, F6, F6SC, E0, FE or DPC."""
+    """Bank switching scheme of the cartridge: 2K, 4K, F8, F8SC, F6, F6SC, E0, FE or DPC."""
     players: int
-    """1, or 2 for the cartridges without rules for one player: no score, no lives, no end."""
+    """Number of players: 1, or 2 for games without rules, which have no score, lives or end."""
     actions: tuple[Action, ...]
-    """The actions that do something in it (the minimal set), in ascending order."""
+    """Actions that have an effect in the game (the minimal set), in ascending order."""
     legal_actions: tuple[Action, ...]
-    """The actions that are passed on; the others count as NOOP."""
+    """Actions that the game receives; others are replaced by NOOP."""
     modes: tuple[int, ...]
-    """Variants that can be chosen; the first is the default."""
+    """Modes of the game; the first is the default."""
     difficulties: tuple[int, ...]
     """Positions of the two difficulty switches: bit 0 is the left one, bit 1 the right one."""
     screen: tuple[int, int]
-    """Height and width of the picture in pixels."""
+    """Height and width of the screen in pixels."""
     md5: str
-    """Hash of its ROM, in hexadecimal."""
+    """MD5 hash of its ROM in hexadecimal."""
     path: Path | None
-    """The file of its ROM; None if it was not found."""
+    """Path of its ROM file; None if it was not found."""
     found: bool
-    """True when the file is there and has that hash."""
+    """Whether the file was found and has this hash."""
 
 
 def title(game: str) -> str:
     """A game's name for people."""
-    return _TITLES.get(game) or " ".join(word.capitalize() for word in game.split("_"))
+    return next(row.title for row in _native.game_rows() if row.id == game)
 
 
 def _letters(name: str) -> str:
@@ -109,27 +60,27 @@ def _letters(name: str) -> str:
 
 @functools.cache
 def _ids() -> dict[str, str]:
-    """Letters and digits of every id -> the id."""
+    """Letters and digits of each id -> the id."""
     return {_letters(row.id): row.id for row in _native.game_rows()}
 
 
 def find_id(name: str) -> str | None:
-    """The id of a game called by its id, its Gymnasium name or with the same letters, or None."""
+    """The id of a game from its id, its Gymnasium name or a name with the same letters; None if unknown."""
     stem = re.sub(r"^(?:ALE|parl)/|(?:-ram)?(?:Deterministic|NoFrameskip)?(?:-v\d+)?$", "", name)
     return _ids().get(_letters(stem))
 
 
 def suggestion(name: str) -> str:
-    """A sentence with the ids that are spelled like ``name``; empty if there are none."""
+    """A question with the ids most similar to ``name``; empty if there are none."""
     close = difflib.get_close_matches(_letters(name), list(_ids()), _SUGGESTIONS)
     return f"did you mean {' or '.join(_ids()[letters] for letters in close)}?" if close else ""
 
 
 def game_id(name: str) -> str:
-    """The id of a game: ``MsPacman``, ``ALE/MsPacman-v5`` and ``ms-pacman`` are ``ms_pacman``.
+    """The id of a game: ``MsPacman``, ``ALE/MsPacman-v5`` and ``ms-pacman`` give ``ms_pacman``.
 
     Raises:
-        ValueError: no game is called so; names the closest ones.
+        AtariError: (a ValueError) there is no such game; the message names the most similar ids.
     """
     found = find_id(name)
     if found is None:
@@ -139,9 +90,9 @@ def game_id(name: str) -> str:
 
 
 def games() -> list[Game]:
-    """All games that parl knows, in alphabetical order of their ids, with what is known about each.
+    """All games that parl knows, sorted by id.
 
-    Reads the ROM files that are found, to compare their hashes; a few milliseconds.
+    Reads the ROM files that it finds to compare their hashes, which takes a few milliseconds.
     """
     folders = [folder for folder in [ale_py_folder()] if folder is not None]
     found: list[Game] = []
@@ -154,14 +105,14 @@ def games() -> list[Game]:
         found.append(
             Game(
                 id=row.id,
-                title=title(row.id),
+                title=row.title,
                 cartridge=row.cartridge,
                 players=row.players,
                 actions=tuple(Action(number) for number in row.minimal_actions),
                 legal_actions=tuple(Action(number) for number in row.legal_actions),
                 modes=tuple(row.modes),
                 difficulties=tuple(row.difficulties),
-                screen=(_HEIGHTS.get(row.id, _HEIGHT), SCREEN_WIDTH),
+                screen=(row.height, SCREEN_WIDTH),
                 md5=row.md5,
                 path=path,
                 found=md5 == row.md5,

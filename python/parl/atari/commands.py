@@ -22,12 +22,12 @@ from parl.errors import AtariError, ConfigError
 _SECONDS = 30
 _SCALE = 2
 _LARGEST_SCALE = 16
-# A random player keeps an action for so many frames, about what a person does.
+# Number of frames for which random play repeats an action.
 _RANDOM_FRAMES = 8
 
 
 def _range_text(values: Sequence[int]) -> str:
-    """Whole numbers with runs drawn together: 0-3, 8."""
+    """Formats ascending integers with ranges: 0-3, 8."""
     runs: list[list[int]] = []
     for value in values:
         if runs and value == runs[-1][1] + 1:
@@ -38,7 +38,7 @@ def _range_text(values: Sequence[int]) -> str:
 
 
 def table(rows: Sequence[Game]) -> str:
-    """Games as lines of text with aligned columns."""
+    """Formats games as a table with aligned columns."""
     head = ("id", "title", "cartridge", "players", "actions", "modes", "difficulties", "screen", "rom")
     lines: list[tuple[str, ...]] = [head]
     for game in rows:
@@ -65,7 +65,7 @@ def table(rows: Sequence[Game]) -> str:
 
 
 def describe(game: Game) -> str:
-    """All that is known about one game, a line each."""
+    """Formats all facts about a game, one per line."""
     place = "not found" if game.path is None else str(game.path)
     if game.path is not None and not game.found:
         place += " (another md5)"
@@ -87,9 +87,9 @@ def describe(game: Game) -> str:
 
 def _games_command(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="parl games", description="List the games that parl knows, or all about some of them."
+        prog="parl games", description="List the games that parl knows, or describe some of them."
     )
-    parser.add_argument("game", nargs="*", help="only these, with all that is known about them")
+    parser.add_argument("game", nargs="*", help="ids of games to describe in full")
     chosen = parser.parse_args(arguments).game
     known = games()
     if not chosen:
@@ -97,23 +97,25 @@ def _games_command(arguments: Sequence[str]) -> int:
         found = sum(game.found for game in known)
         print(f"\n{len(known)} games, {found} ROMs found")
         if found < len(known):
-            print("pip install ale-py brings all of them; PARL_ROMS_DIR names a folder of your own")
+            print("pip install ale-py installs all of them; PARL_ROMS_DIR can name another folder")
         return 0
     by_id = {game.id: game for game in known}
     for number, name in enumerate(chosen):
         found_id = find_id(name)
         if found_id is None:
-            raise AtariError(f"there is no game {name!r}; parl games lists them")
+            raise AtariError(f"there is no game {name!r}: run parl games for a list")
         print(("\n" if number else "") + describe(by_id[found_id]))
     return 0
 
 
 def _console_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("game", help="id of a game (parl games lists them) or path of a ROM")
-    parser.add_argument("--seed", type=int, default=0, help="of sticky actions and random play (default 0)")
-    parser.add_argument("--mode", type=int, help="variant of the game (default: its first)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of sticky actions and random play (default 0)"
+    )
+    parser.add_argument("--mode", type=int, help="mode of the game (default: its first)")
     parser.add_argument("--difficulty", type=int, help="position of the difficulty switches (default 0)")
-    parser.add_argument("--allow-unknown", action="store_true", help="accept a ROM that is no known game")
+    parser.add_argument("--allow-unknown", action="store_true", help="accept a ROM that is not a known game")
 
 
 def _console(options: argparse.Namespace) -> Console:
@@ -134,37 +136,37 @@ def _play_command(arguments: Sequence[str]) -> int:
     )
     _console_options(parser)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--window", action="store_true", help="insist on a window (needs pygame)")
-    where.add_argument("--terminal", action="store_true", help="stay in the terminal")
-    parser.add_argument("--fps", type=float, help="frames a second (default: 60, or 50 for PAL games)")
-    parser.add_argument("--frames", type=int, default=0, help="stop after so many frames (default: never)")
+    where.add_argument("--window", action="store_true", help="play in a window (needs pygame)")
+    where.add_argument("--terminal", action="store_true", help="play in the terminal")
+    parser.add_argument("--fps", type=float, help="frames per second (default: 60, or 50 for PAL games)")
+    parser.add_argument("--frames", type=int, default=0, help="stop after this many frames (default: never)")
     parser.add_argument(
-        "--record", type=Path, help="keep the play in this .npz file, for parl train bc --data"
+        "--record", type=Path, help="write the actions to this .npz file, for parl train bc --data"
     )
     options = parser.parse_args(arguments)
     console = _console(options)
-    kept: Path | None = options.record
-    recorder = None if kept is None else Recorder(console)
-    place = "window" if options.window else "terminal" if options.terminal else "auto"
-    score = play(console, where=place, fps=options.fps, max_frames=options.frames, recorder=recorder)
+    record: Path | None = options.record
+    recorder = None if record is None else Recorder(console)
+    where_to = "window" if options.window else "terminal" if options.terminal else "auto"
+    score = play(console, where=where_to, fps=options.fps, max_frames=options.frames, recorder=recorder)
     print(f"{console.name}: score {score} after {console.episode_frame_number} frames")
-    if recorder is not None and kept is not None:
-        recorder.write(kept)
-        print(f"{kept}: {len(recorder)} steps")
+    if recorder is not None and record is not None:
+        recorder.write(record)
+        print(f"{record}: {len(recorder)} steps")
     return 0
 
 
 def scripted(text: str) -> list[Action]:
-    """Actions from text: names or numbers, separated by spaces, each with ``*N`` behind it for N frames.
+    """Parses actions: names or numbers separated by spaces, each followed by ``*N`` for N frames.
 
     Raises:
-        AtariError: a word is neither, or a count is not positive.
+        AtariError: a word is not an action, or a count is not positive.
     """
     actions: list[Action] = []
     for word in text.split():
         name, _, count = word.partition("*")
         if count and not (count.isdecimal() and int(count) > 0):
-            raise AtariError(f"{word!r}: {count!r} is no count of frames")
+            raise AtariError(f"{word!r} has the count {count!r}, expected a number of frames of at least 1")
         number = action_number(int(name) if name.isdecimal() else name)
         actions += [Action(number)] * int(count or 1)
     return actions
@@ -173,9 +175,13 @@ def scripted(text: str) -> list[Action]:
 def frames_of(
     console: Console, frames: int, seed: int, script: Sequence[Action] | None
 ) -> Iterator[NDArray[np.uint8]]:
-    """The pictures of so many frames, (H, 160, 3) uint8, played at random or as the script says, repeated.
+    """Plays and yields the screen of each frame, (H, 160, 3) uint8; resets when an episode ends.
 
-    An episode that ends is followed by the next one.
+    Args:
+        console: the console.
+        frames: number of frames.
+        seed: seed of random actions.
+        script: one action per frame, repeated from the start at its end; None for random actions.
     """
     random = np.random.default_rng(seed)
     own = console.minimal_actions
@@ -194,19 +200,19 @@ def frames_of(
 def _record_command(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="parl record",
-        description="Play a game at random or as written and write it to a file: .mp4, .gif (extra 'video'), "
-        "or .png for the last frame.",
+        description="Play a game with random or given actions and write it to a file: .mp4, .gif (extra "
+        "'video'), or .png for the last frame.",
     )
     _console_options(parser)
     parser.add_argument("-o", "--out", type=Path, required=True, help=f"file: {', '.join(SUFFIXES)}")
-    parser.add_argument("--frames", type=int, help=f"how many frames (default: {_SECONDS} seconds of them)")
+    parser.add_argument("--frames", type=int, help=f"number of frames (default: {_SECONDS} seconds)")
     parser.add_argument(
-        "--actions", default="random", help="random, or names and counts: 'FIRE*2 RIGHT*30 NOOP' (repeated)"
+        "--actions", default="random", help="random, or actions and counts: 'FIRE*2 RIGHT*30 NOOP' (repeated)"
     )
     parser.add_argument("--scale", type=int, default=_SCALE, help=f"size of a pixel (default {_SCALE})")
     options = parser.parse_args(arguments)
     if not 1 <= options.scale <= _LARGEST_SCALE:
-        raise ConfigError(f"--scale is {options.scale}, expected 1..={_LARGEST_SCALE}")
+        raise ConfigError(f"--scale is {options.scale}, expected 1 to {_LARGEST_SCALE}")
     script = None if options.actions == "random" else scripted(options.actions)
     if script is not None and not script:
         raise ConfigError("--actions is empty, expected 'random' or names of actions")
@@ -233,15 +239,16 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def run(command: str, arguments: Sequence[str]) -> int:
-    """Runs ``games``, ``play`` or ``record`` and returns its exit status.
+    """Runs ``games``, ``play`` or ``record`` and returns the exit status.
 
     Raises:
-        ParlError: a value is out of its bounds, or a file cannot be written. FileNotFoundError: no such ROM.
+        ParlError: a value is out of its bounds, or a file cannot be written.
+        FileNotFoundError: there is no such ROM.
     """
     try:
         return _COMMANDS[command](arguments)
     except BrokenPipeError:
-        # The reader of a pipe has seen enough; nothing may be written at exit either.
+        # The reader closed the pipe; standard output must not be flushed to it at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except PermissionError as error:

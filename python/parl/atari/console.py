@@ -1,4 +1,4 @@
-"""One Atari 2600 with a game in it, frame by frame."""
+"""A single Atari 2600 console with a game."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parl.atari.roms import ale_py_folder
 from parl.errors import AtariError
 
 SYSTEM_SEED = 4_753_849
-"""Seed of power-on RAM and of the timer at resets unless another one is given; ale-py's default too."""
+"""Default seed of the RAM at power-on and of the timer at resets, as in ale-py."""
 _SEEDS = 2**32
 _NTSC_FPS = 60.0
 _PAL_FPS = 50.0
@@ -27,37 +27,36 @@ _MOST_FRAMES = 2**31
 
 
 class Console:
-    """One Atari 2600 with a game in it. Behaves bit for bit as ale-py 0.12.1 does.
+    """An Atari 2600 console with a game, bit for bit as ale-py 0.12.1.
 
-    A new console has been reset once and is ready to play. All methods may be called from several threads:
-    calls on one console take turns, and those on different consoles run at the same time, without the
-    interpreter's lock.
+    A new console has been reset and is ready to play. Methods may be called from several threads: calls on
+    one console are serialized, calls on different consoles run in parallel without the interpreter's lock.
 
     Args:
-        game: a game's id (``breakout``; ``Breakout`` and ``ALE/Breakout-v5`` mean the same), looked for in
+        game: a game's id (``breakout``; also ``Breakout`` or ``ALE/Breakout-v5``), whose ROM is searched in
             the folders of PARL_ROMS_DIR, ALE_ROMS_DIR, ALE_ROM_DIR and of an installed ale-py; or the path of
-            a file.
-        seed: of the generator behind sticky actions (and two modes of Adventure), 0 to 2^32 - 1; None draws
-            one.
-        frame_skip: frames per :meth:`act`, at least 1. Rewards are summed; there is no pooling of pictures.
-        repeat_action_probability: in each frame the previous action goes on with this probability, 0 to 1.
-        max_num_frames_per_episode: an episode is truncated after so many frames; 0 for no limit.
-        truncate_on_life_loss: an episode is truncated when fewer lives are left than the game starts with.
+            a ROM file.
+        seed: seed of the generator of sticky actions (and of two modes of Adventure), 0 to 2^32 - 1; None for
+            a random one.
+        frame_skip: frames per :meth:`act`, at least 1. Rewards are summed; frames are not pooled.
+        repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1).
+        max_num_frames_per_episode: frames after which an episode is truncated; 0 for no limit.
+        truncate_on_life_loss: whether an episode is truncated when fewer lives are left than at its start.
         mode: one of :attr:`modes`; None for the game's first.
         difficulty: one of :attr:`difficulties`; None for 0.
-        rules: the game whose score, lives, end and modes are read out of RAM; None for the game that the ROM
-            is.
-        allow_unknown: accept a ROM that is not what its name says, or that is no known game. It runs without
-            rules, unless ``rules`` are given: reward 0, no lives, no end.
-        system_seed: of the generator behind power-on RAM and the timer at resets, 0 to 2^32 - 1.
-        device: where :meth:`act` runs its frames: ``"cpu"``, or ``"cuda"`` or ``"cuda:1"``. All else is on
-            the host, and states, pictures and numbers are the same. One console keeps one thread of a
-            device busy: it is there to compare, :class:`parl.AtariVectorEnv` to be fast.
+        rules: id of the game whose rules read score, lives and end from RAM; None for the game of the ROM.
+        allow_unknown: whether to accept a ROM that is not a known game, or not the game of its name. Without
+            ``rules`` it runs with reward 0, no lives and no end.
+        system_seed: seed of the RAM at power-on and of the timer at resets, 0 to 2^32 - 1.
+        device: where :meth:`act` runs its frames: ``"cpu"``, ``"cuda"`` or ``"cuda:<number>"``. Everything
+            else runs on the host, and results are the same. A console uses a single thread of a device, for
+            comparisons; use :class:`parl.AtariVectorEnv` for speed.
 
     Raises:
-        FileNotFoundError: there is no such ROM; says where it was looked for and how to get one.
-        ValueError: a setting is out of its bounds, the file is no cartridge, or not the ROM its name says.
-        CudaUnavailableError: ``device="cuda"`` cannot be had.
+        FileNotFoundError: there is no such ROM; the message lists the folders searched.
+        AtariError: (a ValueError) a setting is out of its bounds, or the file is not a cartridge or not the
+            game of its name.
+        CudaUnavailableError: there is no such CUDA device; the message says why.
 
     Examples:
         >>> from parl.atari import Action, Console
@@ -89,18 +88,18 @@ class Console:
             rules = rom.game
         elif not allow_unknown:
             raise AtariError(
-                f"{rom.path} (md5 {rom.md5}) is none of the known games; "
-                "allow_unknown=True runs it without rules, rules=GAME with those of a game"
+                f"{rom.path} (md5 {rom.md5}) is not a known game: use allow_unknown=True to run it without "
+                "rules, or rules=GAME to run it with those of a game"
             )
         self._start(
             rom,
             {
                 "rules": rules,
-                "seed": secrets.randbelow(_SEEDS) if seed is None else _whole("seed", seed, _SEEDS),
-                "system_seed": _whole("system_seed", system_seed, _SEEDS),
-                "frame_skip": _whole("frame_skip", frame_skip, _MOST_FRAMES, 1),
+                "seed": secrets.randbelow(_SEEDS) if seed is None else _integer("seed", seed, _SEEDS),
+                "system_seed": _integer("system_seed", system_seed, _SEEDS),
+                "frame_skip": _integer("frame_skip", frame_skip, _MOST_FRAMES, 1),
                 "repeat_action_probability": float(repeat_action_probability),
-                "max_num_frames_per_episode": _whole(
+                "max_num_frames_per_episode": _integer(
                     "max_num_frames_per_episode", max_num_frames_per_episode, _MOST_FRAMES
                 ),
                 "truncate_on_life_loss": bool(truncate_on_life_loss),
@@ -123,44 +122,44 @@ class Console:
     def _use(self, native: _native.Console) -> None:
         self._native = native
         if type(self).act is Console.act:
-            # The native method itself: an act takes some microseconds, a call through Python one more.
+            # Calls the native method directly; a call through Python adds about a microsecond.
             self.__dict__["act"] = native.act
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- properties
 
     @property
     def game(self) -> str | None:
-        """Id of the game whose rules run; None without rules."""
+        """Id of the game whose rules are used; None without rules."""
         return self._settings["rules"]
 
     @property
     def name(self) -> str:
-        """Title of the game, or the file's name where there are no rules."""
+        """Title of the game; without rules the name of the file."""
         return os.path.basename(self._rom.path) if self.game is None else title(self.game)
 
     @property
     def md5(self) -> str:
-        """Hash of the ROM, in hexadecimal."""
+        """MD5 hash of the ROM in hexadecimal."""
         return self._rom.md5
 
     @property
     def cartridge(self) -> str:
-        """How the ROM sits on the bus: 2K, 4K, F8 and so on."""
+        """Bank switching scheme of the cartridge: 2K, 4K, F8 and so on."""
         return self._rom.cartridge
 
     @property
     def players(self) -> int:
-        """Players that :meth:`act` has a stick or paddle for: 1 for a game with rules, otherwise 2."""
+        """Number of players that :meth:`act` takes actions for: 1 for a game with rules, otherwise 2."""
         return self._native.players
 
     @property
     def seed(self) -> int:
-        """Seed of the generator behind sticky actions."""
+        """Seed of the generator of sticky actions."""
         return self._settings["seed"]
 
     @property
     def device(self) -> str:
-        """Where frames run: ``"cpu"`` or ``"cuda:0"``."""
+        """Device on which frames run: ``"cpu"`` or ``"cuda:<number>"``."""
         ordinal = self._settings.get("device")
         return "cpu" if ordinal is None else f"cuda:{ordinal}"
 
@@ -171,7 +170,7 @@ class Console:
 
     @property
     def repeat_action_probability(self) -> float:
-        """Probability with which the previous action goes on."""
+        """Probability, for each frame, that the previous action is repeated."""
         return self._settings["repeat_action_probability"]
 
     @property
@@ -181,36 +180,36 @@ class Console:
 
     @property
     def legal_actions(self) -> tuple[Action, ...]:
-        """The actions that are passed on; the others count as NOOP. Ascending."""
+        """Actions that the game receives, in ascending order; others are replaced by NOOP."""
         return tuple(Action(number) for number in self._native.legal_actions)
 
     @property
     def minimal_actions(self) -> tuple[Action, ...]:
-        """The actions that do something in the game. Ascending."""
+        """Actions that have an effect in the game, in ascending order."""
         return tuple(Action(number) for number in self._native.minimal_actions)
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """Variants of the game that :meth:`set_mode` takes; the first is the default."""
+        """Modes of the game, for :meth:`set_mode`; the first is the default."""
         return tuple(self._native.modes)
 
     @property
     def difficulties(self) -> tuple[int, ...]:
-        """Positions of the difficulty switches that :meth:`set_difficulty` takes."""
+        """Positions of the difficulty switches, for :meth:`set_difficulty`."""
         return tuple(self._native.difficulties)
 
     @property
     def frames_per_second(self) -> float:
-        """60 for an NTSC game, 50 for a PAL one."""
+        """Frames per second: 60 for NTSC games, 50 for PAL games."""
         return _PAL_FPS if self._native.pal else _NTSC_FPS
 
     # ---------------------------------------------------------------- playing
 
     def reset(self) -> None:
-        """Starts a new episode: power off and on, selection of the mode, the presses that start the game.
+        """Starts a new episode: switches the console off and on, selects the mode and starts the game.
 
-        RAM outlives it, as in the reference, so that some games start differently each time; see
-        :meth:`save` for the very same start.
+        RAM keeps its content, as in ale-py, so that some games start differently each time. Use :meth:`save`
+        and :meth:`load` to repeat a start exactly.
         """
         self._native.reset()
 
@@ -222,39 +221,39 @@ class Console:
         strength: float = 1.0,
         strength_b: float = 1.0,
     ) -> int:
-        """Plays ``frame_skip`` frames. After the end of an episode nothing happens until :meth:`reset`.
+        """Runs ``frame_skip`` frames with an action; after the end of an episode it does nothing.
 
         Args:
-            action: player A's :class:`Action`, its number or its name; one that is not legal in the game is
-                NOOP.
-            action_b: player B's.
-            strength: how far player A's paddle turns, 1 for a full turn; its sign does not matter. Joysticks
-                ignore it.
-            strength_b: the same for player B.
+            action: :class:`Action` of player A, its number or its name; actions that are not legal in the
+                game are replaced by NOOP.
+            action_b: action of player B.
+            strength: how far the paddle of player A turns, 1 for a full turn; the sign is ignored. No effect
+                on joysticks.
+            strength_b: how far the paddle of player B turns.
 
         Returns:
-            The sum of the frames' rewards.
+            The sum of the rewards of the frames.
 
         Raises:
-            ValueError: no such action, or a strength that is not finite.
+            AtariError: (a ValueError) there is no such action, or a strength is not finite.
         """
         return self._native.act(action, action_b, strength=strength, strength_b=strength_b)
 
     def set_mode(self, mode: int) -> None:
-        """Chooses a variant of the game; the next :meth:`reset` selects it.
+        """Sets the mode of the game, which the next :meth:`reset` selects.
 
         Raises:
-            ValueError: not one of :attr:`modes`.
+            AtariError: (a ValueError) it is not one of :attr:`modes`.
         """
-        self._native.set_mode(_whole("mode", mode, _SEEDS))
+        self._native.set_mode(_integer("mode", mode, _SEEDS))
 
     def set_difficulty(self, difficulty: int) -> None:
-        """Sets the difficulty switches, from the next frame on.
+        """Sets the difficulty switches from the next frame on.
 
         Raises:
-            ValueError: not one of :attr:`difficulties`.
+            AtariError: (a ValueError) it is not one of :attr:`difficulties`.
         """
-        self._native.set_difficulty(_whole("difficulty", difficulty, _SEEDS))
+        self._native.set_difficulty(_integer("difficulty", difficulty, _SEEDS))
 
     @property
     def mode(self) -> int:
@@ -263,75 +262,76 @@ class Console:
 
     @property
     def difficulty(self) -> int:
-        """The difficulty that was set, or 0, even in a game that does not list it."""
+        """The difficulty that was set, or 0, also in games that do not list 0."""
         return self._native.difficulty
 
-    # ---------------------------------------------------------------- how it stands
+    # ---------------------------------------------------------------- state of the episode
 
     @property
     def lives(self) -> int:
-        """Lives left; 0 in games without lives."""
+        """Number of lives left; 0 in games without lives."""
         return self._native.lives
 
     @property
     def terminated(self) -> bool:
-        """True when the game itself has ended."""
+        """Whether the game has ended."""
         return self._native.terminated
 
     @property
     def truncated(self) -> bool:
-        """True when the episode was cut: by the limit of frames, or by a lost life if that was asked for."""
+        """Whether the episode was truncated, by the frame limit or by ``truncate_on_life_loss``."""
         return self._native.truncated
 
     @property
     def game_over(self) -> bool:
-        """True when the episode has ended either way."""
+        """Whether the episode has terminated or was truncated."""
         return self._native.game_over
 
     @property
     def frame_number(self) -> int:
-        """Frames since the console was made, without those of resets that :meth:`act` did not play."""
+        """Number of frames since the console was made, without the frames of resets."""
         return self._native.frame_number
 
     @property
     def episode_frame_number(self) -> int:
-        """Frames since the last reset began; mode selection may have used some."""
+        """Number of frames since the last reset began, those of the mode selection included."""
         return self._native.episode_frame_number
 
-    # ---------------------------------------------------------------- looking
+    # ---------------------------------------------------------------- screen and memory
 
     @property
     def ram(self) -> NDArray[np.uint8]:
-        """A copy of RAM, (128,) uint8, read-only: :meth:`write_ram` changes RAM itself."""
+        """A read-only copy of the RAM, (128,) uint8; :meth:`write_ram` writes to the RAM."""
         ram = self._native.read_ram(None)
         ram.flags.writeable = False
         return ram
 
     @property
     def screen(self) -> NDArray[np.uint8]:
-        """The picture of the last frame as palette indices, (H, 160) uint8."""
+        """The screen of the last frame as palette indices, (H, 160) uint8."""
         return self._native.read_screen(None)
 
     @property
     def screen_rgb(self) -> NDArray[np.uint8]:
-        """The picture of the last frame in colour, (H, 160, 3) uint8."""
+        """The screen of the last frame as RGB, (H, 160, 3) uint8."""
         return self._native.read_screen_rgb(None)
 
     @property
     def screen_gray(self) -> NDArray[np.uint8]:
-        """The picture of the last frame in gray, (H, 160) uint8."""
+        """The screen of the last frame as gray values, (H, 160) uint8."""
         return self._native.read_screen_gray(None)
 
     @property
     def screen_shape(self) -> tuple[int, int]:
-        """Height and width of the picture: 210, 214, 220, 230 or 250, and 160."""
+        """Height (210, 214, 220, 230 or 250) and width (160) of the screen in pixels."""
         return self._native.screen_height, SCREEN_WIDTH
 
     def read_ram(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Copies RAM into ``out``, (128,) uint8 C-contiguous, or a new array, and returns it.
+        """Copies the RAM into ``out``, (128,) uint8 and C-contiguous, or into a new array; returns it.
 
         Raises:
-            ValueError: another shape or layout. TypeError: another dtype.
+            ValueError: ``out`` has another shape or layout.
+            TypeError: ``out`` has another dtype.
         """
         return self._native.read_ram(out)
 
@@ -340,7 +340,7 @@ class Console:
         return self._native.read_screen(out)
 
     def read_screen_rgb(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Writes colours into ``out``, (H, 160, 3) uint8, C-contiguous, or a new array; returns it."""
+        """Writes RGB values into ``out``, (H, 160, 3) uint8, C-contiguous, or a new array; returns it."""
         return self._native.read_screen_rgb(out)
 
     def read_screen_gray(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
@@ -348,12 +348,13 @@ class Console:
         return self._native.read_screen_gray(out)
 
     def write_ram(self, index: int, value: int) -> None:
-        """Writes one byte of RAM; index 0 is bus address $80.
+        """Writes a byte of the RAM; index 0 is bus address $80.
 
         Raises:
-            IndexError: the index is outside 0..128. ValueError: the value is outside 0..256.
+            IndexError: ``index`` is outside 0..128.
+            AtariError: (a ValueError) ``value`` is outside 0..256.
         """
-        index, value = operator.index(index), _whole("value", value, _BYTES)
+        index, value = operator.index(index), _integer("value", value, _BYTES)
         if not 0 <= index < _RAM_BYTES:
             raise IndexError(f"RAM index {index} is outside 0..{_RAM_BYTES}")
         self._native.write_ram(index, value)
@@ -361,35 +362,35 @@ class Console:
     # ---------------------------------------------------------------- states
 
     def save(self, *, generator: bool = True) -> bytes:
-        """The state as bytes: what makes the console's future, without ROM, settings and picture.
+        """Saves the state of the console as bytes, without ROM, settings and screen.
 
         Args:
-            generator: with the generator of the sticky actions, so that they will be the same too.
+            generator: whether to include the generator of sticky actions.
 
         Returns:
-            Bytes that :meth:`load` of any console with the same ROM takes, in this version of parl.
+            Bytes that any console with the same ROM and rules can :meth:`load`, in this version of parl.
         """
         return self._native.save(generator)
 
     def load(self, state: bytes, *, keep_held: bool = False) -> None:
-        """Goes back to a saved state. The screen shows the old picture until the next frame.
+        """Restores a saved state; the screen keeps the old frame until the next one is run.
 
         Args:
-            state: from :meth:`save`; without the generator in it, that of this console runs on.
-            keep_held: the action that may be repeated next stays this console's rather than the state's. So
-                it is in ALE, whose states do not hold it.
+            state: bytes of :meth:`save`. If they do not include the generator, this console keeps its own.
+            keep_held: whether the action that sticky actions repeat remains that of this console, as in ALE,
+                whose states do not contain it.
 
         Raises:
-            ValueError: no saved state of a console with this ROM and these rules.
+            AtariError: (a ValueError) the bytes are not a state of a console with this ROM and these rules.
         """
         self._native.load(state, keep_held)
 
     def clone(self, *, generator: bool = True) -> Console:
-        """A console that will do the same and shares nothing mutable; its picture is the same too.
+        """An independent copy of the console, screen included.
 
         Args:
-            generator: with the generator of the sticky actions where it stands; otherwise the copy's is
-                seeded anew with a drawn :attr:`seed`, and the two part ways.
+            generator: whether to copy the state of the generator of sticky actions; otherwise the copy gets a
+                random :attr:`seed`.
         """
         other = object.__new__(type(self))
         other._rom = self._rom
@@ -409,7 +410,7 @@ class Console:
         return self.clone()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (type(self), self._rom, self._settings, self.save())
+        return _unpickle, (type(self), self._rom, self._settings, self.save())
 
     def __repr__(self) -> str:
         return (
@@ -418,7 +419,7 @@ class Console:
         )
 
 
-def _unpickled(kind: type[Console], rom: _native.Rom, settings: dict[str, Any], state: bytes) -> Console:
+def _unpickle(kind: type[Console], rom: _native.Rom, settings: dict[str, Any], state: bytes) -> Console:
     console = object.__new__(kind)
     console._start(rom, settings)
     console.load(state)
@@ -440,12 +441,12 @@ def _find_rom(name: str, *, allow_unknown: bool) -> _native.Rom:
         raise FileNotFoundError(f"{error}; {hint}") from None
 
 
-def _whole(name: str, value: SupportsIndex, end: int, start: int = 0) -> int:
-    """A whole number in ``start..end``."""
+def _integer(name: str, value: SupportsIndex, end: int, start: int = 0) -> int:
+    """Checks that ``value`` is an int with ``start <= value < end`` and returns it."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}, expected a whole number") from None
+        raise TypeError(f"{name} is {value!r}, expected an int") from None
     if not start <= number < end:
-        raise AtariError(f"{name} is {number}, expected {start}..{end}, the end excluded")
+        raise AtariError(f"{name} is {number}, expected {start} to {end - 1}")
     return number

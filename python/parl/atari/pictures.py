@@ -1,4 +1,4 @@
-"""Pictures and videos as files: PNG by ourselves, GIF and MP4 by imageio (extra ``video``)."""
+"""Image and video files: PNG without dependencies, GIF and MP4 with imageio (extra ``video``)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from parl.errors import ConfigError
 
 SUFFIXES = (".png", ".gif", ".mp4")
 _COMPRESSION = 6
-# GIF counts in hundredths of a second and viewers slow down anything under 2 of them.
+# GIF durations are in hundredths of a second, and viewers slow down frames shorter than 2 of them.
 _GIF_FRAME_MS = 30
 
 
 def png_bytes(rgb: NDArray[np.uint8]) -> bytes:
-    """A PNG file of a picture (H, W, 3) uint8.
+    """Encodes an image, (H, W, 3) uint8, as a PNG file.
 
     Source: PNG specification, third edition, sections 5, 7 and 11.
     """
@@ -33,7 +33,7 @@ def png_bytes(rgb: NDArray[np.uint8]) -> bytes:
             struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
         )
 
-    # Each row opens with its filter: 0, none.
+    # Each row starts with its filter type: 0, none.
     rows = np.zeros((height, 1 + 3 * width), np.uint8)
     rows[:, 1:] = rgb.reshape(height, 3 * width)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -46,7 +46,16 @@ def png_bytes(rgb: NDArray[np.uint8]) -> bytes:
 
 
 def enlarged(rgb: NDArray[np.uint8], scale: int, aspect: int = 2) -> NDArray[np.uint8]:
-    """A picture (H, W, 3) times ``scale``, pixels ``aspect`` as wide as high, 2 as on a television."""
+    """Enlarges an image.
+
+    Args:
+        rgb: (H, W, 3) uint8.
+        scale: height of a pixel.
+        aspect: width of a pixel divided by its height; 2 as on a television.
+
+    Returns:
+        (scale * H, aspect * scale * W, 3) uint8.
+    """
     return np.repeat(np.repeat(rgb, scale, axis=0), aspect * scale, axis=1)
 
 
@@ -55,28 +64,28 @@ def _imageio() -> Any:
         return importlib.import_module("imageio.v2")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"GIF and MP4 files need imageio ({error}): pip install 'parl-rl[video]'; PNG files need nothing"
+            f"GIF and MP4 files need imageio ({error}): pip install 'parl-rl[video]', or write a PNG file"
         ) from error
 
 
 def write_frames(
     path: Path, frames: Iterable[NDArray[np.uint8]], *, fps: float, scale: int, aspect: int = 2
 ) -> int:
-    """Writes a video, or the last of the frames as a picture.
+    """Writes frames as a video, or the last one as an image.
 
     Args:
-        path: the suffix decides: ``.mp4`` has every frame; ``.gif`` one for each two, their brighter pixels,
-            so that what flickers in turn stays visible; ``.png`` the last frame.
-        frames: pictures (H, W, 3) uint8, all of one size.
-        fps: frames a second.
+        path: path of the file. ``.mp4`` contains every frame; ``.gif`` the pixelwise maximum of every two
+            frames, so that objects drawn in alternate frames stay visible; ``.png`` the last frame.
+        frames: images of equal size, (H, W, 3) uint8.
+        fps: frames per second.
         scale: height of a pixel in the file.
-        aspect: its width in units of that.
+        aspect: width of a pixel divided by its height.
 
     Returns:
-        How many frames were taken from ``frames``.
+        The number of frames read from ``frames``.
 
     Raises:
-        ConfigError: an unknown suffix, no frames, or imageio is missing.
+        ConfigError: the suffix is unknown, there are no frames, or imageio is not installed.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -84,7 +93,7 @@ def write_frames(
     remaining = iter(frames)
     first = next(remaining, None)
     if first is None:
-        raise ConfigError(f"{path}: there are no frames to write")
+        raise ConfigError(f"frames is empty, expected at least one frame for {path}")
     if suffix == ".png":
         last, count = first, 1
         for frame in remaining:
@@ -95,7 +104,7 @@ def write_frames(
     if suffix == ".gif":
         options = {"mode": "I", "duration": max(_GIF_FRAME_MS, 2000 / fps), "loop": 0}
     else:
-        # The codec asks for even sides; blocks of 2 are met by every screen height without rescaling.
+        # The codec needs even sides; with blocks of 2, no screen height needs rescaling.
         options = {"fps": fps, "macro_block_size": 2, "quality": 8}
     count = 0
     waiting: NDArray[np.uint8] | None = None

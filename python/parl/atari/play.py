@@ -1,4 +1,4 @@
-"""One person at the console: keys to actions, a picture sixty times a second, in a window or a terminal."""
+"""Interactive play: keys to actions and the screen in a window or a terminal."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _WINDOW_WIDTH = 840
 
 
 def action_of(held: Iterable[str], keys: dict[str, str]) -> Action:
-    """The action of the held keys; opposite directions cancel out.
+    """The action of the keys that are held; opposite directions cancel each other.
 
     Args:
-        held: names of keys.
+        held: names of the keys.
         keys: name of a key -> UP, DOWN, LEFT, RIGHT or FIRE.
     """
     parts = {keys[key] for key in held if key in keys}
@@ -44,22 +44,22 @@ def action_of(held: Iterable[str], keys: dict[str, str]) -> Action:
 
 
 class Display(Protocol):
-    """Where a game is shown and where its keys come from."""
+    """A display with a keyboard."""
 
     def poll(self) -> tuple[frozenset[str], list[str]]:
-        """The keys that are held, and those that went down since the last call."""
+        """The keys that are held, and the keys pressed since the last call."""
         ...
 
     def show(self, rgb: NDArray[np.uint8], status: str) -> None:
-        """Draws a picture (H, W, 3) uint8 and a line of text."""
+        """Shows an image, (H, W, 3) uint8, and a line of text."""
         ...
 
 
 class _TerminalDisplay:
     def __init__(self, read: Callable[[], bytes]) -> None:
         size = shutil.get_terminal_size()
-        colours = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
-        self._screen = TerminalScreen(sys.stdout, size.columns, size.lines, true_colour=colours)
+        has_true_color = os.environ.get("COLORTERM", "") in ("truecolor", "24bit")
+        self._screen = TerminalScreen(sys.stdout, size.columns, size.lines, true_color=has_true_color)
         self._keys = Keys()
         self._read = read
         self._waiting: NDArray[np.uint8] | None = None
@@ -69,7 +69,8 @@ class _TerminalDisplay:
         return self._keys.held(), self._keys.pressed()
 
     def show(self, rgb: NDArray[np.uint8], status: str) -> None:
-        # Every second frame, which is text enough, with the brighter pixels of both: much flickers in turn.
+        # Draws every second frame, as the maximum of two frames, since many objects appear in alternate
+        # frames.
         if self._waiting is None:
             self._waiting = rgb
         else:
@@ -79,7 +80,7 @@ class _TerminalDisplay:
 
 class _WindowDisplay:
     def __init__(self, title: str) -> None:
-        # Or it greets on standard output.
+        # Suppresses pygame's message on standard output.
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         self._pygame: Any = importlib.import_module("pygame")
         self._pygame.display.init()
@@ -116,7 +117,7 @@ class _WindowDisplay:
 
 
 def window_is_possible() -> bool:
-    """True when pygame is installed and a display is there to open a window on."""
+    """Whether pygame is installed and there is a display on which to open a window."""
     if importlib.util.find_spec("pygame") is None:
         return False
     if sys.platform.startswith("linux"):
@@ -134,7 +135,16 @@ def loop(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Plays until a quit key, or for ``max_frames`` frames if that is not 0; ``recorder`` sees the actions.
+    """Plays in real time until a quit key is pressed.
+
+    Args:
+        console: the console.
+        display: shows the screen and reads the keys.
+        fps: frames per second.
+        max_frames: number of frames after which to stop; 0 for no limit.
+        recorder: records the actions.
+        clock: time in seconds.
+        sleep: waits for a number of seconds.
 
     Returns:
         The score of the last episode.
@@ -167,7 +177,7 @@ def loop(
         if due > now:
             sleep(due - now)
         else:
-            # Too slow for real time: go on from here rather than catch up in a burst.
+            # Too slow for real time: schedules the next frame from now, instead of catching up in a burst.
             due = now
 
 
@@ -179,20 +189,20 @@ def play(
     max_frames: int = 0,
     recorder: Recorder | None = None,
 ) -> int:
-    """Opens a window or takes the terminal and plays.
+    """Plays a game in a window or in the terminal.
 
     Args:
-        console: what is played; it goes on from its present state.
+        console: the console, which continues from its state.
         where: ``window``, ``terminal``, or ``auto`` for a window if one is possible.
-        fps: frames a second; None for the 60 or 50 of the game's television.
-        max_frames: 0, or after how many frames to stop.
-        recorder: keeps the actions.
+        fps: frames per second; None for 60 or, for PAL games, 50.
+        max_frames: number of frames after which to stop; 0 for no limit.
+        recorder: records the actions.
 
     Returns:
         The score of the last episode.
 
     Raises:
-        ConfigError: neither a window nor a terminal is there, or ``fps`` is not positive.
+        ConfigError: there is neither a window nor a terminal, or ``fps`` is not positive.
     """
     if fps is not None and not fps > 0:
         raise ConfigError(f"fps is {fps}, expected more than 0")
@@ -207,8 +217,8 @@ def play(
             window.close()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
-            "there is no terminal to draw in and no window (pygame and a display); "
-            "`parl record` writes a file"
+            "there is neither a terminal nor a window (pygame and a display): use `parl record` to write a "
+            "file"
         )
     with raw_terminal(sys.stdin.fileno(), sys.stdout) as read:
         display = _TerminalDisplay(read)

@@ -1,12 +1,11 @@
-"""Play kept for learning: the actions of a person, and all that is needed to see what that person saw.
+"""Recordings of a player's actions, as demonstrations for behavior cloning.
 
-An action holds for as many frames as a step of a training environment has, and is one that does something in
-the game, so that the environment can take the same steps again with any kind of observation. The file is
-an ``.npz`` of numpy with
+An action lasts for the frames of a step of a training environment and is one of the game's minimal actions,
+so that an environment can repeat the steps with any kind of observation. The file is a NumPy ``.npz`` with
 
-- ``game`` (id), ``mode``, ``difficulty``, ``frameskip``: the console;
-- ``actions``: (M,) uint8, numbers among the game's minimal actions, one a step;
-- ``starts``: (E,) int64, the steps that began an episode.
+- ``game`` (id), ``mode``, ``difficulty``, ``frameskip``: settings of the console;
+- ``actions``: (M,) uint8, indices into the game's minimal actions, one per step;
+- ``starts``: (E,) int64, the steps at which episodes start.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from parl.errors import ConfigError
 
 
 class Recorder:
-    """Holds a player's actions for whole steps and remembers them.
+    """Records the actions of a player, each for a whole step.
 
     Args:
-        console: freshly made, of a known game for one player.
-        frameskip: frames of a step.
+        console: a new console with a known game for one player.
+        frameskip: number of frames per step.
 
     Raises:
         ConfigError: the game is unknown, or for two players.
@@ -33,7 +32,7 @@ class Recorder:
 
     def __init__(self, console: Console, frameskip: int = 4) -> None:
         if console.game is None or console.players != 1:
-            raise ConfigError(f"play of {console.name} cannot be kept: it takes a known game for one player")
+            raise ConfigError(f"{console.name} cannot be recorded, expected a known game for one player")
         self._console = console
         self._frameskip = frameskip
         self._minimal = console.minimal_actions
@@ -42,13 +41,17 @@ class Recorder:
         self._left = 0
 
     def __len__(self) -> int:
-        """Steps so far."""
+        """Number of steps so far."""
         return len(self._actions)
 
     def action(self, wanted: Action) -> Action:
-        """What the console shall do in this frame: ``wanted`` at the start of a step, then the same on.
+        """The action for the console in this frame.
 
-        An action that does nothing in this game loses its direction or its button, as far as needed.
+        At the start of a step this is ``wanted``, in its other frames the same action again. An action that
+        has no effect in the game is replaced by one without its button or its direction.
+
+        Args:
+            wanted: the action of the player in this frame.
         """
         if self._left == 0:
             self._left = self._frameskip
@@ -65,13 +68,13 @@ class Recorder:
         return self._minimal[0]
 
     def restart(self) -> None:
-        """A new episode begins with the next frame."""
+        """Starts a new episode with the next frame."""
         self._left = 0
         if self._starts[-1] != len(self._actions):
             self._starts.append(len(self._actions))
 
     def write(self, path: Path) -> None:
-        """Writes the file; its folder is made if missing."""
+        """Writes the recording to a file; its folder is created if missing."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             np.savez_compressed(

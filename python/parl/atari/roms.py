@@ -1,4 +1,4 @@
-"""Where ROM files are looked for. parl ships none; ``pip install ale-py`` brings 108."""
+"""Folders that are searched for ROM files. parl contains none; ``pip install ale-py`` installs 108."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 ROM_VARIABLES = ("PARL_ROMS_DIR", "ALE_ROMS_DIR", "ALE_ROM_DIR")
-"""Environment variables that name a folder of ROM files, in the order of looking."""
+"""Environment variables that name a folder of ROM files, in the order of the search."""
 
 
 def ale_py_folder() -> Path | None:
-    """The ROM folder of an installed ale-py, which is located and never imported."""
+    """The ROM folder of an installed ale-py, which is not imported; None if it is not installed."""
     try:
         spec = importlib.util.find_spec("ale_py")
     except (ImportError, ValueError):
@@ -23,7 +23,7 @@ def ale_py_folder() -> Path | None:
 
 
 def rom_folders() -> list[tuple[Path, str]]:
-    """Every folder that is looked in, in order, each with its reason: a variable, or an installed ale-py."""
+    """The folders that are searched, in order, each with its origin: a variable, or an installed ale-py."""
     folders = [(Path(os.environ[name]), name) for name in ROM_VARIABLES if os.environ.get(name)]
     ale_py = ale_py_folder()
     if ale_py is not None:
@@ -32,7 +32,7 @@ def rom_folders() -> list[tuple[Path, str]]:
 
 
 def rom_folder() -> tuple[Path | None, str]:
-    """The folder that is looked in first, and the reason; None and the reason if there is none."""
+    """The folder that is searched first and its origin; None and the reason if there is no folder."""
     folders: list[tuple[Path | None, str]] = [*rom_folders()]
     if folders:
         return folders[0]

@@ -1,8 +1,8 @@
-"""Pictures and keys in a text terminal: two pixels a character, arrow keys, a status line.
+"""Images and keys in a text terminal: two pixels per character, arrow keys, a status line.
 
-A plain terminal tells when a key goes down and nothing of its release, so a key counts as held for a moment
-after its last byte. Terminals with the kitty keyboard protocol report both, which is asked for and used where
-it works.
+A terminal reports when a key is pressed but not when it is released, so that a key counts as held for a
+moment after its last byte. Terminals with the kitty keyboard protocol report both; it is used where it is
+supported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HOLD_S = 0.22
-"""How long a key counts as held after its last byte, longer than the gap between two repeats."""
+"""Seconds for which a key counts as held after its last byte; longer than the interval of key repeat."""
 TV_ASPECT = 4 / 3
 _HALF_BLOCK = "\u2580"
 # ESC [ or ESC O, an optional code, modifiers and event kind, a final letter.
@@ -31,12 +31,12 @@ _CONTROL = 4
 
 
 def resample(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Mean of the source cells under each target cell; where the target is finer, the nearest source cell.
+    """Resizes an image: the mean of the pixels under each target pixel, or the nearest pixel when enlarging.
 
     Args:
         picture: (H, W, C) uint8.
-        height: rows wanted.
-        width: columns wanted.
+        height: rows of the result.
+        width: columns of the result.
 
     Returns:
         (height, width, C) uint8.
@@ -53,25 +53,25 @@ def resample(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.
 
 
 def fit(columns: int, rows: int) -> tuple[int, int]:
-    """Width and even height of the largest 4:3 picture in so many characters of two pixels each."""
+    """Width and (even) height in pixels of the largest 4:3 image for a terminal, two pixels per character."""
     width = max(2, min(columns, int(2 * rows * TV_ASPECT)))
     height = max(2, int(width / TV_ASPECT) // 2 * 2)
     return width, height
 
 
 class TerminalScreen:
-    """Draws pictures with coloured half blocks; writes only the lines that changed.
+    """Draws images with colored half blocks; writes only the lines that have changed.
 
     Args:
-        out: where the text goes.
-        columns: characters in a line.
-        rows: lines, the last of them for the status.
-        true_colour: 24-bit colours, otherwise the 256-colour cube.
+        out: the terminal.
+        columns: characters per line.
+        rows: number of lines, the last one for the status.
+        true_color: whether to use 24-bit colors instead of 256 colors.
     """
 
-    def __init__(self, out: TextIO, columns: int, rows: int, *, true_colour: bool) -> None:
+    def __init__(self, out: TextIO, columns: int, rows: int, *, true_color: bool) -> None:
         self._out = out
-        self._true_colour = true_colour
+        self._true_color = true_color
         self._status = ""
         self._lines: list[str] = []
         self.width: int
@@ -79,9 +79,9 @@ class TerminalScreen:
         self.width, self.height = fit(columns, max(1, rows - 1))
 
     def draw(self, rgb: NDArray[np.uint8], status: str = "") -> None:
-        """Shows a picture (H, W, 3) uint8 and a line of text under it."""
+        """Draws an image, (H, W, 3) uint8, and a line of text below it."""
         small = resample(rgb, self.height, self.width)
-        if not self._true_colour:
+        if not self._true_color:
             small = (small.astype(np.uint16) * 5 + 127) // 255
         lines = [self._line(small[y].tolist(), small[y + 1].tolist()) for y in range(0, self.height, 2)]
         changed = [
@@ -101,40 +101,40 @@ class TerminalScreen:
         front = back = None
         for top, bottom in zip(upper, lower, strict=True):
             if top != front:
-                text.append(self._colour(38, top))
+                text.append(self._color(38, top))
                 front = top
             if bottom != back:
-                text.append(self._colour(48, bottom))
+                text.append(self._color(48, bottom))
                 back = bottom
             text.append(_HALF_BLOCK)
         text.append("\x1b[0m")
         return "".join(text)
 
-    def _colour(self, layer: int, rgb: list[int]) -> str:
+    def _color(self, layer: int, rgb: list[int]) -> str:
         red, green, blue = rgb
-        if self._true_colour:
+        if self._true_color:
             return f"\x1b[{layer};2;{red};{green};{blue}m"
         return f"\x1b[{layer};5;{16 + 36 * red + 6 * green + blue}m"
 
 
 class Keys:
-    """Which keys are held, from the bytes a terminal sends.
+    """Decodes the bytes of a terminal into keys that are held or were pressed.
 
-    Names are ``up down left right``, the character itself for others (``" "`` is the space bar), ``escape``,
-    and ``ctrl+`` before a character where the terminal says so instead of sending a signal.
+    Names of keys are ``up``, ``down``, ``left``, ``right``, ``escape``, and the character for others (``" "``
+    is the space bar), with ``ctrl+`` in front if the terminal reports it instead of sending a signal.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Key -> when it stops being held; infinity where releases are reported.
+        # Key -> time until which it is held; infinity if the terminal reports releases.
         self._until: dict[str, float] = {}
         self._pressed: list[str] = []
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Takes what the terminal sent since the last call, maybe nothing; sequences may be cut anywhere."""
+        """Decodes the bytes received since the last call, possibly none; sequences may be split anywhere."""
         if not data and self._rest == b"\x1b":
-            # Nothing followed it: it was the key and no beginning.
+            # No byte followed, so it was the escape key and not the start of a sequence.
             self._rest = b""
             self._press("escape", self._clock() + HOLD_S)
         data, at = self._rest + data, 0
@@ -145,7 +145,7 @@ class Keys:
                 at = match.end()
                 self._sequence(match)
             elif data[at] == 0x1B and (at + 1 == len(data) or _BEGINNING.fullmatch(data, at)):
-                # The beginning of a sequence whose end is still to come.
+                # The start of an incomplete sequence.
                 self._rest = data[at:]
                 return
             else:
@@ -154,13 +154,13 @@ class Keys:
                 at += 1
 
     def held(self) -> frozenset[str]:
-        """The keys that are down now."""
+        """The keys that are held now."""
         now = self._clock()
         self._until = {key: until for key, until in self._until.items() if until > now}
         return frozenset(self._until)
 
     def pressed(self) -> list[str]:
-        """The keys that went down since the last call, in order."""
+        """The keys pressed since the last call, in order."""
         pressed, self._pressed = self._pressed, []
         return pressed
 
@@ -188,13 +188,17 @@ class Keys:
 
 @contextmanager
 def raw_terminal(fd: int, out: TextIO) -> Generator[Callable[[], bytes]]:
-    """A terminal without echo, line buffer and cursor, on its second page; put back in every case.
+    """Context in which a terminal has no echo, line buffer or cursor and shows its alternate screen.
+
+    Args:
+        fd: file descriptor of the terminal's input.
+        out: the terminal's output.
 
     Yields:
-        A function that returns the bytes typed since its last call, without waiting.
+        A function that returns the bytes typed since its last call, without blocking.
 
     Raises:
-        OSError: ``fd`` is no terminal.
+        OSError: ``fd`` is not a terminal.
     """
     import termios
     import tty
@@ -202,7 +206,7 @@ def raw_terminal(fd: int, out: TextIO) -> Generator[Callable[[], bytes]]:
     try:
         before = termios.tcgetattr(fd)
     except termios.error as error:
-        raise OSError(f"file descriptor {fd} is no terminal: {error}") from error
+        raise OSError(f"file descriptor {fd} is not a terminal: {error}") from error
 
     def read() -> bytes:
         data = b""
@@ -215,7 +219,7 @@ def raw_terminal(fd: int, out: TextIO) -> Generator[Callable[[], bytes]]:
 
     try:
         tty.setcbreak(fd)
-        # Second page, no cursor, clear, and reports of releases (kitty protocol; ignored elsewhere).
+        # Alternate screen, no cursor, clear, and reports of key releases (kitty protocol; ignored elsewhere).
         out.write("\x1b[?1049h\x1b[?25l\x1b[2J\x1b[>11u")
         out.flush()
         yield read

@@ -1,1 +1,1 @@
-"""What ``parl bench`` measures on the machine it runs on: rates, and what batching strategies trade."""
+"""Benchmarks of ``parl bench``, measured on this machine: frame rates and batching strategies."""

@@ -1,9 +1,9 @@
-"""``parl bench atari``: frames per second with a policy and with learning, over numbers of environments.
+"""``parl bench atari``: frames per second with and without a policy and with training.
 
-Every number of environments is measured three times: environments alone with random actions, environments and
-the Nature CNN that chooses their actions ("inference"), and whole training. Frames are those of the console,
-skipped ones counted. Rollouts are shortened where many environments make them long, so that one holds
-:data:`ROWS` steps at most, and minibatches are a quarter of a rollout.
+For each number of environments there are three measurements: environments alone with random actions,
+environments and the Nature CNN that chooses their actions ("inference"), and training. Frames are emulated
+frames, skipped ones included. A rollout has at most :data:`ROWS` steps of all environments together, and a
+minibatch is a quarter of a rollout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from parl.bench.loops import GpuBusy, axes_of, make_loop, rates, save, table
+from parl.bench.loops import GpuUtilization, axes_of, make_loop, rates, save, table
 from parl.envs import usable_cores
 from parl.errors import ParlError
 
@@ -27,53 +27,53 @@ _DEFAULTS = {"cpu": (1, 8, 64, 512), "cuda": (1, 1_024, 4_096, 32_768)}
 
 @dataclass(frozen=True)
 class AtariOptions:
-    """Frames a second with a policy and with learning, over numbers of environments: a table and a figure."""
+    """Measure frames per second of environments, inference and training over numbers of environments."""
 
     game: str = "pong"
-    """The game."""
+    """Id of the game."""
     num_envs: tuple[int, ...] = ()
-    """Numbers of environments; none: 1 8 64 512 on the processor, 1 1024 4096 32768 on a GPU."""
+    """Numbers of environments; by default 1 8 64 512 on the CPU and 1 1024 4096 32768 on a GPU."""
     device: str = "cpu"
-    """Where environments and networks are: cpu or cuda."""
+    """Device of environments and networks: cpu or cuda."""
     algorithms: tuple[str, ...] = ("ppo",)
-    """What is trained: algorithms that learn from rollouts."""
+    """Algorithms to train, which must be on-policy."""
     seconds: float = 5.0
-    """Of each measurement, at least."""
+    """Smallest duration of each measurement."""
     threads: int = 0
-    """Of torch; 0: one per core."""
+    """Number of torch's threads; 0 for one per core."""
     out: Path = Path("atari-rates.png")
-    """Figure to write."""
+    """File of the figure."""
 
     def __post_init__(self) -> None:
         if self.device.split(":")[0] not in _DEFAULTS:
-            raise ParlError(f"device = {self.device!r} is neither cpu nor cuda")
+            raise ParlError(f"device is {self.device!r}, expected cpu or cuda")
         if any(count < 1 for count in self.num_envs):
-            raise ParlError(f"num_envs = {min(self.num_envs)} is below 1")
+            raise ParlError(f"num_envs has {min(self.num_envs)}, expected at least 1")
         if not 0 <= self.threads <= 4096:
-            raise ParlError(f"threads = {self.threads} is not in 0..4096")
+            raise ParlError(f"threads is {self.threads}, expected 0 to 4096")
         if not self.seconds > 0:
-            raise ParlError(f"seconds = {self.seconds} is not above 0")
+            raise ParlError(f"seconds is {self.seconds}, expected more than 0")
 
 
 def bench(options: AtariOptions) -> Iterator[str]:
-    """Measures, writes the figure, and gives the lines to print as they come."""
+    """Runs the benchmark and writes the figure; yields the lines to print."""
     import torch
 
     torch.set_num_threads(options.threads or usable_cores())
     numbers = options.num_envs or _DEFAULTS[options.device.split(":")[0]]
     columns = ["environments", "random actions", "inference"]
     columns += [f"training {name}" for name in options.algorithms]
-    columns += [f"updates/s {name}" for name in options.algorithms] + ["GPU busy"]
+    columns += [f"updates/s {name}" for name in options.algorithms] + ["GPU utilization"]
     where = f"{options.device}, {usable_cores()} cores"
-    yield f"{options.game}, frames a second on {where}, {options.seconds:g} s each"
+    yield f"{options.game}, frames per second on {where}, {options.seconds:g} s each"
     yield from table(columns, [])
     found: list[dict[str, float]] = []
     for count in numbers:
         row = _row(options, count)
         found.append(row)
         cells = {name: f"{value:,.0f}" if value >= 10 else f"{value:.2g}" for name, value in row.items()}
-        if "GPU busy" in row:
-            cells["GPU busy"] = f"{100 * row['GPU busy']:.0f} %"
+        if "GPU utilization" in row:
+            cells["GPU utilization"] = f"{100 * row['GPU utilization']:.0f} %"
         yield table(columns, [cells])[-1]
     yield f"figure: {draw(found, options)}"
 
@@ -84,13 +84,13 @@ def _row(options: AtariOptions, count: int) -> dict[str, float]:
     row["random actions"] = _frames(env, lambda obs: env.action_space.sample(), options.seconds) * count
     row["inference"] = _frames(env, act, options.seconds) * count
     close()
-    with GpuBusy() as busy:
+    with GpuUtilization() as utilization:
         for name in options.algorithms:
             report = _training(options, name, count)
             row[f"training {name}"] = float(report["env_steps_per_s"]) * _SKIP
             row[f"updates/s {name}"] = float(report["updates_per_s"])
-    if busy.mean is not None:
-        row["GPU busy"] = busy.mean
+    if utilization.mean is not None:
+        row["GPU utilization"] = utilization.mean
     return row
 
 
@@ -114,13 +114,13 @@ def _camel(game: str) -> str:
 
 
 def _environment(options: AtariOptions, count: int) -> tuple[Any, Callable[[Any], Any], Callable[[], None]]:
-    """Environments, a policy that draws from a fresh network, and what closes them."""
+    """Makes environments, a policy that samples from a new network, and a function that closes them."""
     import torch
 
     from parl.envs import AtariVectorEnv
     from parl.nets.actor_critic import ActorCritic
 
-    env = AtariVectorEnv(options.game, count, device=options.device)
+    env: Any = AtariVectorEnv(options.game, count, device=options.device)
     shape = env.single_observation_space.shape
     network = ActorCritic(shape, "uint8", int(env.single_action_space.n), (512,), True, "relu", False)
     network = network.to(options.device)
@@ -135,34 +135,34 @@ def _environment(options: AtariOptions, count: int) -> tuple[Any, Callable[[Any]
 
 
 def _frames(env: Any, act: Callable[[Any], Any], seconds: float) -> float:
-    """Frames a second of one environment of ``env``."""
+    """Frames per second of each environment of ``env``, with actions of ``act``."""
     obs, _ = env.reset(seed=0)
     for _ in range(3):
         obs = env.step(act(obs))[0]
-    _wait(obs)
+    _synchronize(obs)
     steps, started = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
         for _ in range(8):
             obs = env.step(act(obs))[0]
-        _wait(obs)
+        _synchronize(obs)
         steps += 8
     return steps * _SKIP / elapsed
 
 
-def _wait(obs: Any) -> None:
-    """Until ``obs`` is there: a device works on while the host goes on."""
+def _synchronize(obs: Any) -> None:
+    """Waits until a device has computed ``obs``."""
     if not isinstance(obs, np.ndarray):
         obs[:1].cpu()
 
 
 def draw(rows: list[dict[str, float]], options: AtariOptions) -> Path:
-    """The figure: frames a second against environments, one line a column."""
+    """Draws frames per second over the number of environments; returns the path of the figure."""
     figure, axes = axes_of(7, 4.5)
     counts = [row["environments"] for row in rows]
     for name in rows[0]:
-        if name not in ("environments", "GPU busy") and not name.startswith("updates"):
+        if name not in ("environments", "GPU utilization") and not name.startswith("updates"):
             axes[0][0].plot(counts, [row[name] for row in rows], "o-", label=name)
-    axes[0][0].set(xscale="log", yscale="log", xlabel="environments", ylabel="frames a second")
+    axes[0][0].set(xscale="log", yscale="log", xlabel="environments", ylabel="frames per second")
     axes[0][0].set_title(f"{options.game}, {options.device}")
     axes[0][0].legend()
     return save(figure, options.out)

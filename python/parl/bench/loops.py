@@ -1,4 +1,4 @@
-"""Training loops without a run directory, and how fast they go."""
+"""Training loops without a run directory, measurement of their rates, tables and figures."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from parl.errors import ParlError
 from parl.train.config import keywords
-from parl.train.registry import default_settings, family_of, make_algorithm, replace
+from parl.train.registry import default_settings, make_algorithm, replace, topology_of
 
 if TYPE_CHECKING:
-    from parl.runtime.setup import Loop
+    from parl.runtime.loop import Loop
 
 _SAMPLE_S = 0.5
 
 
-def make_loop(name: str, env: str, env_options: Sequence[str] = (), **options: Any) -> Loop:
-    """The loop of algorithm ``name`` as ``parl train`` would make it, without an end.
+def make_loop(name: str, env: str, env_options: Sequence[str] = (), **options: Any) -> Loop[Any]:
+    """Makes the training loop of an algorithm as ``parl train`` does, with a practically unlimited length.
 
     Args:
-        name: of the algorithm.
+        name: name of the algorithm.
         env: Gymnasium id.
-        env_options: keywords of the environment.
+        env_options: keywords of the environment, ``"name=value"``.
         **options: settings of the run or of the algorithm.
 
     Raises:
@@ -41,20 +41,25 @@ def make_loop(name: str, env: str, env_options: Sequence[str] = (), **options: A
     run, own = default_settings(name, spec)
     fields = set(vars(run))
     given = {key: value for key, value in options.items() if key in fields}
-    start = {"env": env, "env_options": tuple(env_options), "total_frames": 10**9}
+    start = {"env": env, "env_options": tuple(env_options), "total_steps": 10**9}
     run = replace(run, start | given, name)
     own = replace(own, {key: value for key, value in options.items() if key not in fields}, name)
-    family = family_of(name)
+    topology = topology_of(name)
     made = make_algorithm(name, own, spec)
-    run = family.settle(made, run, maker, spec, lambda line: None)
-    return family.loop(family.setup(made, run, maker, spec), run, None)
+    run = topology.resolve_auto(made, run, maker, spec, lambda line: None)
+    return topology.loop(topology.setup(made, run, maker, spec), run, None)
 
 
-def rates(loop: Loop, seconds: float, warm_up_s: float = 0.0) -> dict[str, Any]:
-    """Figures of ``loop`` over at least ``seconds``, and at least one piece of work, behind a warm-up.
+def rates(loop: Loop[Any], seconds: float, warm_up_s: float = 0.0) -> dict[str, Any]:
+    """Runs a loop and returns its rates.
+
+    Args:
+        loop: the training loop.
+        seconds: smallest duration of the measurement.
+        warm_up_s: duration of the warm-up before it.
 
     Returns:
-        what :meth:`parl.runtime.setup.Loop.report` gives.
+        The result of ``loop.report()``, over the time of the measurement.
     """
     loop.advance(loop.env_steps + 1, 60.0)
     for limit in (warm_up_s, seconds):
@@ -67,11 +72,11 @@ def rates(loop: Loop, seconds: float, warm_up_s: float = 0.0) -> dict[str, Any]:
     return loop.report()
 
 
-class GpuBusy:
-    """Samples how much of the time a kernel runs on the first GPU, while the context lasts.
+class GpuUtilization:
+    """Context that samples the utilization of the first GPU with ``nvidia-smi``.
 
     Attributes:
-        mean: share of the samples' time, 0..1; None where ``nvidia-smi`` is missing or gives nothing.
+        mean: mean fraction of time in which a kernel ran, 0..1; None if ``nvidia-smi`` is missing or fails.
     """
 
     def __init__(self) -> None:
@@ -90,7 +95,7 @@ class GpuBusy:
             if done.returncode == 0 and first and first[0].strip().isdigit():
                 self._found.append(int(first[0]) / 100)
 
-    def __enter__(self) -> GpuBusy:
+    def __enter__(self) -> GpuUtilization:
         if self._command is not None:
             self._thread.start()
         return self
@@ -104,13 +109,18 @@ class GpuBusy:
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Lines of a Markdown table; missing cells are dashes."""
+    """Lines of a Markdown table; missing cells are shown as dashes."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" + "---:|" * (len(columns) - 1)]
     return lines + ["| " + " | ".join(row.get(name, "-") for name in columns) + " |" for row in rows]
 
 
 def axes_of(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
-    """A figure of ``panels`` side by side, and its axes.
+    """A matplotlib figure of ``panels`` panels side by side, and its axes.
+
+    Args:
+        width: width in inches.
+        height: height in inches.
+        panels: number of panels.
 
     Raises:
         ParlError: matplotlib is not installed.
@@ -126,7 +136,7 @@ def axes_of(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
 
 
 def save(figure: Any, out: Path) -> Path:
-    """Writes ``figure`` to ``out``, making its folder."""
+    """Writes a figure to a file, closes it and returns the path; the folder is created if missing."""
     from matplotlib import pyplot
 
     out.parent.mkdir(parents=True, exist_ok=True)

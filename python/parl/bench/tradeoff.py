@@ -1,9 +1,10 @@
-"""``parl bench tradeoff``: what batching strategies trade, updates a second against experience a second.
+"""``parl bench tradeoff``: batching strategies of A2C, updates per second against steps per second.
 
-Actor-critic with V-trace (``parl train a2c``) under several strategies: an update every ``steps`` vector
-steps, from the last ``window`` steps of one of ``groups`` groups of environments. Long rollouts of all
-environments give much experience and few updates, overlapping windows of few environments the reverse; which
-one reaches a score first is what the bench shows. All take advantages as they are, and entropy at 0.01.
+Trains an actor-critic with V-trace (``parl train a2c``) with several strategies: an update every ``steps``
+vector steps, from the last ``window`` steps of one of ``groups`` groups of environments. Long rollouts of all
+environments give many steps and few updates per second, overlapping windows of few environments the reverse.
+The benchmark measures which strategy reaches a score first. Advantages are not normalized, and the entropy
+coefficient is 0.01.
 
 Source of the strategies: Dalton and Frosio (2020), "Accelerating RL through GPU Atari emulation", table 2.
 """
@@ -25,38 +26,38 @@ _RECENT = 50
 
 @dataclass(frozen=True)
 class TradeoffOptions:
-    """Updates a second against experience a second, and time to a score, over batching strategies of A2C."""
+    """Measure updates and steps per second, and the time to a score, of batching strategies of A2C."""
 
     env: str = "CartPole-v1"
     """Gymnasium id."""
     env_options: tuple[str, ...] = ()
     """Keywords of the environment, such as obs_type=ram stack_num=2 padding=reset."""
     num_envs: int = 64
-    """Environments."""
+    """Number of environments."""
     goal: float = 195.0
-    """Score: mean return of the latest 50 training episodes."""
+    """Score to reach: mean return of the last 50 training episodes."""
     seconds: float = 30.0
-    """Of each strategy, at most; it goes on for a quarter of them once the score is reached."""
+    """Longest duration per strategy; a quarter of it more after the score is reached."""
     strategies: tuple[str, ...] = ("20/20/1", "5/5/1", "5/20/4", "1/5/4", "1/20/16")
-    """Each steps/window/groups."""
+    """Strategies, each as steps/window/groups."""
     learning_rate: float = 5e-4
-    """Of all strategies; what suits updates from long rollouts ruins many small ones."""
+    """Learning rate of all strategies; rates for long rollouts are too large for many small updates."""
     seed: int = 0
-    """Of all strategies."""
+    """Seed of all strategies."""
     device: str = "cpu"
-    """Of the learner."""
+    """Device of the learner."""
     out: Path = Path("tradeoff.png")
-    """Figure to write."""
+    """File of the figure."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """When an update is made, and from what.
+    """A batching strategy.
 
     Attributes:
         steps: vector steps between updates.
-        window: steps that an update looks at.
-        groups: of environments, which take turns.
+        window: number of steps that an update learns from.
+        groups: number of groups of environments; updates use one group after the other.
     """
 
     steps: int
@@ -65,14 +66,14 @@ class Strategy:
 
     @classmethod
     def parse(cls, text: str) -> Strategy:
-        """``steps/window/groups``.
+        """Parses ``steps/window/groups``.
 
         Raises:
-            ParlError: it is not of that form.
+            ParlError: the text does not have this form.
         """
         parts = text.split("/")
         if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts):
-            raise ParlError(f"strategy {text!r} is not steps/window/groups, such as 5/20/4")
+            raise ParlError(f"strategy is {text!r}, expected steps/window/groups, such as 5/20/4")
         return cls(*map(int, parts))
 
     def __str__(self) -> str:
@@ -80,11 +81,11 @@ class Strategy:
 
 
 def bench(options: TradeoffOptions) -> Iterator[str]:
-    """Measures, writes the figure, and gives the lines to print as they come."""
+    """Runs the benchmark and writes the figure; yields the lines to print."""
     columns = ["steps/window/groups", "steps/s", "updates/s", "seconds to score", "steps to score", "return"]
     yield (
         f"a2c with V-trace, {options.env}, {options.num_envs} environments, learning rate "
-        f"{options.learning_rate:g}, score {options.goal:g}, at most {options.seconds:g} s a strategy"
+        f"{options.learning_rate:g}, score {options.goal:g}, at most {options.seconds:g} s per strategy"
     )
     strategies = [Strategy.parse(text) for text in options.strategies]
     yield from table(columns, [])
@@ -105,7 +106,11 @@ def bench(options: TradeoffOptions) -> Iterator[str]:
 
 
 def measure(options: TradeoffOptions, strategy: Strategy) -> dict[str, Any]:
-    """One strategy: rates, seconds and steps to the score or None, and the latest mean return."""
+    """Measures one strategy.
+
+    Returns:
+        The rates, seconds and steps to the score (None if it was not reached), and the last mean return.
+    """
     loop = make_loop(
         "a2c",
         options.env,
@@ -116,7 +121,7 @@ def measure(options: TradeoffOptions, strategy: Strategy) -> dict[str, Any]:
         advantage="vtrace",
         anneal=False,
         learning_rate=options.learning_rate,
-        # Normalised, they push as hard when little is left to learn: many small updates then ruin it.
+        # Normalized advantages stay large near convergence, where many small updates then harm the policy.
         normalize_advantages=False,
         entropy_coefficient=0.01,
         rollout_steps=strategy.steps,
@@ -149,18 +154,18 @@ def measure(options: TradeoffOptions, strategy: Strategy) -> dict[str, Any]:
 
 
 def draw(rows: list[dict[str, Any]], options: TradeoffOptions) -> Path:
-    """The figure: rates of the strategies, and how long each took to the score."""
+    """Draws the rates of the strategies and their times to the score; returns the path of the figure."""
     figure, axes = axes_of(11, 4.5, panels=2)
     left, right = axes[0]
     for row in rows:
         left.plot(row["steps/s"], row["updates/s"], "o")
         left.annotate(str(row["strategy"]), (row["steps/s"], row["updates/s"]))
-    left.set(xlabel="experience, steps a second", ylabel="updates a second", yscale="log")
+    left.set(xlabel="steps per second", ylabel="updates per second", yscale="log")
     left.set_title(f"{options.env}, {options.num_envs} environments; steps/window/groups")
     names = [str(row["strategy"]) for row in rows]
     right.bar(names, [row["seconds"] or options.seconds for row in rows])
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         if row["seconds"] is None:
-            right.annotate("not reached", (place, options.seconds), ha="center", va="top", rotation=90)
+            right.annotate("not reached", (position, options.seconds), ha="center", va="top", rotation=90)
     right.set(ylabel=f"seconds to a mean return of {options.goal:g}")
     return save(figure, options.out)

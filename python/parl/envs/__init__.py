@@ -1,6 +1,6 @@
-"""Vector environments: made from an id or a function, described, and their episodes counted; Atari games."""
+"""Vector environments: how a run makes, describes and checks them, statistics of episodes, Atari games."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parl.envs.episodes import EpisodeTracker, games_over, points
 from parl.envs.finite import FiniteCheck
@@ -8,8 +8,8 @@ from parl.envs.make import EnvMaker, spec_of, usable_cores
 from parl.envs.observations import Observer, Rows, rows_of
 
 if TYPE_CHECKING:
-    from parl.envs.atari import AtariVectorEnv, make_vec
-    from parl.envs.atari_single import AtariEnv
+    from parl.envs.atari.single import AtariEnv
+    from parl.envs.atari.vector import AtariVectorEnv, make_vec
 
 __all__ = [
     "AtariEnv",
@@ -27,21 +27,23 @@ __all__ = [
     "usable_cores",
 ]
 
-# These need gymnasium, the others do not.
+# Imported on first use, because they need gymnasium.
 _LAZY = {
-    "AtariEnv": "parl.envs.atari_single",
-    "AtariVectorEnv": "parl.envs.atari",
-    "make_vec": "parl.envs.atari",
+    "AtariEnv": "parl.envs.atari.single",
+    "AtariVectorEnv": "parl.envs.atari.vector",
+    "make_vec": "parl.envs.atari.vector",
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Loads what needs gymnasium when it is first used."""
-    home = _LAZY.get(name)
-    if home is None:
-        raise AttributeError(f"module 'parl.envs' has no attribute {name!r}")
-    import importlib
+if not TYPE_CHECKING:  # Type checkers report names that do not exist.
 
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        """Imports a name that needs gymnasium on its first use."""
+        home = _LAZY.get(name)
+        if home is None:
+            raise AttributeError(f"module 'parl.envs' has no attribute {name!r}")
+        import importlib
+
+        value = getattr(importlib.import_module(home), name)
+        globals()[name] = value
+        return value

@@ -1,11 +1,11 @@
-"""Gymnasium's Acrobot-v1, all environments of a vector stepped together: the same numbers, bit for bit.
+"""Gymnasium's Acrobot-v1 as one vector environment, with bitwise equal results.
 
-Gymnasium steps Acrobot one environment at a time, 60 to 80 microseconds each, which is more than learning
-from the step costs. Here a step of all is some two hundred numpy operations, however many there are.
-Observations, rewards, ends and the first states of seeds are those of ``SyncVectorEnv`` on ``Acrobot-v1`` (a
-test steps both): every operation is the same one on float64, in the same order; numpy's sine and cosine give
-an element the same result alone and among others, and squares go by C's ``pow`` as those of numpy's scalars
-do, since ``x * x`` differs in the last bit now and then.
+Gymnasium steps one Acrobot at a time, in 60 to 80 microseconds each, which is more than learning from the
+step takes. Here about two hundred numpy operations step all environments. Observations, rewards, ends and the
+first states of seeds equal those of ``SyncVectorEnv`` on ``Acrobot-v1`` (a test steps both), because every
+operation is the same one on float64 in the same order. numpy's sine and cosine give the same result for an
+element alone and in an array. Squares are computed by C's ``pow``, as for numpy's scalars, since ``x * x``
+can differ in the last bit.
 
 Source of the dynamics: Sutton (1996), "Generalization in Reinforcement Learning", section 4; Sutton and Barto
 (2018), section 11.3 of the first edition, with both links of length, mass and inertia 1.
@@ -32,12 +32,12 @@ _TORQUES = np.array([-1.0, 0.0, 1.0])
 
 
 def _squares(x: Array) -> Array:
-    """C's ``pow(x, 2)`` of (N,) float64."""
+    """C's ``pow(x, 2)`` for each element of (N,) float64."""
     return np.array([value**2.0 for value in x.tolist()])
 
 
 def _derivative(state: Array, torque: Array) -> Array:
-    """(4, N): how angles and speeds (4, N) change in a second."""
+    """Time derivatives (4, N) of the state (4, N), angles in rad and speeds in rad/s, under a torque (N,)."""
     theta_1, theta_2, speed_1, speed_2 = state
     cos_2, sin_2 = np.cos(theta_2), np.sin(theta_2)
     d_1 = 0.25 + (1.25 + cos_2) + 1.0 + 1.0
@@ -45,13 +45,13 @@ def _derivative(state: Array, torque: Array) -> Array:
     phi_2 = 0.5 * _GRAVITY * np.cos(theta_1 + theta_2 - math.pi / 2)
     phi_1 = -0.5 * _squares(speed_2) * sin_2 - speed_2 * speed_1 * sin_2
     phi_1 = phi_1 + 1.5 * _GRAVITY * np.cos(theta_1 - math.pi / 2) + phi_2
-    turned = torque + d_2 / d_1 * phi_1 - 0.5 * _squares(speed_1) * sin_2 - phi_2
-    change_2 = turned / (1.25 - _squares(d_2) / d_1)
+    moment = torque + d_2 / d_1 * phi_1 - 0.5 * _squares(speed_1) * sin_2 - phi_2
+    change_2 = moment / (1.25 - _squares(d_2) / d_1)
     return np.stack((speed_1, speed_2, -(d_2 * change_2 + phi_1) / d_1, change_2))
 
 
-def _wrapped(angle: Array) -> Array:
-    """Angles brought into -pi..pi, a turn at a time, in place."""
+def _wrap(angle: Array) -> Array:
+    """Wraps angles into -pi..pi in place, by adding or subtracting 2 pi repeatedly as Gymnasium does."""
     while (above := angle > math.pi).any():
         angle[above] -= 2 * math.pi
     while (below := angle < -math.pi).any():
@@ -60,10 +60,12 @@ def _wrapped(angle: Array) -> Array:
 
 
 class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
-    """N Acrobots. Observations (N, 6) float32; actions (N,) int in 0..2; an end is followed by a reset step.
+    """N Acrobot environments with next-step autoreset.
+
+    Observations are (N, 6) float32, actions (N,) integers from 0 to 2.
 
     Args:
-        num_envs: N.
+        num_envs: number of environments N.
     """
 
     def __init__(self, num_envs: int) -> None:
@@ -88,7 +90,7 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
             generator = self._generators[index] = seeding.np_random(None)[0]
         first = generator.uniform(low, high, 4).astype(np.float32)
         self._state[:, index] = first
-        # Of float32 here, as the first state is.
+        # In float32, as Gymnasium computes the first observation from a float32 state.
         one, two = first[0], first[1]
         self._obs[index] = (np.cos(one), np.sin(one), np.cos(two), np.sin(two), first[2], first[3])
         self._steps[index] = 0
@@ -97,12 +99,16 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """First observations; environment i has the seed ``seed + i``.
+        """Resets all environments, or those of a mask.
 
         Args:
-            seed: one for all, or one for each; None goes on with the generators there are.
-            options: ``reset_mask`` (N,) bool starts only these anew; ``low`` and ``high`` bound the first
-                state.
+            seed: an int, with which environment i gets seed + i, or a list with one seed or None for each;
+                None keeps the states of the generators.
+            options: ``reset_mask``, (N,) bool, the environments to reset; ``low`` and ``high``, the bounds of
+                the first state.
+
+        Returns:
+            Observations (N, 6) float32 and empty infos.
 
         Raises:
             ValueError: there are not N seeds, or the mask is not (N,) bool.
@@ -112,10 +118,10 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
         chosen = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask)
         seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else seed
         if seeds is not None and len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
+            raise ValueError(f"seed has {len(seeds)} entries, expected {self.num_envs}, one per environment")
         if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_:
             raise ValueError(
-                f"reset_mask is {chosen.dtype} of shape {chosen.shape}, not bool of ({self.num_envs},)"
+                f"reset_mask is {chosen.dtype} of shape {chosen.shape}, expected bool of ({self.num_envs},)"
             )
         for index in np.nonzero(chosen)[0].tolist():
             own = None if seeds is None else seeds[index]
@@ -125,7 +131,15 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
         return self._obs.copy(), {}
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """Observations (N, 6) float32, rewards (N,) float64, terminated and truncated (N,) bool."""
+        """Steps all environments; those that ended in the last step are reset instead.
+
+        Args:
+            actions: (N,) integers from 0 to 2.
+
+        Returns:
+            Observations (N, 6) float32, rewards (N,) float64, terminated and truncated (N,) bool, empty
+            infos.
+        """
         torque = _TORQUES[actions]
         begin = np.nonzero(self._over)[0]
         state = self._state
@@ -134,7 +148,7 @@ class AcrobotVectorEnv(VectorEnv[Array, Array, Array]):
         k_3 = _derivative(state + _DT / 2.0 * k_2, torque)
         k_4 = _derivative(state + _DT * k_3, torque)
         state += _DT / 6.0 * (k_1 + 2 * k_2 + 2 * k_3 + k_4)
-        one, two = _wrapped(state[0]), _wrapped(state[1])
+        one, two = _wrap(state[0]), _wrap(state[1])
         for speed, fastest in zip(state[2:], _FASTEST, strict=True):
             np.clip(speed, -fastest, fastest, out=speed)
         obs = self._obs

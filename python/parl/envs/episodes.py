@@ -1,4 +1,4 @@
-"""Returns and lengths of episodes and of whole games, from the arrays of a vector environment's steps."""
+"""Returns and lengths of episodes and whole games, computed from the steps of a vector environment."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ Flags = TypeVar("Flags", bound=Any)
 
 
 def points(reward: Rewards, info: Mapping[str, Any]) -> Rewards:
-    """What a step adds to the return, (N,): the game's own points where ``reward`` is clipped.
+    """Unclipped rewards of a step, (N,), which episode returns are summed from.
 
     Args:
-        reward: (N,), what is learned from, an array or a tensor.
-        info: of the same step; parl's Atari games tell the points in ``raw_reward`` where they clip.
+        reward: (N,) array or tensor, the rewards of the step, which may be clipped.
+        info: infos of the step. parl's Atari environments have ``raw_reward`` if they clip rewards.
     """
     return info.get("raw_reward", reward)
 
 
 def games_over(terminated: Flags, ended: Flags, info: Mapping[str, Any]) -> Flags:
-    """Where a whole game has ended, (N,) bool: its return is what is reported.
+    """Where a whole game has ended, (N,) bool; returns are reported per game.
+
+    With ``life_loss`` of ``"reports"`` or ``"continues"``, parl's Atari environments end an episode at a lost
+    life and continue the game in the next one. In all other environments an episode is a game.
 
     Args:
         terminated: (N,) bool, of a step, an array or a tensor.
         ended: (N,) bool, terminated or truncated.
-        info: of the same step. Where a lost life ends an episode and the next one goes on with the same game,
-            parl's Atari games say in ``game_over`` which ends are those of games; elsewhere all are.
+        info: infos of the same step, with ``game_over`` where episodes and games differ.
     """
-    # Other environments may mean something else by that name, and have no count of frames.
+    # Other environments may use the name `game_over`, but have no `episode_frame_number`.
     if "game_over" not in info or "episode_frame_number" not in info:
         return ended
     return ended & (info["game_over"] | ~terminated)
 
 
 class EpisodeTracker:
-    """Sums rewards per environment and hands out finished games: episodes, unless several make a game.
+    """Sums the rewards of each environment and returns return and length of finished games.
 
     Args:
-        num_envs: N.
+        num_envs: number of environments N.
         autoreset: ``"next_step"`` (the step after an end only resets) or ``"same_step"``.
     """
 
@@ -52,30 +54,30 @@ class EpisodeTracker:
         self._lengths = np.zeros(num_envs, np.int64)
         self._resetting = np.zeros(num_envs, bool)
         self._any_resetting = False
-        # Those of them that begin another game.
-        self._fresh = np.zeros(num_envs, bool)
+        # Of the resetting environments, those whose whole game has ended.
+        self._new_game = np.zeros(num_envs, bool)
 
     def step(
         self, reward: Array, terminated: Array, truncated: Array, over: Array | None = None
     ) -> tuple[int, list[tuple[float, int]]]:
-        """Takes one step of every environment, arrays (N,).
+        """Adds one step of every environment.
 
         Args:
-            reward: float.
-            terminated: bool.
-            truncated: bool.
-            over: bool, of :func:`games_over`; by default where an episode has ended.
+            reward: (N,) float, unclipped.
+            terminated: (N,) bool.
+            truncated: (N,) bool.
+            over: (N,) bool, the result of :func:`games_over`; None for ``terminated | truncated``.
 
         Returns:
-            the number of transitions in it (steps that only reset are none), and return and length of each
-            game that ended.
+            The number of transitions in the step, where steps that only reset do not count, and a list with
+            the return and the length in steps of each game that ended.
         """
         self._returns += reward
         self._lengths += 1
         transitions = len(self._returns)
         if self._any_resetting:
-            # A step that resets for another game carries no reward and belongs to no episode.
-            self._returns[self._fresh] = 0.0
+            # The step that resets for a new game belongs to no episode; its reward is dropped.
+            self._returns[self._new_game] = 0.0
             self._lengths[self._resetting] -= 1
             transitions -= int(np.count_nonzero(self._resetting))
             self._any_resetting = False
@@ -88,32 +90,32 @@ class EpisodeTracker:
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
         if self._next_step:
-            self._resetting, self._fresh = done, over
+            self._resetting, self._new_game = done, over
             self._any_resetting = True
         return transitions, finished
 
     def restart(self, mask: Array) -> None:
-        """The environments that ``mask`` (N,) bool names were reset by hand."""
+        """Clears the sums of the environments that ``mask`` (N,) bool selects, after an explicit reset."""
         self._returns[mask] = 0.0
         self._lengths[mask] = 0
         self._resetting = self._resetting & ~mask
-        self._fresh = self._fresh & ~mask
+        self._new_game = self._new_game & ~mask
         self._any_resetting = bool(self._any_resetting and self._resetting.any())
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """The state as a dictionary, for :meth:`load_state_dict`."""
         return {
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
             "resetting": self._resetting.copy(),
-            "fresh": self._fresh.copy(),
+            "new_game": self._new_game.copy(),
             "any_resetting": self._any_resetting,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         self._returns[:] = state["returns"]
         self._lengths[:] = state["lengths"]
         self._resetting = np.array(state["resetting"])
-        self._fresh = np.array(state["fresh"])
+        self._new_game = np.array(state["new_game"])
         self._any_resetting = state["any_resetting"]

@@ -1,6 +1,6 @@
-"""Refuses rewards and observations that are NaN or infinite, before anything is computed from them.
+"""Checks that rewards and observations are finite before anything is computed from them.
 
-One such number in one reward makes a loss NaN, and one update with that loss makes every weight NaN.
+A single NaN in a reward makes the loss NaN, and one update with that loss makes all weights NaN.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from parl.types import Array, EnvSpec, Observations
 
 
 class FiniteCheck:
-    """Checks what the vector environment of one actor returns.
+    """Checks the rewards and observations of one actor's vector environment.
 
-    A check of the rewards and observations of 8 CartPoles takes 0.3 microseconds
-    (``benches/python/finite.py``); observations of integers are not read.
+    Checking the rewards and observations of 8 CartPoles takes 0.3 microseconds
+    (``benches/python/finite.py``). Integer observations are not checked.
 
     Args:
-        spec: of the environments.
-        first_env: number of the first environment within the run.
+        spec: description of the environments.
+        first_env: number of the actor's first environment within the run, for messages.
     """
 
     def __init__(self, spec: EnvSpec, first_env: int = 0) -> None:
@@ -34,31 +34,40 @@ class FiniteCheck:
         """Checks rewards (N,).
 
         Args:
-            rewards: of one vector step.
-            step: transitions that the run has collected, for the message.
+            rewards: (N,) float, of one step.
+            step: number of transitions that the run has collected, or a text, for the message.
 
         Raises:
-            NonFiniteError: names environment, reward and step.
+            NonFiniteError: a reward is NaN or infinite; the message names environment, value and step.
         """
         if not all_finite(rewards):
             self._fail("reward", rewards, step)
 
     def observations(self, observations: Observations, step: int | str, what: str = "observation") -> None:
-        """Checks observations (N, ...), or their parts by name.
+        """Checks observations.
 
         Args:
-            observations: as :class:`parl.envs.Observer` gives them.
+            observations: (N, ...) array or a dictionary of them, from :class:`parl.envs.Observer`.
             step: as in :meth:`rewards`.
-            what: they are, for the message.
+            what: noun for the message.
 
         Raises:
-            NonFiniteError: names environment, part, index and step.
+            NonFiniteError: a value is NaN or infinite; the message names environment, part, index and step.
         """
         if self._floats:
             self._each(observations, step, what, 0)
 
     def final(self, env: int, observation: Observations, step: int | str) -> None:
-        """Checks the last observation (...) of this actor's environment ``env``; see :meth:`observations`."""
+        """Checks the final observation of an episode.
+
+        Args:
+            env: number of the environment within the actor.
+            observation: (...) array or a dictionary of them.
+            step: as in :meth:`rewards`.
+
+        Raises:
+            NonFiniteError: as :meth:`observations`.
+        """
         if not self._floats:
             return
         parts = isinstance(observation, Mapping)

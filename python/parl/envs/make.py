@@ -1,4 +1,4 @@
-"""Vector environments from a Gymnasium id or a function."""
+"""Construction and description of vector environments, from a Gymnasium id or a function."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 AUTORESETS: dict[str, Autoreset] = {"next_step": "next_step", "same_step": "same_step"}
 
-# Acrobots that cost as much one after the other as all of numpy's operations.
-_TOGETHER = 4
-
+# From this number of Acrobots on, stepping them together in numpy is faster than one by one.
+_ACROBOTS_TOGETHER = 4
 
 _CONTROL = "gymnasium.envs.classic_control"
 
 
 def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
-    """Parl's vector environment of an id, if it has one and Gymnasium registers what it registered."""
+    """Parl's faster vector environment for an id, or None if there is none or the id was registered anew."""
     import gymnasium
 
     spec = gymnasium.registry.get(env)
     if spec is None or spec.max_episode_steps != 500 or spec.kwargs:
         return None
-    if num_envs >= _TOGETHER and (env, spec.entry_point) == ("Acrobot-v1", f"{_CONTROL}.acrobot:AcrobotEnv"):
+    acrobot = f"{_CONTROL}.acrobot:AcrobotEnv"
+    if num_envs >= _ACROBOTS_TOGETHER and (env, spec.entry_point) == ("Acrobot-v1", acrobot):
         from parl.envs.classic import AcrobotVectorEnv
 
         return AcrobotVectorEnv(num_envs)
-    own = f"{_CONTROL}.cartpole:CartPoleVectorEnv"
-    if (env, spec.vector_entry_point) == ("CartPole-v1", own):
+    cartpole = f"{_CONTROL}.cartpole:CartPoleVectorEnv"
+    if (env, spec.vector_entry_point) == ("CartPole-v1", cartpole):
         from parl.envs.cartpole import CartPoleVectorEnv
 
         return CartPoleVectorEnv(num_envs, max_episode_steps=500)
@@ -44,60 +44,78 @@ def _classic(env: str, num_envs: int) -> VectorEnv[Any, Any, Any] | None:
 
 
 def usable_cores() -> int:
-    """Processor cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class EnvMaker:
-    """Makes vector environments of any size; travels to other processes.
+    """Makes vector environments of any size; can be pickled.
 
     Args:
-        env: a Gymnasium id; its own vector environment is used where it registers one, else a
-            ``SyncVectorEnv``; four and more Acrobots are stepped together, and CartPoles in fewer
-            operations, to the same numbers (``parl.envs.classic``, ``parl.envs.cartpole``). Or a function:
-            with one parameter it is called with the number of environments and returns a ``VectorEnv``, with
-            none it returns one ``Env``.
-        options: keywords of ``gymnasium.make_vec``; none with a function.
+        env: a Gymnasium id or a function. An id's own vector environment is used if it has one, else a
+            ``SyncVectorEnv``; CartPole and four or more Acrobots use faster vector environments with equal
+            results (``parl.envs.cartpole``, ``parl.envs.classic``). A function with one parameter gets the
+            number of environments and returns a ``VectorEnv``; one without parameters returns an ``Env``.
+        options: keywords of ``gymnasium.make_vec``; not allowed with a function.
+
+    Raises:
+        ConfigError: ``env`` is a function and ``options`` are given.
     """
 
     def __init__(self, env: str | Callable[..., Any], options: Mapping[str, Any] | None = None) -> None:
         if not isinstance(env, str) and options:
-            raise ConfigError(f"env options {sorted(options)} are for ids; a function sets its own")
+            raise ConfigError(
+                f"env options {sorted(options)} are for Gymnasium ids, env is a function: set them in the "
+                "function"
+            )
         self.env = env
         self.options = dict(options or {})
 
     @property
     def name(self) -> str:
-        """The id, or the function's name."""
+        """The Gymnasium id, or the name of the function."""
         return self.env if isinstance(self.env, str) else getattr(self.env, "__name__", "env")
 
-    def beside(self, makers: int) -> EnvMaker:
-        """What makes the environments of one of so many actors on these cores, which then divide the threads.
+    def for_actors(self, actors: int) -> EnvMaker:
+        """A maker for one of several actors of this machine, which share its cores.
 
-        parl's Atari environments on the CPU have a thread per core unless ``num_threads`` is given; here it
-        is a thread per core that is the actor's own, at least one. Others stay as they are.
+        parl's Atari environments on the CPU use one thread per core by default. With several actors each one
+        gets an equal share of the threads, at least one, unless ``num_threads`` is given. Other environments
+        are made as before.
+
+        Args:
+            actors: number of actors.
         """
-        if makers < 2 or not self.has_threads or "num_threads" in self.options:
+        if actors < 2 or not self.has_threads or "num_threads" in self.options:
             return self
-        return EnvMaker(self.env, {**self.options, "num_threads": max(1, usable_cores() // makers)})
+        return EnvMaker(self.env, {**self.options, "num_threads": max(1, usable_cores() // actors)})
 
     @property
     def has_threads(self) -> bool:
-        """Whether these are parl's Atari environments on the CPU, which step in threads of their own."""
+        """Whether these are parl's Atari environments on the CPU, which step in their own threads."""
         own = isinstance(self.env, str) and self.env.startswith("parl/")
         return own and str(self.options.get("device", "cpu")) == "cpu"
 
-    def threads_of(self, makers: int, num_envs: int) -> int:
-        """Threads that step ``num_envs`` environments of one of so many actors; 0: none of their own."""
+    def threads_per_actor(self, actors: int, num_envs: int) -> int:
+        """Number of threads with which each of several actors steps its environments.
+
+        Args:
+            actors: number of actors.
+            num_envs: number of environments of one actor.
+
+        Returns:
+            The number of threads, or 0 if the environments have none of their own.
+        """
         if not self.has_threads:
             return 0
-        return min(num_envs, int(self.options.get("num_threads", 0)) or max(1, usable_cores() // makers))
+        return min(num_envs, int(self.options.get("num_threads", 0)) or max(1, usable_cores() // actors))
 
     def __call__(self, num_envs: int) -> VectorEnv[Any, Any, Any]:
-        """A vector environment of ``num_envs``.
+        """Makes a vector environment of ``num_envs`` environments.
 
         Raises:
-            ConfigError: Gymnasium knows no such id, or the function returns no environment.
+            ConfigError: the id is not registered with Gymnasium, or the function does not return a
+                ``VectorEnv`` of ``num_envs`` environments.
         """
         import gymnasium
         from gymnasium.vector import SyncVectorEnv, VectorEnv
@@ -114,7 +132,10 @@ class EnvMaker:
         if inspect.signature(function).parameters:
             made = function(num_envs)
             if not isinstance(made, VectorEnv) or made.num_envs != num_envs:
-                raise ConfigError(f"{self.name}({num_envs}) returned {made!r}, not that many environments")
+                raise ConfigError(
+                    f"{self.name}({num_envs}) returned {made!r}, expected a VectorEnv of {num_envs} "
+                    "environments"
+                )
             return made
         return SyncVectorEnv([function] * num_envs)
 
@@ -131,23 +152,27 @@ class EnvMaker:
 
 
 def steps_one_by_one(env: VectorEnv[Any, Any, Any]) -> bool:
-    """Whether a step costs about the same for each environment, so that two small vectors cost as one large.
+    """Whether the time of a step is proportional to the number of environments.
 
-    Those that step all with the same numpy operations cost nearly the same whatever their number.
+    If so, two small vector environments take as long as one large one. It is not so for vector environments
+    that step all environments with the same numpy operations.
     """
     from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-    from parl.envs.atari import AtariVectorEnv
+    from parl.envs.atari.vector import AtariVectorEnv
 
     return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv | AtariVectorEnv)
 
 
 def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
-    """Shapes, types and reset habit of a vector environment; 64-bit float observations become 32-bit ones.
+    """Describes a vector environment: shapes, dtypes, bounds of actions, autoreset mode, frame stack.
+
+    float64 observations are described as float32, to which :class:`parl.envs.Observer` converts them.
 
     Raises:
-        ConfigError: observations are no Box nor a Dict of them, actions neither Box nor Discrete, or the
-            environment does not reset itself.
+        ConfigError: the observation space is neither Box nor a Dict of Box spaces, the action space is
+            neither Box nor a Discrete that starts at 0, or the autoreset mode is not one of
+            ``AUTORESETS``.
     """
     from gymnasium.spaces import Box, Dict, Discrete
 
@@ -157,24 +182,26 @@ def spec_of(env: VectorEnv[Any, Any, Any]) -> EnvSpec:
     parts = tuple(_parts(observation)) if isinstance(observation, Dict) else ()
     if not parts and not isinstance(observation, Box):
         raise ConfigError(
-            f"observation space {observation} is neither Box nor a Dict of them: take FlattenObservation"
+            f"observation space {observation} is neither Box nor a Dict of Box spaces: wrap the "
+            "environment in "
+            "FlattenObservation"
         )
     if isinstance(action, Discrete):
         if action.start != 0:
-            raise ConfigError(f"action space {action} does not start at 0")
+            raise ConfigError(f"action space {action} starts at {action.start}, expected 0")
         num_actions, action_shape, action_dtype = int(action.n), (), "int64"
     elif isinstance(action, Box):
         num_actions, action_shape, action_dtype = None, tuple(action.shape), "float32"
         low, high = tuple(action.low.ravel().tolist()), tuple(action.high.ravel().tolist())
     else:
-        raise ConfigError(f"action space {action} is neither Discrete nor Box")
+        raise ConfigError(f"action space is {action}, expected Discrete or Box")
     mode = env.metadata.get("autoreset_mode", "next_step")
     autoreset = str(getattr(mode, "name", mode)).lower()
     if autoreset not in AUTORESETS:
-        raise ConfigError(f"autoreset mode {autoreset!r} is not one of {', '.join(AUTORESETS)}")
-    # Asked of the class: a wrapper would pass the question on, and may have changed the pictures.
-    asked: Any = env if hasattr(type(env), "frame_stack") else None
-    stack, padding = (1, "zero") if asked is None else asked.frame_stack
+        raise ConfigError(f"autoreset mode is {autoreset!r}, expected one of {', '.join(AUTORESETS)}")
+    # Looked up on the class: a wrapper forwards attributes, but may have changed the images.
+    stacked: Any = env if hasattr(type(env), "frame_stack") else None
+    stack, padding = (1, "zero") if stacked is None else stacked.frame_stack
     return EnvSpec(
         observation_shape=() if parts else tuple(observation.shape or ()),
         observation_dtype="float32" if parts else _dtype_of(observation),
@@ -196,17 +223,21 @@ def _dtype_of(space: Any) -> str:
 
 
 def _parts(space: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...], str]]:
-    """Name, shape and dtype of each part of a Dict space; the names of nested ones are joined by dots."""
+    """Name, shape and dtype of each Box in a Dict space; names of nested spaces are joined by dots."""
     from gymnasium.spaces import Box, Dict
 
     for name, part in space.spaces.items():
         if not isinstance(name, str) or not name or set(name) & {".", "/"}:
-            raise ConfigError(f"observation part {prefix}{name!r} is no name without dots and slashes")
+            raise ConfigError(
+                f"the Dict observation has the key {prefix}{name!r}, expected a non-empty string without . "
+                "and /"
+            )
         if isinstance(part, Dict):
             yield from _parts(part, f"{prefix}{name}.")
         elif isinstance(part, Box):
             yield f"{prefix}{name}", tuple(part.shape), _dtype_of(part)
         else:
             raise ConfigError(
-                f"observation part {prefix}{name} is {part}, no Box; wrap it in FlattenObservation"
+                f"observation part {prefix}{name} is {part}, expected a Box: wrap the environment in "
+                "FlattenObservation"
             )

@@ -1,4 +1,4 @@
-"""Observations as environments give them, brought into the form that a run's description promises."""
+"""Conversion of an environment's observations to the dtypes and layout that its ``EnvSpec`` describes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from parl.types import Array, EnvSpec, Observations
 
 
 class Observer:
-    """Arrays of the described dtype, by part where there are parts.
+    """Converts observations to arrays of the described dtype, or to a dictionary of them for Dict spaces.
 
     Args:
-        spec: of the environment.
+        spec: description of the environment.
     """
 
     def __init__(self, spec: EnvSpec) -> None:
@@ -23,7 +23,14 @@ class Observer:
         self._parts = [(name, name.split("."), np.dtype(dtype)) for name, _, dtype in spec.observation_parts]
 
     def __call__(self, observations: Any) -> Observations:
-        """What a vector environment's ``reset`` or ``step`` gave; not copied where it fits already."""
+        """Converts observations of ``reset`` or ``step``; arrays that have the dtype are not copied.
+
+        Args:
+            observations: (N, ...) array, or nested dictionaries of them.
+
+        Returns:
+            (N, ...) array, or a dictionary with one array per part, named ``"outer.inner"``.
+        """
         if not self._parts:
             return np.asarray(observations, self._dtype)
         return {
@@ -31,7 +38,14 @@ class Observer:
         }
 
     def final(self, observations: Observations, info: Mapping[str, Any]) -> Observations:
-        """``observations`` with, where an episode ended in this step, its last one (same-step reset)."""
+        """A copy of ``observations`` in which ended episodes have their final observation.
+
+        For environments that reset in the same step, whose observation is the first of the next episode.
+
+        Args:
+            observations: converted observations of a step.
+            info: infos of the same step.
+        """
         copy: Any = (
             {name: part.copy() for name, part in observations.items()}
             if isinstance(observations, Mapping)
@@ -49,24 +63,29 @@ class Observer:
 
 
 class Rows(Observer):
-    """Observations as rollouts hold them: as :class:`Observer` gives them, of dictionaries a row of bytes.
+    """Converts observations for rollouts, in which a dictionary is one row of bytes.
 
-    The bytes are those of the parts in the order of the description, each part in C order.
+    Array observations are converted as by :class:`Observer`. The row of a dictionary holds the bytes of its
+    parts in the order of the description, each part in C order.
 
     Args:
-        spec: of the environment.
+        spec: description of the environment.
     """
 
     def __call__(self, observations: Any) -> Array:
-        """(N, ...); of dictionaries (N, bytes) uint8, a copy."""
+        """Converts observations of ``reset`` or ``step``.
+
+        Returns:
+            (N, ...) array; for dictionaries (N, bytes) uint8, a copy.
+        """
         return rows_of(super().__call__(observations))
 
     def parts(self, observations: Any) -> Observations:
-        """As :class:`Observer` gives them."""
+        """Converts observations as :class:`Observer` does, dictionaries by part."""
         return super().__call__(observations)
 
     def one(self, observation: Any) -> Array:
-        """The row (...) of a single observation, a copy."""
+        """The row (...) of a single observation, as a copy."""
         found = super().__call__(observation)
         if isinstance(found, Mapping):
             return rows_of({name: np.asarray(part)[None] for name, part in found.items()})[0]
@@ -74,7 +93,14 @@ class Rows(Observer):
 
 
 def rows_of(observations: Observations) -> Array:
-    """Observations as :class:`Rows` gives them, from what :class:`Observer` gives."""
+    """Converts the result of :class:`Observer` to that of :class:`Rows`: dictionaries become rows of bytes.
+
+    Args:
+        observations: (N, ...) array, returned as it is, or a dictionary of them.
+
+    Returns:
+        (N, ...) array, or (N, bytes) uint8.
+    """
     if not isinstance(observations, Mapping):
         return observations
     parts = (np.ascontiguousarray(part).reshape(len(part), -1) for part in observations.values())

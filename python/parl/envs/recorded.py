@@ -1,7 +1,8 @@
-"""What somebody did in an environment, read from files: observations and the actions taken on them.
+"""Demonstrations read from files: observations and the actions taken on them, for behavior cloning.
 
-A file is an ``.npz`` of numpy: either with ``observations`` (M, *shape) and ``actions`` (M, ...), or play
-that ``parl play --record`` wrote, whose steps the environment takes again to see what it shows.
+A file is a NumPy ``.npz`` of one of two kinds. It holds ``observations`` (M, *shape) and ``actions`` (M,
+...), or the actions that ``parl play --record`` wrote; the environment then repeats them to obtain the
+observations.
 """
 
 from __future__ import annotations
@@ -19,21 +20,24 @@ from parl.types import Array, EnvSpec
 
 
 def read_play(files: Sequence[str | Path], maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
-    """Observations (M, *observation_shape) and actions (M, *action_shape) of all files.
+    """Reads the demonstrations of all files.
 
     Args:
-        files: their paths.
+        files: paths of the files.
         maker: makes the environments of the run.
-        spec: describes them.
+        spec: description of these environments.
+
+    Returns:
+        Observations (M, *observation_shape) and actions (M, *action_shape), files in the order given.
 
     Raises:
-        FileNotFoundError: a file is missing.
-        ConfigError: a file is of another kind, for another environment, or empty.
-        NonFiniteError: a file holds an observation or an action that is NaN or infinite.
+        FileNotFoundError: a file does not exist.
+        ConfigError: a file is not of the two kinds, is for another environment, or is empty.
+        NonFiniteError: an observation or an action is NaN or infinite.
     """
     parts = [_read(Path(path), maker, spec) for path in files]
     if not parts:
-        raise ConfigError("data names no file: --data play.npz")
+        raise ConfigError("data is empty, expected at least one file: --data play.npz")
     return np.concatenate([obs for obs, _ in parts]), np.concatenate([action for _, action in parts])
 
 
@@ -42,24 +46,31 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
         with np.load(path, allow_pickle=False) as file:
             columns = {name: file[name] for name in file.files}
     except ValueError as error:
-        raise ConfigError(f"{path} is no .npz file of recorded play: {error}") from error
+        raise ConfigError(f"{path} is not an .npz file of recorded play: {error}") from error
     if "game" in columns:
-        obs, action = _played(path, columns, maker)
+        obs, action = _replay(path, columns, maker)
     elif {"observations", "actions"} <= columns.keys():
         obs, action = columns["observations"], columns["actions"]
     else:
         raise ConfigError(
-            f"{path} holds {sorted(columns)}, neither recorded play nor observations and actions"
+            f"{path} holds {sorted(columns)}, expected observations and actions, or a file of parl play "
+            "--record"
         )
     if len(obs) != len(action) or len(obs) == 0:
-        raise ConfigError(f"{path} holds {len(obs)} observations and {len(action)} actions")
+        raise ConfigError(
+            f"{path} holds {len(obs)} observations and {len(action)} actions, expected as many of both, at "
+            "least 1"
+        )
     if obs.shape[1:] != spec.observation_shape or action.shape[1:] != spec.action_shape:
         raise ConfigError(
-            f"{path} holds observations {obs.shape[1:]} and actions {action.shape[1:]}; {maker.name} has "
-            f"{spec.observation_shape} and {spec.action_shape}"
+            f"{path} holds observations of shape {obs.shape[1:]} and actions of shape {action.shape[1:]}; "
+            f"{maker.name} has shapes {spec.observation_shape} and {spec.action_shape}"
         )
     if spec.num_actions and not 0 <= int(action.min()) <= int(action.max()) < spec.num_actions:
-        raise ConfigError(f"{path} holds action {int(action.max())}, outside 0..{spec.num_actions - 1}")
+        raise ConfigError(
+            f"{path} holds actions {int(action.min())} to {int(action.max())}, "
+            f"{maker.name} has 0 to {spec.num_actions - 1}"
+        )
     obs, action = obs.astype(spec.observation_dtype), action.astype(spec.action_dtype)
     for what, rows in (("observation", obs), ("action", action)):
         if not all_finite(rows):
@@ -69,18 +80,20 @@ def _read(path: Path, maker: EnvMaker, spec: EnvSpec) -> tuple[Array, Array]:
     return obs, action
 
 
-def _played(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[Array, Array]:
-    """What the environment shows before each recorded action, without chance in it."""
-    chance = {"noop_max": 0, "use_fire_reset": False, "repeat_action_probability": 0.0}
+def _replay(path: Path, columns: Mapping[str, Array], maker: EnvMaker) -> tuple[Array, Array]:
+    """Repeats recorded actions in a deterministic environment; observations before each, and the actions."""
+    deterministic = {"noop_max": 0, "use_fire_reset": False, "repeat_action_probability": 0.0}
     names = ("mode", "difficulty", "frameskip")
     same = {name: int(columns[name]) for name in names}
     if not isinstance(maker.env, str) or not maker.env.startswith("parl/"):
-        raise ConfigError(f"{path} is play of {columns['game']}; {maker.name} is no Atari game of parl")
-    env: Any = EnvMaker(maker.env, maker.options | chance | same)(1)
+        raise ConfigError(
+            f"{path} is a recording of {columns['game']}, but {maker.name} is not one of parl's Atari games"
+        )
+    env: Any = EnvMaker(maker.env, maker.options | deterministic | same)(1)
     try:
         game = env.unwrapped.settings["game"]
         if game != str(columns["game"]):
-            raise ConfigError(f"{path} is play of {columns['game']}; {maker.name} is {game}")
+            raise ConfigError(f"{path} is a recording of {columns['game']}, but {maker.name} plays {game}")
         actions = columns["actions"].astype(np.int64)
         starts = set(columns["starts"].tolist())
         seen: list[Array] = []

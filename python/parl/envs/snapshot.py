@@ -1,12 +1,13 @@
-"""The state of a Gymnasium environment as plain data: no class and no code is in it.
+"""Save and restore the state of a Gymnasium environment as plain data, without classes or code.
 
 An environment is a tree of Python objects (wrappers, spaces, games) whose attributes are numbers, text,
-arrays, containers and random generators. A snapshot holds these values by the place where they were found. It
-is put back into an environment that the same function made: objects, functions and classes stay those of that
-environment, and only their values change. So a file with a snapshot can change numbers, but not run code.
+arrays, containers and random generators. A snapshot holds these values by their path in the tree. It is
+restored into an environment that the same function made: the objects, functions and classes of that
+    environment
+are kept, and only their values change. Loading a snapshot from a file therefore cannot run code.
 
-Objects of extension modules keep their state where Python does not see it. Environments with such objects are
-refused, unless a class says itself what its state is: see :class:`Plain`.
+Objects of extension modules have state that Python cannot read. A snapshot of an environment with such
+objects raises SnapshotError, unless their class implements :class:`PlainState`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 _GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _IMMEDIATE = (bool, int, float, complex, str, bytes, type(None))
-# What an environment is made of and never changes.
+# Types of constant objects, which a snapshot does not store.
 _FIXED = (
     type,
     types.ModuleType,
@@ -40,20 +41,20 @@ _MISSING: Any = object()
 
 
 @runtime_checkable
-class Plain(Protocol):
-    """A class that says itself what its state is."""
+class PlainState(Protocol):
+    """A class that provides its state as plain data."""
 
     def plain_state(self) -> tuple[Any, tuple[str, ...]]:
-        """Plain data, and the names of attributes that are kept besides."""
+        """The state as plain data, and the names of attributes that the snapshot stores in addition."""
         ...
 
     def set_plain_state(self, state: Any) -> None:
-        """Takes back the data that :meth:`plain_state` gave; the attributes are set already."""
+        """Restores the data of :meth:`plain_state`; called after the attributes have been restored."""
         ...
 
 
 class SnapshotError(TypeError):
-    """An environment's state is not plain data, or does not fit the environment; the message says where."""
+    """An environment's state is not plain data or does not fit the environment; names the path in it."""
 
 
 def _kind(value: Any) -> str:
@@ -78,14 +79,14 @@ def _slots(cls: type) -> list[str]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """All attributes of an object, in an order that does not depend on when they were set.
+    """All attributes of an object, sorted by name.
 
     Raises:
-        SnapshotError: the object may have a state that is in none of them.
+        SnapshotError: the object may have state outside its attributes.
     """
     cls = type(value)
     slots = _slots(cls)
-    # Beside its slots a plain object has room for its dictionary and weak references at most.
+    # Besides its slots, a Python object has space for a dictionary and a list of weak references only.
     if cls.__basicsize__ > object.__basicsize__ + 8 * (len(slots) + 2) or (
         not hasattr(value, "__dict__") and not slots and "__slots__" not in cls.__dict__
     ):
@@ -96,10 +97,12 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 class Snapshot:
-    """Takes the state of an environment and puts it back into another one that the same function made.
+    """Takes and restores the state of an environment.
+
+    The state can be restored into another environment that the same function made.
 
     Args:
-        env: any object, after its first reset.
+        env: the environment, after its first reset.
     """
 
     def __init__(self, env: Any) -> None:
@@ -112,10 +115,11 @@ class Snapshot:
             self._reason = error
 
     def take(self) -> list[Any]:
-        """The state: lists, tuples, numbers, text, arrays.
+        """The state as lists, tuples, numbers, text and arrays.
 
         Raises:
-            SnapshotError: it is not plain data, or an object is in it that a fresh environment does not have.
+            SnapshotError: the state is not plain data, or contains an object that the environment did not
+                have after its first reset.
         """
         if self._known is None:
             assert self._reason is not None
@@ -123,20 +127,20 @@ class Snapshot:
         reader = _Reader(self._env)
         for place, kind in reader.places:
             if (place, kind) not in self._known:
-                raise SnapshotError(f"{place} is a {kind} that the first reset does not make")
+                raise SnapshotError(f"{place} is a {kind} that the environment creates after its first reset")
         return reader.nodes
 
     def put(self, nodes: list[Any]) -> None:
-        """Takes back what :meth:`take` gave.
+        """Restores a state of :meth:`take`.
 
         Raises:
-            SnapshotError: it does not fit; the environment is not to be used any more.
+            SnapshotError: the state does not fit the environment, which must not be used any more.
         """
         _Writer(nodes).restore(0, self._env, "env")
 
 
 class _Reader:
-    """Walks through an object; ``nodes`` are what it found, in the order of the walk."""
+    """Traverses an object depth first; ``nodes`` holds its parts in the order of the traversal."""
 
     def __init__(self, root: Any) -> None:
         self.nodes: list[Any] = []
@@ -147,7 +151,7 @@ class _Reader:
         self._ref(root, "env")
 
     def _ref(self, value: Any, place: str) -> Any:
-        """``value`` itself, or the number of its node in a tuple."""
+        """``value`` itself if it is a scalar, else the number of its node in a tuple."""
         if type(value) in _IMMEDIATE or isinstance(value, np.generic):
             return value
         number = self._numbers.get(id(value))
@@ -189,7 +193,7 @@ class _Reader:
         if isinstance(value, types.FunctionType):
             cells = [cell.cell_contents for cell in value.__closure__ or ()]
             return ["closure", [self._ref(item, f"{place}.cell[{i}]") for i, item in enumerate(cells)]]
-        if isinstance(value, Plain):
+        if isinstance(value, PlainState):
             state, names = value.plain_state()
             kept = [[name, self._ref(getattr(value, name), f"{place}.{name}")] for name in names]
             return ["plain", _kind(value), kept, state]
@@ -226,7 +230,7 @@ class _Reader:
 
 
 class _Writer:
-    """Makes values of nodes, with the objects of a living environment in the places where they were found."""
+    """Rebuilds values from nodes, with the objects of an existing environment at the same paths."""
 
     def __init__(self, nodes: list[Any]) -> None:
         self._nodes = nodes
@@ -245,17 +249,17 @@ class _Writer:
             raise SnapshotError(f"{place} is not in the snapshot") from error
         make = getattr(self, f"_make_{kind}", None)
         if make is None:
-            raise SnapshotError(f"{place} is of the unknown kind {kind!r}")
+            raise SnapshotError(f"{place} has the unknown kind {kind!r}")
         made = make(number, live, place, *parts)
         self._made[number] = made
         return made
 
     def _items(self, items: list[Any], live: Any, place: str) -> list[Any]:
-        beside: list[Any] = list(live) if isinstance(live, list | tuple | deque) else []
-        beside += [_MISSING] * (len(items) - len(beside))
+        existing: list[Any] = list(live) if isinstance(live, list | tuple | deque) else []
+        existing += [_MISSING] * (len(items) - len(existing))
         return [
             self._value(item, old, f"{place}[{i}]")
-            for i, (item, old) in enumerate(zip(items, beside, strict=False))
+            for i, (item, old) in enumerate(zip(items, existing, strict=False))
         ]
 
     def _make_list(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
@@ -282,10 +286,10 @@ class _Writer:
     ) -> Any:
         made = self._made[number] = cls()
         old: Mapping[Any, Any] = live if isinstance(live, Mapping) else {}
-        # A key that is an object is found by its place among the keys.
+        # A key that is an object is matched by its position among the keys.
         keys = [*old, *[_MISSING] * len(pairs)]
-        for (key_ref, item), beside in zip(pairs, keys, strict=False):
-            key = self._value(key_ref, beside, f"{place} key")
+        for (key_ref, item), existing in zip(pairs, keys, strict=False):
+            key = self._value(key_ref, existing, f"{place} key")
             made[key] = self._value(item, old.get(key, _MISSING), f"{place}[{key!r}]")
         return made
 
@@ -299,8 +303,8 @@ class _Writer:
 
     def _make_objects(self, number: int, live: Any, place: str, shape: list[int], items: list[Any]) -> Any:
         made = np.empty(len(items), object)
-        beside = live.ravel().tolist() if isinstance(live, np.ndarray) else []
-        for i, item in enumerate(self._items(items, beside, place)):
+        existing = live.ravel().tolist() if isinstance(live, np.ndarray) else []
+        for i, item in enumerate(self._items(items, existing, place)):
             made[i] = item
         return made.reshape(shape)
 
@@ -319,7 +323,7 @@ class _Writer:
 
     def _make_generator(self, number: int, live: Any, place: str, name: str, state: Any) -> Any:
         if name not in _GENERATORS:
-            raise SnapshotError(f"{place} is of the unknown kind {name!r}")
+            raise SnapshotError(f"{place} has the unknown kind {name!r}")
         bits = getattr(np.random, name)()
         bits.state = state
         return np.random.Generator(bits)
@@ -336,8 +340,8 @@ class _Writer:
 
     def _same(self, live: Any, place: str, kind: str) -> Any:
         if live is _MISSING or _kind(live) != kind:
-            found = "nothing" if live is _MISSING else f"a {_kind(live)}"
-            raise SnapshotError(f"{place} was a {kind}, and is {found}")
+            found = "missing" if live is _MISSING else f"a {_kind(live)}"
+            raise SnapshotError(f"{place} is {found}, the snapshot has a {kind}")
         return live
 
     def _make_enum(self, number: int, live: Any, place: str, kind: str, name: str) -> Any:
@@ -350,7 +354,9 @@ class _Writer:
     def _make_closure(self, number: int, live: Any, place: str, items: list[Any]) -> Any:
         cells = getattr(live, "__closure__", None) or ()
         if len(cells) != len(items):
-            raise SnapshotError(f"{place} is another function")
+            raise SnapshotError(
+                f"{place} is a function with {len(cells)} closure cells, the snapshot has {len(items)}"
+            )
         self._made[number] = live
         for i, (cell, item) in enumerate(zip(cells, items, strict=True)):
             cell.cell_contents = self._value(item, cell.cell_contents, f"{place}.cell[{i}]")
@@ -359,7 +365,7 @@ class _Writer:
     def _object(self, number: int, live: Any, place: str, kind: str) -> None:
         self._same(live, place, kind)
         if id(live) in self._used:
-            raise SnapshotError(f"{place} is an object that is elsewhere too")
+            raise SnapshotError(f"{place} is an object that the snapshot has at another path too")
         self._used.add(id(live))
         self._made[number] = live
 

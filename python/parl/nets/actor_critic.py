@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from parl.nets.dense import Activation, Headed, Layer, Recorded, Stack, head, slot
-from parl.nets.normaliser import Flattener
-from parl.nets.small import Small, SmallRecorded
+from parl.nets.fused.layers import Activation, Layer, MLPWithHeads, Stack, head, slot
+from parl.nets.normalizer import Flattener
 from parl.nets.torsos import make_torso
-from parl.ops.execution import Executed, in_half
+from parl.ops.execution import Executed, autocast_bf16
 from parl.types import Array
 
 
@@ -89,7 +88,7 @@ class ActorCritic(Executed):
         activation: of the dense layers.
         normalize: subtract running means and divide by running deviations (vectors only).
         log_std: initial logarithm of a state-independent standard deviation; None without one.
-        changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
+        frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
         images: convolutions, ``nature`` or ``impala``.
         torso: in place of the CNN, with ``features`` outputs, for policy and value together.
 
@@ -107,7 +106,7 @@ class ActorCritic(Executed):
         activation: Activation,
         normalize: bool,
         log_std: float | None = None,
-        changes: bool = False,
+        frame_deltas: bool = False,
         images: str = "nature",
         torso: nn.Module | None = None,
     ) -> None:
@@ -123,24 +122,19 @@ class ActorCritic(Executed):
                     assert layer.bias is not None
                     nn.init.zeros_(layer.bias)
         else:
-            self.flattener = Flattener(shape, dtype, normalize, changes)
+            self.flattener = Flattener(shape, dtype, normalize, frame_deltas)
             self.towers = Towers(self.flattener.inputs, hidden, 1 if shared else 2, activation)
         self.policy = _head(hidden[-1], outputs, 0.01)
         self.value = _head(hidden[-1], 1, 1.0)
         self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
-        self._dense: Headed | None = None
-        self._small: Small | None = None
+        self._dense: MLPWithHeads | None = None
 
     def bind(self) -> None:
         """See :func:`parl.nets.flatten`."""
         if self.image:
             return
         heads = [head(0, self.policy), head(self.towers.towers - 1, self.value, scalar=True)]
-        self._dense = Headed(self.towers.stack(), heads, self.policy.weight)
-        self._small = Small(self._dense) if self._on_cpu() and Small.suits(self._dense) else None
-
-    def _on_cpu(self) -> bool:
-        return self.policy.weight.device.type == "cpu"
+        self._dense = MLPWithHeads(self.towers.stack(), heads, self.policy.weight)
 
     def _features(self, observations: Tensor) -> Tensor:
         if self.image:
@@ -149,8 +143,8 @@ class ActorCritic(Executed):
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters (B, outputs) and values (B,), float32."""
-        if self.reduced:
-            with in_half(observations.device):
+        if self.use_bf16:
+            with autocast_bf16(observations.device):
                 policy, value = self._heads(observations)
             return policy.to(torch.float32), value.to(torch.float32)
         if self._dense is not None:
@@ -163,19 +157,6 @@ class ActorCritic(Executed):
     def _heads(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         features = self._features(observations)
         return self.policy(features[0]), self.value(features[-1]).squeeze(1)
-
-    def record(self, observations: Tensor) -> Recorded | SmallRecorded | None:
-        """As :meth:`forward`, with a way back of its own; None where torch's is needed.
-
-        Gradients are to be zeros before.
-        """
-        if self._dense is None or self.reduced:
-            return None
-        if self._small is not None and self._small.parts(len(observations)):
-            return self._small.record(self.flattener.vectors(observations.numpy()))
-        with torch.no_grad():
-            x = self.flattener(observations)
-            return self._dense.record(x) if self._dense.stack.learns and self._dense.takes(x) else None
 
     def act(self, observations: Array) -> Array:
         """Policy parameters (B, outputs) of observations (B, ...), both numpy; for acting."""
@@ -195,7 +176,7 @@ class ActorCritic(Executed):
 
     def _one(self, observations: Tensor, number: int) -> Tensor:
         with torch.no_grad():
-            if self._dense is not None and not self.reduced:
+            if self._dense is not None and not self.use_bf16:
                 x = self.flattener(observations)
                 if self._dense.takes(x):
                     return self._dense.output(x, number)

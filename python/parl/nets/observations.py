@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from parl.errors import ConfigError
 from parl.nets.torsos import MLP, NATURE_MIN, is_channels_last, make_torso
-from parl.ops.execution import Executed, in_half
+from parl.ops.execution import Executed, autocast_bf16
 from parl.types import EnvSpec, ObservationKind, Observations, is_image
 
 Seen = Tensor | Mapping[str, Tensor]
@@ -77,7 +77,7 @@ class Encoder(Executed):
         spec: describes the observations.
         width: of the dense layer behind an image's convolutions.
         images: the convolutions, see :func:`parl.nets.make_torso`.
-        layer_norm: normalise before that layer's ReLU.
+        layer_norm: normalize before that layer's ReLU.
     """
 
     def __init__(self, spec: EnvSpec, width: int, images: str, layer_norm: bool = False) -> None:
@@ -102,9 +102,9 @@ class Encoder(Executed):
     def _one(self, name: str, observations: Tensor) -> Tensor:
         key = _key(name)
         if key in self.torsos:
-            if not self.reduced:
+            if not self.use_bf16:
                 return self.torsos[key](observations)
-            with in_half(observations.device):
+            with autocast_bf16(observations.device):
                 return self.torsos[key](observations).to(torch.float32)
         return observations.reshape(len(observations), -1).to(torch.float32)
 
@@ -120,7 +120,7 @@ class DictTorso(nn.Module):
     Args:
         spec: describes the observations.
         hidden: widths; images have a dense layer of the last one before.
-        layer_norm: normalise each dense layer before its ReLU.
+        layer_norm: normalize each dense layer before its ReLU.
         images: the convolutions.
     """
 
@@ -143,7 +143,7 @@ class RowTorso(nn.Module):
     Args:
         spec: describes the observations.
         hidden: widths; images have a dense layer of the last one before.
-        layer_norm: normalise each dense layer before its ReLU.
+        layer_norm: normalize each dense layer before its ReLU.
         images: the convolutions.
     """
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from parl.nets.actor_critic import Towers
-from parl.nets.normaliser import Flattener
+from parl.nets.normalizer import Flattener
 from parl.nets.torsos import make_torso
-from parl.ops.execution import Executed, in_half
+from parl.ops.execution import Executed, autocast_bf16
 from parl.types import Array
 
 
@@ -31,7 +31,7 @@ class RecurrentActorCritic(Executed):
         activation: of the dense layers.
         normalize: subtract running means and divide by running deviations (vectors only).
         log_std: initial logarithm of a state-independent standard deviation; None without one.
-        changes: of stacked vectors, see :class:`parl.nets.normaliser.Flattener`.
+        frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
         images: ``nature`` or ``impala``.
         torso: in place of layers and convolutions, with ``hidden[-1]`` outputs.
 
@@ -48,7 +48,7 @@ class RecurrentActorCritic(Executed):
         activation: Literal["tanh", "relu"],
         normalize: bool,
         log_std: float | None = None,
-        changes: bool = False,
+        frame_deltas: bool = False,
         images: str = "nature",
         torso: nn.Module | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class RecurrentActorCritic(Executed):
         elif len(shape) == 3 and dtype == "uint8":
             self.torso = make_torso(shape, dtype, hidden, False, images)
         else:
-            self.flattener = Flattener(shape, dtype, normalize, changes)
+            self.flattener = Flattener(shape, dtype, normalize, frame_deltas)
             self.torso = Towers(self.flattener.inputs, hidden, 1, activation)
         self.cell = nn.LSTMCell(hidden[-1], width)
         self.policy, self.value = nn.Linear(width, outputs), nn.Linear(width, 1)
@@ -84,8 +84,8 @@ class RecurrentActorCritic(Executed):
 
     def features(self, observations: Tensor) -> Tensor:
         """(B, hidden[-1]) float32, without memory."""
-        if self.reduced:
-            with in_half(observations.device):
+        if self.use_bf16:
+            with autocast_bf16(observations.device):
                 return self._features(observations).to(torch.float32)
         return self._features(observations)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from parl.nets.dense import Head, Headed, Layer, Stack, layer
+from parl.nets.fused.layers import Head, Layer, MLPWithHeads, Stack, layer
 from parl.ops.execution import Executed
 from parl.types import is_image
 
@@ -28,7 +28,7 @@ def is_channels_last(shape: Sequence[int]) -> bool:
 
 
 class MLP(Executed):
-    """Fully connected layers with ReLU, each optionally with layer normalisation before the ReLU.
+    """Fully connected layers with ReLU, each optionally with layer normalization before the ReLU.
 
     Input (B, *shape) of any dtype, flattened; output (B, hidden[-1]) float32.
     """
@@ -44,12 +44,12 @@ class MLP(Executed):
             inputs = width
         self.layers = nn.Sequential(*layers)
         self.features = inputs
-        self._dense: Headed | None = None
+        self._dense: MLPWithHeads | None = None
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (B, features)."""
         x = self.vectors(observations)
-        if self._dense is not None and not self.plain and self._dense.takes(x):
+        if self._dense is not None and not self.torch_only and self._dense.takes(x):
             return self._dense.outputs(x)[0]
         return self.layers(x)
 
@@ -63,7 +63,7 @@ class MLP(Executed):
         """See :func:`parl.nets.flatten`."""
         self._dense = self.headed([])
 
-    def headed(self, heads: Sequence[Head]) -> Headed:
+    def headed(self, heads: Sequence[Head]) -> MLPWithHeads:
         """The layers with heads on them as one operation; for parameters that have been flattened."""
         found: list[Layer] = []
         modules = list(self.layers)
@@ -71,7 +71,7 @@ class MLP(Executed):
             if isinstance(one, nn.Linear):
                 norm = modules[number + 1]
                 found.append(layer(one, norm if isinstance(norm, nn.LayerNorm) else None))
-        return Headed(Stack(found, "relu"), heads, next(self.parameters()))
+        return MLPWithHeads(Stack(found, "relu"), heads, next(self.parameters()))
 
 
 class NatureCNN(Executed):
@@ -124,7 +124,7 @@ class ImpalaResNet(Executed):
     Args:
         shape: (C, H, W).
         hidden: width of the dense layer.
-        layer_norm: normalise before the dense layer's ReLU.
+        layer_norm: normalize before the dense layer's ReLU.
         channels: of the stages; wider ones are what "scaled IMPALA" networks have.
 
     Source: Espeholt et al. (2018), "IMPALA", figure 3, the large architecture without its LSTM.
@@ -191,7 +191,7 @@ def make_torso(
         shape: of one observation.
         dtype: numpy name.
         hidden: widths of the dense layers, ``>= 1`` of them; convolutions are followed by the last alone.
-        layer_norm: normalise before each ReLU of a dense layer.
+        layer_norm: normalize before each ReLU of a dense layer.
         image: convolutions: ``"nature"`` or ``"impala"``.
         dense: follow the convolutions with a dense layer; an :class:`MLP` has its layers all the same.
 

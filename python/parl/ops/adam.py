@@ -70,7 +70,7 @@ def limit_norm(gradients: Tensor, longest: float) -> None:
     Source: Pascanu, Mikolov and Bengio (2013), algorithm 1.
     """
     norm = torch.linalg.vector_norm(gradients)
-    if norm.device.type != "cpu":  # nobody waits for the device
+    if norm.device.type != "cpu":  # without synchronizing with the device
         gradients.mul_((longest / (norm + 1e-6)).clamp_(max=1.0))
     elif not (length := norm.item()) <= longest:
         if not math.isfinite(length):
@@ -82,48 +82,41 @@ def limit_norm(gradients: Tensor, longest: float) -> None:
 _MANY = 2**20
 
 
-def limited_adam_step(
-    weights: Tensor,
-    gradients: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    steps: int,
-    count: Tensor,
-    learning_rate: float,
-    epsilon: float,
-    longest: float,
-) -> None:
+class FlatAdam:
     """:func:`limit_norm` and :func:`adam_step` together: on the CPU small buffers pass memory twice.
 
     Args:
-        weights: (P,) float32, changed; requires no gradient.
-        gradients: (P,) float32, scaled down to the length ``longest`` if they are longer.
-        mean: (P,) float32, running mean of the gradients, changed.
-        square: (P,) float32, running mean of their squares, changed.
-        steps: steps before this one.
-        count: () float32, as many, on the device; used, and raised by one, where torch does it.
-        learning_rate: step size.
-        epsilon: offset of the denominator.
-        longest: of the gradients; 0 never scales.
-
-    Raises:
-        NonFiniteError: there is a limit and the length of the gradients is NaN or infinite (on the CPU).
+        weights: (P,) float32, changed by each step; requires no gradient.
+        gradients: (P,) float32.
+        mean: (P,) float32, running mean of the gradients.
+        square: (P,) float32, running mean of their squares.
     """
-    if weights.device.type == "cpu" and len(weights) <= _MANY:
-        limit = longest or math.inf
-        dense_adam(
-            weights.numpy(),
-            gradients.numpy(),
-            mean.numpy(),
-            square.numpy(),
-            steps + 1,
-            learning_rate,
-            epsilon,
-            _BETAS,
-            limit,
-        )
-        return
-    if longest:
-        limit_norm(gradients, longest)
-    count += 1
-    adam_step(weights, gradients, mean, square, count, learning_rate, epsilon)
+
+    def __init__(self, weights: Tensor, gradients: Tensor, mean: Tensor, square: Tensor) -> None:
+        self._buffers = (weights, gradients, mean, square)
+        on_cpu = weights.device.type == "cpu" and len(weights) <= _MANY
+        self._arrays = [one.numpy() for one in self._buffers] if on_cpu else None
+
+    def step(self, steps: int, count: Tensor, learning_rate: float, epsilon: float, longest: float) -> None:
+        """One step.
+
+        Args:
+            steps: before this one.
+            count: () float32, as many, on the device; used, and raised by one, where torch does it.
+            learning_rate: step size.
+            epsilon: offset of the denominator.
+            longest: gradients longer than this are scaled down to it; 0 never scales.
+
+        Raises:
+            NonFiniteError: there is a limit and the length of the gradients is NaN or infinite (on the CPU).
+        """
+        if self._arrays is not None:
+            weights, gradients, mean, square = self._arrays
+            numbers = (steps + 1, learning_rate, epsilon, _BETAS, longest or math.inf)
+            dense_adam(weights, gradients, mean, square, *numbers)
+            return
+        weights, gradients, mean, square = self._buffers
+        if longest:
+            limit_norm(gradients, longest)
+        count += 1
+        adam_step(weights, gradients, mean, square, count, learning_rate, epsilon)

@@ -147,6 +147,5 @@ def vtrace(
     trace = torch.where(ended, 0.0, gamma * lam) * ratio.clamp(max=c_max)
     excess = backward_scan(rho * delta, trace, torch.zeros_like(value[0]))
     target = value + excess
-    following = next_value.clone()
-    following[:-1] = torch.where(ended[:-1], next_value[:-1], target[1:])
+    following = torch.cat([torch.where(ended[:-1], next_value[:-1], target[1:]), next_value[-1:]])
     return VTrace(target, rho * (torch.addcmul(reward - value, alive, following)))

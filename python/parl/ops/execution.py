@@ -47,13 +47,13 @@ class Executed(nn.Module):
     """A module that can compute its products in bfloat16, and leave out what compilers cannot read.
 
     Attributes:
-        reduced: products in bfloat16.
-        plain: only torch's own operations.
+        use_bf16: products in bfloat16.
+        torch_only: only torch's own operations.
         channels_last: convolutions have the channels of a pixel side by side in memory.
     """
 
-    reduced: bool = False
-    plain: bool = False
+    use_bf16: bool = False
+    torch_only: bool = False
     channels_last: bool = False
 
 
@@ -68,9 +68,9 @@ def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) 
     for module in modules:
         for part in module.modules():
             if isinstance(part, Executed):
-                part.reduced = config.precision == "bfloat16"
+                part.use_bf16 = config.precision == "bfloat16"
                 part.channels_last = config.channels_last
-                part.plain = part.reduced or config.compile or config.cuda_graph
+                part.torch_only = part.use_bf16 or config.compile or config.cuda_graph
 
 
 def compiled(config: ExecutionConfig, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +78,7 @@ def compiled(config: ExecutionConfig, function: Callable[..., Any]) -> Callable[
     return torch.compile(function, dynamic=False) if config.compile else function
 
 
-def in_half(device: torch.device) -> torch.autocast:
+def autocast_bf16(device: torch.device) -> torch.autocast:
     """A context in which products are computed in bfloat16."""
     return torch.autocast(device.type, torch.bfloat16)
 

@@ -1,4 +1,4 @@
-"""Replays: rows of bytes in a ring, drawn by priority or uniformly, shared by threads and processes."""
+"""Replay buffers: transitions in a ring, sampled by priority or uniformly by threads and processes."""
 
 from parl.replay.batch import Batch
 from parl.replay.hindsight import Hindsight

@@ -1,4 +1,4 @@
-"""What ``sample`` returns: named arrays, all with the batch as first dimension."""
+"""The batch that ``sample`` returns: named arrays."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from operator import is_
 from typing import Any
 
 
-class Filled:
-    """What a batch of ``empty_batch`` is filled through, found out once.
+class PreparedBatch:
+    """Arguments of the native ``sample`` for a batch of ``empty_batch``, so that they are checked only once.
 
     Attributes:
-        arguments: of the native ``sample``.
-        outputs: of the replay that the batch is for, by identity.
-        size: B.
-        as_torch: its entries are tensors, on the memory of these arrays.
-        entries: what it held when it was made.
+        arguments: the arrays that the native ``sample`` writes.
+        outputs: the list of outputs of the replay that made the batch, compared by identity.
+        size: batch size B.
+        as_torch: whether the entries are tensors that share the memory of the arrays.
+        entries: the entries of the batch when it was made.
     """
 
     __slots__ = ("_sample", "arguments", "as_torch", "entries", "outputs", "size")
@@ -33,36 +33,41 @@ class Filled:
         self.arguments, self.outputs, self.size = arguments, outputs, size
         self.as_torch, self.entries = as_torch, entries
 
-    def draw(self, beta: float, mode: str, rank: int, learners: int) -> None:
-        """As the replay's ``sample`` with this batch as ``out``, for who replaced none of its entries."""
+    def sample(self, beta: float, mode: str, rank: int, learners: int) -> None:
+        """Samples into the batch, as the replay's ``sample`` with the batch as ``out``.
+
+        None of the entries of the batch may have been replaced; this is not checked. The arguments are those
+        of :meth:`parl.PrioritizedReplay.sample`.
+        """
         self._sample(*self.arguments, beta, mode, rank, learners, 0.0, 0.0, self.size)
 
-    def serves(self, batch: Batch, outputs: object, size: int, as_torch: bool) -> bool:
-        """Whether ``batch`` can be filled as it is: of this replay and kind, and with nothing replaced."""
-        alike = self.outputs is outputs and self.size == size and self.as_torch == as_torch
-        return alike and len(batch) == len(self.entries) and all(map(is_, batch.values(), self.entries))
+    def fits(self, batch: Batch, outputs: object, size: int, as_torch: bool) -> bool:
+        """Whether the arguments are valid for ``batch``: same replay, size and kind, no entry replaced."""
+        is_same = self.outputs is outputs and self.size == size and self.as_torch == as_torch
+        return is_same and len(batch) == len(self.entries) and all(map(is_, batch.values(), self.entries))
 
 
 class Batch(dict[str, Any]):
-    """Named arrays, by attribute and by key: ``batch.obs`` is ``batch["obs"]``; nested where the fields are.
+    """A sampled batch: a dictionary of arrays, also available as attributes.
 
-    Besides the fields of the replay there are ``indices`` (slots), ``weights`` (importance weights),
-    ``tickets`` (for ``update_priorities``), and for steps of episodes ``discount`` and ``next_obs``.
+    ``batch.obs`` is ``batch["obs"]``. Nested fields are nested batches. Besides the fields of the replay, a
+    batch has ``indices`` (slots), ``weights`` (importance weights) and ``tickets`` (for
+    ``update_priorities``); if rows are steps of episodes also ``discount`` and ``next_obs``.
     """
 
-    __slots__ = ("filled",)
+    __slots__ = ("prepared",)
 
-    filled: Filled
+    prepared: PreparedBatch
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Batch, (dict(self),)
 
     def __getattr__(self, name: str) -> Any:
-        """The array ``name``."""
+        """The array or nested batch ``name``."""
         try:
             return self[name]
         except KeyError:
-            message = f"this batch has no {name!r}; it has {', '.join(self)}"
+            message = f"the batch has no entry {name!r}; its entries are {', '.join(self)}"
             raise AttributeError(message) from None
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Fields by name, nested or not: from what a caller writes to flat columns of bytes and back."""
+"""Conversion between named, possibly nested fields and the flat columns of the native replay."""
 
 from __future__ import annotations
 
@@ -16,18 +16,29 @@ if TYPE_CHECKING:
 
     FieldSpec = tuple[int | Sequence[int], DTypeLike] | Mapping[str, Any] | Any
 
-# Between the names of a nested field: {"obs": {"speed": ...}} is the column obs/speed.
+# Separator of the names of nested fields: {"obs": {"speed": ...}} is the column obs/speed.
 SEPARATOR = "/"
 BATCH_BITS = 40
 ROW_BYTES_MAX = 2**40
 
 
 def flatten_specs(fields: Mapping[str, FieldSpec], prefix: str = "") -> dict[str, FieldSpec]:
-    """Column -> what describes it, for fields given as mappings of any depth, or as gymnasium spaces."""
+    """Flattens nested fields.
+
+    Args:
+        fields: name -> (shape, dtype), gymnasium space or mapping, nested to any depth.
+        prefix: prefix of the column names.
+
+    Returns:
+        Column name -> (shape, dtype) or gymnasium space.
+
+    Raises:
+        ValueError: a name is not a string, or contains the separator.
+    """
     flat: dict[str, FieldSpec] = {}
     for name, spec in fields.items():
         if not isinstance(cast("Any", name), str) or SEPARATOR in name:
-            raise ValueError(f"field {name!r} is not a name without {SEPARATOR!r}")
+            raise ValueError(f"field name is {name!r}, expected a string without {SEPARATOR!r}")
         inner = getattr(spec, "spaces", spec)
         if isinstance(inner, Mapping) and set(inner) != {"shape", "dtype"}:
             flat |= flatten_specs(inner, prefix + name + SEPARATOR)
@@ -37,7 +48,19 @@ def flatten_specs(fields: Mapping[str, FieldSpec], prefix: str = "") -> dict[str
 
 
 def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int], int, int]:
-    """Name, dtype, shape, bytes per row and frames of a stack, as the core wants them."""
+    """Describes a column for the native replay.
+
+    Args:
+        name: name of the column.
+        spec: (shape, dtype), a mapping with both, or a gymnasium space.
+        stack: number of frames in a stack.
+
+    Returns:
+        Name, dtype, shape, bytes per row and number of frames in a stack.
+
+    Raises:
+        ValueError: the dtype has no fixed size or contains objects, or a row has more than 2**40 bytes.
+    """
     if isinstance(spec, Mapping):
         shape_like, dtype_like = spec["shape"], spec["dtype"]
     elif hasattr(spec, "shape") and hasattr(spec, "dtype"):  # A gymnasium space.
@@ -46,13 +69,13 @@ def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int],
         shape_like, dtype_like = cast("Sequence[Any]", spec)
     if isinstance(shape_like, int):
         shape_like = (shape_like,)
-    shape = [natural("shape", n) for n in cast("Sequence[int]", shape_like)]
+    shape = [unsigned("shape", n) for n in cast("Sequence[int]", shape_like)]
     dtype = np.dtype(dtype_like)
     if dtype.subdtype is not None:
         dtype, inner = dtype.subdtype
         shape += inner
     if dtype.hasobject or dtype.itemsize == 0:
-        raise ValueError(f"field {name!r} has dtype {dtype}, expected one of fixed size without objects")
+        raise ValueError(f"field {name!r} has dtype {dtype}, expected a dtype of fixed size without objects")
     bytes_per_row = dtype.itemsize
     for n in shape:
         bytes_per_row *= n
@@ -64,22 +87,22 @@ def column(name: str, spec: FieldSpec, stack: int) -> tuple[str, str, list[int],
 def _dtype_text(name: str, dtype: np.dtype[Any]) -> str:
     text = dtype.str if dtype.names is None else repr(np.lib.format.dtype_to_descr(dtype))
     if dtype_of(text) != dtype:
-        raise ValueError(f"field {name!r} has dtype {dtype}, which its own description does not bring back")
+        raise ValueError(f"field {name!r} has dtype {dtype}, which cannot be restored from its description")
     return text
 
 
 def check_described(
     path: str, fields: Sequence[tuple[str, str, Sequence[int], int, int]], outputs: Sequence[str]
 ) -> None:
-    """Checks that a file describes fields that a replay can have.
+    """Checks the fields that a file describes.
 
     Args:
-        path: of the file.
-        fields: name, dtype, shape, bytes per row and frames of a stack of each, as the file has them.
+        path: path of the file.
+        fields: name, dtype, shape, bytes per row and frames of a stack of each field in the file.
         outputs: names of the arrays in a batch.
 
     Raises:
-        ReplayFileError: a dtype is none, or holds objects, or has other bytes per row.
+        ReplayFileError: a dtype is invalid, contains objects or has another size, or names conflict.
     """
     try:
         for name, text, shape, row_bytes, stack in fields:
@@ -89,20 +112,28 @@ def check_described(
         names = {*outputs, *(name for name, *_ in fields)}
         for name in names:
             if any(other.startswith(name + SEPARATOR) for other in names):
-                raise ValueError(f"field {name!r} is one and has fields inside")
-    except Exception as error:  # Whatever the text makes numpy say.
+                raise ValueError(f"field {name!r} is both a field and a group of fields")
+    except Exception as error:  # numpy raises many types of errors for invalid descriptions.
         raise ReplayFileError(
             f"{path} is not a replay that this version can load: {error or type(error).__name__}"
         ) from error
 
 
 def dtype_of(text: str) -> np.dtype[Any]:
-    """The dtype that a column was described with."""
+    """The dtype of a column from its text in :func:`column`."""
     return np.lib.format.descr_to_dtype(ast.literal_eval(text)) if text.startswith("[") else np.dtype(text)
 
 
 def flatten(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Column -> value, for values nested as the fields are; other names stay as they are."""
+    """Flattens values that are nested as the fields are.
+
+    Args:
+        values: name -> value or nested mapping.
+        names: names of the columns.
+
+    Returns:
+        Column name -> value; names that are no fields are kept.
+    """
     inner = {name.split(SEPARATOR)[0] for name in names if SEPARATOR in name}
     flat: dict[str, Any] = {}
     for name, value in values.items():
@@ -120,8 +151,8 @@ def _leaves(path: str, value: Any) -> dict[str, Any]:
     return {path: value}
 
 
-def nest(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Batch]:
-    """What turns column -> array into a batch nested as the fields are."""
+def nester(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Batch]:
+    """A function that converts columns by name to a :class:`Batch` nested as the fields are."""
     paths = [(name, name.split(SEPARATOR)) for name in names]
 
     def nested(flat: Mapping[str, Any]) -> Batch:
@@ -137,7 +168,19 @@ def nest(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Batch]:
 
 
 def split_objects(name: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Final observations of nested fields, given as one mapping per row or None, as column -> sequence."""
+    """Flattens the final observations of nested fields.
+
+    Args:
+        name: name of the group, such as ``"final_obs"``.
+        value: a mapping of arrays, a sequence with one mapping or None per row, or None.
+        names: names of the columns.
+
+    Returns:
+        Column name -> array, sequence with None in rows without one, or None.
+
+    Raises:
+        ValueError: a row has other fields.
+    """
     if isinstance(value, Mapping) or value is None:
         return _leaves(name, value) if value is not None else dict.fromkeys(names)
     rows = list(cast("Sequence[Mapping[str, Any] | None]", value))
@@ -153,8 +196,8 @@ def split_objects(name: str, value: Any, names: Sequence[str]) -> dict[str, Any]
     return dict(flat)
 
 
-def natural(name: str, value: int, bits: int = 63) -> int:
-    """``value`` as a number of things below ``2**bits``."""
+def unsigned(name: str, value: int, bits: int = 63) -> int:
+    """Checks that ``value`` is an int with ``0 <= value < 2**bits`` and returns it; ValueError otherwise."""
     number = value.__index__()
     if number < 0 or number >> bits:
         raise ValueError(f"{name} {number} is outside 0..2**{bits}")
@@ -162,7 +205,7 @@ def natural(name: str, value: int, bits: int = 63) -> int:
 
 
 def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
-    """How the names given differ from those of the fields."""
+    """Message about names that are missing or are no fields."""
     missing, unknown = sorted(names - columns.keys()), sorted(columns.keys() - names)
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [f"unknown {', '.join(unknown)}"] if unknown else []
@@ -170,22 +213,29 @@ def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
 
 
 def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """``value`` as a C-contiguous array of ``dtype``; casts within a kind, never from real to integer."""
+    """Converts ``value`` to a C-contiguous array of ``dtype``.
+
+    Casts only within a kind of dtype, never from floating point to integer. Python numbers take any dtype
+    that can represent them.
+
+    Raises:
+        ValueError: the dtype does not fit.
+    """
     if not isinstance(value, np.ndarray):
         if hasattr(value, "detach"):
             value = value.detach().cpu().numpy()
         elif not hasattr(value, "dtype"):
-            # Plain Python numbers take the field's type if they fit it.
+            # Python numbers take the field's dtype if it can represent them.
             try:
                 given = np.asarray(value)
                 kinds = "biu" if dtype.kind in "biu" else "biufc"
                 if given.size and given.dtype.kind in kinds and dtype.kind in "biufc":
                     array = np.asarray(value, dtype, order="C")
                     if dtype.kind in "biu" and not np.array_equal(array, given):
-                        raise ValueError(f"{name} holds a number that {dtype} does not")
+                        raise ValueError(f"{name} holds a number that {dtype} cannot represent")
                     return array
             except OverflowError as error:
-                raise ValueError(f"{name} holds a number that {dtype} does not: {error}") from None
+                raise ValueError(f"{name} holds a number that {dtype} cannot represent: {error}") from None
             value = given.astype(dtype) if given.size == 0 else given
         else:
             value = np.asarray(value)
@@ -193,19 +243,20 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     if array.dtype != dtype:
         same = array.dtype.kind == "b" and dtype.kind in "biu" and dtype.itemsize == 1
         if not (same or np.can_cast(array.dtype, dtype, "same_kind")):
-            raise ValueError(f"{name} has dtype {array.dtype}, which does not go into {dtype}")
+            raise ValueError(f"{name} has dtype {array.dtype}, which cannot be cast to {dtype}")
         return np.ascontiguousarray(array, dtype).reshape(array.shape)
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def is_one_row(given: Mapping[str, Any], fields: Sequence[tuple[str, Any, tuple[int, ...], int]]) -> bool:
-    """Whether the values are those of a single row without a leading axis.
+    """Whether the values are a single row without the leading dimension.
 
-    Each then has just the shape of its field, or of a stack of it. A stack of frames alone could also be rows
-    of single frames, but stacks come with ``terminated``, which is a number here and an array there.
+    Each value then has the shape of its field, or of a stack of it. A single stack of frames has the shape of
+    rows of single frames; the field ``terminated``, which is a scalar only in a single row, decides between
+    them.
 
     Args:
-        given: column -> value.
+        given: column name -> value.
         fields: name, dtype, shape and frames of a stack of each column.
     """
     for name, _, shape, stack in fields:
@@ -217,7 +268,7 @@ def is_one_row(given: Mapping[str, Any], fields: Sequence[tuple[str, Any, tuple[
 
 
 def one_final_row(value: Any, shape: tuple[int, ...], stack: int) -> Any:
-    """The final observation of a single row as that of one of one row; None stays None."""
+    """Adds the leading dimension to the final observation of a single row; None stays None."""
     if value is None:
         return None
     array = value if hasattr(value, "shape") else np.asarray(value)
@@ -226,16 +277,33 @@ def one_final_row(value: Any, shape: tuple[int, ...], stack: int) -> Any:
 
 
 def shape_error(name: str, found: tuple[int, ...], shape: tuple[int, ...], rows: int) -> ValueError:
-    """The error of a column whose shape is not ``(rows, *shape)``; ``rows`` is -1 where it is not known."""
-    wanted = ", ".join(str(n) for n in ("n" if rows < 0 else rows, *shape)) + ("" if shape else ",")
-    text = f"{name} has shape {found}, expected ({wanted})"
-    return ValueError(f"{text}: the leading axis, one entry per row, is missing" if found == shape else text)
+    """The error for a column whose shape is not ``(rows, *shape)``; ``rows`` is -1 if it is unknown."""
+    expected = ", ".join(str(n) for n in ("n" if rows < 0 else rows, *shape)) + ("" if shape else ",")
+    text = f"{name} has shape {found}, expected ({expected})"
+    if found == shape:
+        text += ": the leading dimension, one entry per row, is missing"
+    return ValueError(text)
 
 
 def sparse_rows(
     name: str, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], stack: int, rows: int
 ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    """Final observations: an array of all rows, or a sequence with None where there is none."""
+    """Converts final observations, given as an array or as a sequence with None in rows without one.
+
+    Args:
+        name: name of the column, for messages.
+        value: (rows, *shape) array, or a sequence of ``rows`` arrays and None; stacks of frames are allowed.
+        dtype: dtype of the column.
+        shape: shape of one row.
+        stack: number of frames in a stack, of which the last one is used.
+        rows: number of rows.
+
+    Returns:
+        (rows,) bool, which rows have a final observation, and (rows, *shape) the observations.
+
+    Raises:
+        ValueError: a shape or dtype does not fit.
+    """
     is_object = isinstance(value, np.ndarray) and value.dtype.hasobject
     if is_object or isinstance(value, (list, tuple)):
         values = cast("Sequence[Any]", value)

@@ -1,4 +1,4 @@
-"""Hindsight relabelling for environments with goals.
+"""Hindsight relabeling for environments with goals.
 
 Source: Andrychowicz et al. (2017), "Hindsight Experience Replay".
 """
@@ -22,25 +22,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hindsight:
-    """How a replay gives rows a goal that was achieved in their own episode.
+    """Settings of hindsight relabeling: sampled rows get a goal that was achieved in their own episode.
 
-    Of the rows drawn, a share of ``k / (k + 1)`` gets the goal that another step of its episode achieved as
-    its desired goal, in ``obs`` and ``next_obs``, and the reward that ``reward_fn`` gives for it. The batch
-    has ``relabelled`` (B,) bool. Goals are those that steps have achieved so far: an episode need not have
-    ended.
+    A fraction ``k / (k + 1)`` of the sampled rows is relabeled. The desired goal of such a row, in ``obs``
+    and ``next_obs``, becomes the goal that another step of its episode achieved, and its reward that of
+    ``reward_fn``. The batch has ``relabelled`` (B,) bool. Episodes that have not ended are relabeled with the
+    goals achieved so far.
 
     Attributes:
-        reward_fn: of goals achieved by the step (m, *shape), goals now desired (m, *shape) and ``info``, the
-            values nested in the field ``info`` (or an empty mapping), to m rewards. Called once per batch,
-            with the m rows that are relabelled; as gymnasium-robotics' ``compute_reward``.
-        strategy: ``"future"``: a step from the row's on; ``"final"``: the last step of the episode;
-            ``"episode"``: any step of it, as far as the replay still holds it.
-        k: relabelled rows per row left as it was.
-        observation: field that the goals are nested in.
-        achieved: name of the goal achieved.
-        desired: name of the goal desired.
-        terminated_fn: as ``reward_fn``, to whether the episode would have ended; by default it ended as it
-            did.
+        reward_fn: function of the goals achieved by m steps (m, *shape), their new desired goals (m, *shape)
+            and ``info``, the fields nested in ``info`` (or an empty mapping), to rewards (m,). Called once
+            per batch with the m relabeled rows; the signature is that of gymnasium-robotics'
+            ``compute_reward``.
+        strategy: which step's achieved goal is used: ``"future"``: the row's or a later one of its episode;
+            ``"final"``: the last one; ``"episode"``: any step of the episode that the replay still holds.
+        k: number of relabeled rows per row that keeps its goal.
+        observation: name of the field in which the goals are nested.
+        achieved: name of the achieved goal in that field.
+        desired: name of the desired goal in that field.
+        terminated_fn: function as ``reward_fn`` to (m,) bool, whether the relabeled steps terminate; None
+            keeps ``terminated``.
     """
 
     reward_fn: GoalFunction
@@ -52,21 +53,32 @@ class Hindsight:
     terminated_fn: GoalFunction | None = None
 
     def settings(self, fields: Mapping[str, Any]) -> tuple[str, float, str]:
-        """Strategy, share and column, as the core wants them.
+        """Strategy, fraction of relabeled rows and column of the achieved goal, for the native replay.
+
+        Args:
+            fields: the columns of the replay by name.
 
         Raises:
-            ValueError: the goals are not among the fields, or differ in shape.
+            ValueError: a goal is not among the fields, or ``k`` is out of its bounds.
         """
         if not 0 <= self.k < float("inf"):
-            raise ValueError(f"k {self.k} is outside 0.. (finite)")
+            raise ValueError(f"k is {self.k}, expected a finite number of at least 0")
         achieved, desired = (self.observation + SEPARATOR + name for name in (self.achieved, self.desired))
         for name in (achieved, desired):
             if name not in fields:
-                raise ValueError(f"field {name!r} is missing, and hindsight needs it")
+                raise ValueError(f"field {name!r} is missing: hindsight needs achieved and desired goals")
         return str(self.strategy), self.k / (self.k + 1), achieved
 
     def relabel(self, flat: dict[str, NDArray[Any]], gamma: float) -> None:
-        """Puts the goals that were drawn into the columns of a batch, and the rewards that follow."""
+        """Replaces goals and rewards of the relabeled rows of a batch, in place.
+
+        Args:
+            flat: columns of the batch by name, with the goals drawn in ``hindsight_goal``, which is removed.
+            gamma: discount per step, for rows of ``terminated_fn``.
+
+        Raises:
+            ValueError: a function returned another shape than (m,).
+        """
         goals, chosen = flat.pop("hindsight_goal"), flat["relabelled"]
         rows = np.flatnonzero(chosen)
         if not len(rows):
@@ -91,5 +103,5 @@ class Hindsight:
 def _per_row(name: str, value: Any, rows: int) -> NDArray[Any]:
     array = np.asarray(value)
     if array.shape != (rows,):
-        raise ValueError(f"{name} gave shape {array.shape}, expected {(rows,)}")
+        raise ValueError(f"{name} returned shape {array.shape}, expected {(rows,)}")
     return array

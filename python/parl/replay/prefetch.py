@@ -1,4 +1,4 @@
-"""Sampling ahead in a thread, so that a learner finds its next batch ready."""
+"""Sampling of batches in advance by a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Work:
-    """What the thread and its owner share; the thread must not keep the owner alive."""
+    """State shared by the thread and its :class:`Prefetch`; the thread must not keep the latter alive."""
 
     def __init__(self, replay: PrioritizedReplay, size: int, depth: int, options: dict[str, Any]) -> None:
         self.replay, self.size, self.depth, self.options = replay, size, depth, options
@@ -40,7 +40,7 @@ class _Work:
                     options["out"] = self.free.popleft()
             try:
                 batch = self.replay.sample(self.size, **options)
-            except BaseException as error:  # handed to who asks for the batch
+            except BaseException as error:  # raised by the next call of __next__
                 with self.changed:
                     if self.free is not None:
                         self.free.appendleft(options["out"])
@@ -56,8 +56,8 @@ class _Work:
             self.stopped = True
             self.changed.notify_all()
 
-    def settle(self) -> None:
-        """Waits until as many batches lie ready as there shall be."""
+    def wait_idle(self) -> None:
+        """Waits until ``depth`` batches are ready, or the thread has stopped or failed."""
         if threading.current_thread().name != _THREAD:
             with self.changed:
                 self.changed.wait_for(self.is_idle)
@@ -67,16 +67,16 @@ _THREAD = "parl-prefetch"
 
 
 class Prefetch(Iterator["Batch"]):
-    """Batches of a replay, drawn up to ``depth`` ahead by a thread; made by ``replay.prefetch``.
+    """Iterator over batches of a replay that a thread samples in advance; made by ``replay.prefetch``.
 
-    The first ``depth`` batches are drawn at once, each further one when a batch is taken. With ``lockstep``
-    everything that changes the replay through the same object (``add``, ``update_priorities``,
-    ``end_episodes``) first waits until the draws that are due are done, so the batches are exactly those of a
-    loop that samples ``depth`` ahead by itself: same seed, same numbers, whatever the threads do.
+    The first ``depth`` batches are sampled at once, and another one each time a batch is taken. With
+    ``ordered``, calls that change the replay through the same object (``add``, ``update_priorities``,
+    ``end_episodes``) wait until these batches are sampled. The same seed then gives the same batches in every
+    run, those of a loop that samples ``depth`` batches in advance without a thread.
 
-    A batch has not seen the priorities that were given back while it lay ready: those of the ``depth``
-    batches before it. Importance weights are right for the priorities that it was drawn with. Rows that are
-    overwritten before their priorities come back are dropped and counted, as ever.
+    A batch is sampled with older priorities: updates for the ``depth`` batches before it come later. Its
+    importance weights are correct for the priorities that it was sampled with. Priorities of rows that are
+    overwritten meanwhile are dropped and counted, as always.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class Prefetch(Iterator["Batch"]):
         batch_size: int,
         *,
         depth: int,
-        lockstep: bool,
+        ordered: bool,
         reuse: bool,
         pin_memory: bool,
         options: dict[str, Any],
     ) -> None:
         number = depth.__index__()
         if not 1 <= number <= 1024:
-            raise ValueError(f"depth {number} is outside 1..=1024")
+            raise ValueError(f"depth is {number}, expected 1 to 1024")
         work = _Work(replay, batch_size, number, options)
         self._work = work
         self._taken: Batch | None = None
         if reuse or pin_memory:
             as_torch = bool(options.get("as_torch"))
-            # Those ready or being filled, and the one in the caller's hands.
+            # For the batches that are ready or being filled, and the one that the caller uses.
             buffers = (
                 replay.empty_batch(batch_size, as_torch=as_torch, pin_memory=pin_memory)
                 for _ in range(number + 1)
@@ -106,15 +106,15 @@ class Prefetch(Iterator["Batch"]):
             work.free = deque(buffers)
         self._thread = threading.Thread(target=work.run, name=_THREAD, daemon=True)
         self._finalizer = weakref.finalize(self, work.stop)
-        if lockstep:
-            replay._follow(work)
+        if ordered:
+            replay._add_prefetcher(work)
         self._thread.start()
 
     def __next__(self) -> Batch:
-        """The next batch; the arrays of the one before are used again if ``reuse`` was asked for.
+        """Returns the next batch; with ``reuse`` the arrays of the previous one may be overwritten.
 
         Raises:
-            NotSampleableError: there is nothing to draw; asking again tries again.
+            NotSampleableError: no row can be sampled yet; the next call tries again.
         """
         work = self._work
         with work.changed:
@@ -123,7 +123,7 @@ class Prefetch(Iterator["Batch"]):
                 self._taken = None
                 work.changed.notify_all()
             if not work.ready and isinstance(work.error, NotSampleableError):
-                work.error = None  # There may be rows by now.
+                work.error = None  # Rows may have been added since.
                 work.changed.notify_all()
             work.changed.wait_for(lambda: work.ready or work.error is not None or work.stopped)
             if work.ready:
@@ -138,13 +138,13 @@ class Prefetch(Iterator["Batch"]):
         raise StopIteration
 
     def set(self, **options: Any) -> None:
-        """Changes options of ``replay.sample``, say ``beta``, for the batches that are not drawn yet."""
-        self._work.settle()
+        """Changes options of ``replay.sample``, such as ``beta``, for batches that are not sampled yet."""
+        self._work.wait_idle()
         with self._work.changed:
             self._work.options |= options
 
     def close(self) -> None:
-        """Ends the thread. Batches that lie ready can still be taken."""
+        """Stops the thread. Batches that are ready can still be taken."""
         self._finalizer()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Prioritized replay with n-step returns, for one process or many.
+"""Prioritized replay with n-step returns, for one or several processes.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay"; Horgan et al. (2018), "Distributed Prioritized
 Experience Replay", for n-step returns and priorities given on insertion.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 import numpy as np
 
 from parl._native import Replay as _Replay
-from parl.replay.batch import Batch, Filled
+from parl.replay.batch import Batch, PreparedBatch
 from parl.replay.fields import (
     BATCH_BITS,
     SEPARATOR,
@@ -24,15 +24,16 @@ from parl.replay.fields import (
     flatten,
     flatten_specs,
     is_one_row,
-    natural,
-    nest,
+    nester,
     one_final_row,
     rows_of,
     shape_error,
     sparse_rows,
     split_objects,
+    unsigned,
 )
 from parl.replay.prefetch import Prefetch
+from parl.signatures import show_init
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,83 +51,85 @@ Autoreset = Literal["next_step", "same_step", "disabled"]
 Compression = Literal["none", "lz4"]
 
 
+@show_init
 class PrioritizedReplay:
-    """Rows drawn with probability proportional to ``(|priority| + epsilon) ** alpha``.
+    """Replay whose rows are sampled with probability proportional to ``(|priority| + epsilon) ** alpha``.
 
-    Any number of threads, and with ``shared`` any number of processes, may add, sample and update at once;
-    sampling waits for nobody. A row is never seen half written, and a priority that arrives after its row
-    was overwritten is dropped and counted (:attr:`stale_updates`).
+    Any number of threads, and with ``shared`` or ``path`` any number of processes, can add, sample and update
+    concurrently; sampling does not block. A sampled row is never partly written. A priority for a row that
+    has been overwritten is dropped and counted (:attr:`stale_updates`).
 
-    Fields may be nested, as dictionary observations are: ``{"obs": {"image": ..., "speed": ...}}``; rows are
-    given and batches returned nested in the same way.
+    Fields may be nested, as dictionary observations are: ``{"obs": {"image": ..., "speed": ...}}``. ``add``
+    takes rows, and ``sample`` returns batches, with the same nesting.
 
-    The names of some fields have a meaning. ``terminated`` (bool) makes rows steps of episodes: then
-    ``reward`` (float32 or float64) is needed, ``truncated`` (bool) is understood, ``discount`` (float32 or
-    float64 in 0..1) is multiplied with gamma, and ``obs``, every ``obs_*`` and all that is nested in ``obs``
-    has a next observation: the field ``next_obs`` or ``next_obs_*`` if there is one, else it is taken from
-    the next row of the same environment, so that each observation is stored once. All other fields are just
-    copied.
+    Some field names have a meaning. With a field ``terminated`` (bool), rows are steps of episodes. Then
+    ``reward`` (float32 or float64) is required, ``truncated`` (bool) marks truncated steps, and ``discount``
+    (float32 or float64 in 0..1) is multiplied by gamma. ``obs``, every ``obs_*`` and the fields nested in
+    ``obs`` have a next observation: the field ``next_obs`` or ``next_obs_*`` if there is one, else the
+    observation of the next row of the same environment, so that each observation is stored once. All other
+    fields are returned as they were added.
 
-    A sampled transition spans the ``k <= n_step`` steps up to the end of its episode: ``reward`` is the sum
-    of ``gamma**i * r[i]``, ``next_obs`` the observation after them, ``terminated`` and ``truncated`` say how
-    the span ended, and ``discount`` is ``gamma**k`` (times the row's own discounts, which count in the sum
-    too), or 0 if it ended by termination, so that the target is
-    ``reward + discount * value(next_obs)``. A row can be drawn as soon as all of that is known; until then
-    it has weight 0. After termination without a stored final observation, ``next_obs`` is the last one (its
-    discount is 0).
+    A sampled transition spans ``k <= n_step`` steps and stops at the end of its episode. ``reward`` is the
+    sum of ``gamma**i * r[i]``, ``next_obs`` the observation after the last step, and ``terminated`` and
+    ``truncated`` are those of the last step. ``discount`` is ``gamma**k``, or 0 after termination, so that
+    the target is ``reward + discount * value(next_obs)``. A field ``discount`` is multiplied into both. A row
+    has weight 0, and is not sampled, until all k steps are known. After termination without a stored final
+    observation, ``next_obs`` repeats the last observation (its discount is 0).
 
     Args:
-        capacity: rows kept; the oldest are overwritten.
-        fields: name -> (shape, dtype), a gymnasium space, or again a mapping; shape without the row. Any
-            dtype of fixed size without objects.
-        alpha: exponent of the priority; 0 draws uniformly.
-        n_step: steps summed into one transition.
+        capacity: number of rows kept; then the oldest are overwritten.
+        fields: name -> (shape, dtype), a gymnasium space, or a nested mapping; the shape is that of one row.
+            Any dtype of fixed size without objects.
+        alpha: exponent of the priority; 0 samples uniformly.
+        n_step: largest number of steps of a transition.
         gamma: discount per step.
         epsilon: added to the absolute priority.
         fan_out: children per node of the sum tree: 4, 8, 16, 32 or 64.
-        num_envs: environments are numbered ``0..num_envs``.
-        autoreset: as in gymnasium. ``"next_step"``: the row after a done row carries the final observation,
-            its action and reward mean nothing, and it is never drawn. ``"same_step"`` and ``"disabled"``:
-            the row after a done row begins the next episode, and truncated rows come with ``final_obs``.
-        shared: name of shared memory, to create or, if a process already uses it, attach to.
-        seed: of the draws.
-        weight_norm: importance weights are divided by the largest of the ``"batch"`` or of all rows
-            (``"global"``: by a bound of it within a factor of ``2**beta``, which costs no search).
-        writer: ``"lock_free"``: updates of the tree never wait. ``"combining"``: they take turns, with plain
-            instructions inside, which costs less; not with ``shared``.
-        frame_stack: rows hold single frames, and batches stacks of so many, the newest last: ``obs`` and
-            ``next_obs`` are (B, frame_stack, *shape), rebuilt from the rows before, never across the border
-            of an episode. One number for all observations, or name -> number. ``add`` takes single frames,
-            or whole stacks of which it keeps the last frame.
-        stack_padding: what stands for frames before the first of an episode: ``"zero"``, or ``"first"`` for
-            that first frame again.
-        compression: ``"lz4"``: rows of 256 bytes and more per field are held compressed, each by itself. In
-            private memory only.
-        hindsight: relabel goals when rows are drawn; see :class:`Hindsight`.
-        path: a file to keep everything in, mapped into memory: larger than memory if need be, shared by all
-            processes that open it, and there again when the next one does. See :meth:`flush`.
-        device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: a replay in the memory of a device, with
-            tensors in and out; see :class:`parl.replay.device.replay.DeviceReplay`.
+        num_envs: number of environments; ``env_id`` is in ``0..num_envs``.
+        autoreset: autoreset mode of the environments, as in gymnasium. ``"next_step"``: the row after an
+            episode's last one holds its final observation; the action and reward of that row are ignored, and
+            it is never sampled. ``"same_step"`` and ``"disabled"``: the row after an episode's last one
+            begins the next episode, and truncated rows are added with ``final_obs``.
+        shared: name of the shared memory; created, or attached to if a process already uses it.
+        seed: seed of the sampling.
+        weight_norm: what importance weights are divided by: the largest weight of the ``"batch"``, or of all
+            rows (``"global"``; an upper bound within a factor of ``2**beta``, which needs no search).
+        frame_stack: number of frames in a stack. Rows hold single frames; ``sample`` rebuilds stacks
+            (B, frame_stack, *shape), the newest frame last, from earlier rows of the same episode. One number
+            for all observations, or name -> number. ``add`` takes single frames, or stacks, of which it
+            stores the last frame.
+        stack_padding: what fills the positions before the first frame of an episode: ``"zero"``, or
+            ``"first"`` for copies of that frame.
+        compression: ``"lz4"`` compresses each row of fields with at least 256 bytes per row; ``"none"``. Only
+            in private memory.
+        hindsight: relabels goals of sampled rows; see :class:`Hindsight`.
+        path: a file that is mapped into memory and holds the replay. It may be larger than the memory,
+            processes that open it share it, and its rows are still there when it is opened again. See
+            :meth:`flush`.
+        device: ``"cpu"``; or ``"cuda"`` or ``"cuda:<number>"`` for a replay in the memory of a CUDA device,
+            which takes and returns tensors; see :class:`parl.replay.cuda.replay.CudaReplay`.
 
     Raises:
         ValueError: a setting is out of its bounds.
         MemoryError: there is not enough memory.
         SharedMemoryError: ``shared`` exists with other settings.
-        CudaUnavailableError: there is no such device; the message says why.
+        CudaUnavailableError: there is no such CUDA device; the message says why.
     """
 
     _has_sequences: ClassVar[bool] = False
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        """One on the CPU, or the class of its kind that is on a device."""
-        return object.__new__(cls if options.get("device", "cpu") == "cpu" else cls._on_device())
+    if not TYPE_CHECKING:  # Type checkers and `help()` see the parameters of `__init__`.
+
+        def __new__(cls, *_: Any, **options: Any) -> Self:
+            """An instance of this class, or of the corresponding class for a CUDA device."""
+            return object.__new__(cls if options.get("device", "cpu") == "cpu" else cls._cuda_class())
 
     @classmethod
-    def _on_device(cls) -> type[Self]:
-        """The class of replays of this kind that are on a device: itself for those."""
-        from parl.replay.device.kinds import on_device
+    def _cuda_class(cls) -> type[Self]:
+        """The class of this kind of replay on CUDA devices; the class itself if it is one."""
+        from parl.replay.cuda.classes import cuda_class
 
-        return cast("type[Self]", on_device(cls))
+        return cast("type[Self]", cuda_class(cls))
 
     def __init__(
         self,
@@ -143,7 +146,6 @@ class PrioritizedReplay:
         shared: str | None = None,
         seed: int = 0,
         weight_norm: Literal["batch", "global"] = "batch",
-        writer: Literal["lock_free", "combining"] = "lock_free",
         frame_stack: int | Mapping[str, int] = 1,
         stack_padding: Literal["zero", "first"] = "zero",
         compression: Compression = "none",
@@ -151,8 +153,6 @@ class PrioritizedReplay:
         path: str | os.PathLike[str] | None = None,
         device: str = "cpu",
     ) -> None:
-        if writer not in ("lock_free", "combining"):
-            raise ValueError(f"writer {writer!r} is outside lock_free, combining")
         self._hindsight = hindsight
         self._make(
             capacity,
@@ -160,11 +160,11 @@ class PrioritizedReplay:
             frame_stack,
             path=path,
             alpha=float(alpha),
-            n_step=natural("n_step", n_step),
+            n_step=unsigned("n_step", n_step),
             gamma=float(gamma),
             epsilon=float(epsilon),
-            fan_out=natural("fan_out", fan_out),
-            num_envs=natural("num_envs", num_envs),
+            fan_out=unsigned("fan_out", fan_out),
+            num_envs=unsigned("num_envs", num_envs),
             autoreset=str(autoreset),
             weight_norm=str(weight_norm),
             seed=int(seed) & (2**64 - 1),
@@ -173,7 +173,6 @@ class PrioritizedReplay:
             sequence=None,
             hindsight=None if hindsight is None else hindsight.settings(flatten_specs(fields)),
             compression=str(compression),
-            combining=writer == "combining",
             device=device,
         )
 
@@ -187,26 +186,28 @@ class PrioritizedReplay:
         device: str = "cpu",
         **settings: Any,
     ) -> None:
-        del device  # Others are classes of their own.
+        del device  # Classes for CUDA devices override this method.
         flat = flatten_specs(fields)
         if isinstance(frame_stack, int):
             stacks = {
-                name: natural("frame_stack", frame_stack)
+                name: unsigned("frame_stack", frame_stack)
                 for name in flat
                 if name == "obs" or name.startswith(("obs_", "obs" + SEPARATOR))
             }
             if frame_stack != 1 and not stacks:
-                raise ValueError(f"frame_stack {frame_stack} is given, but no field is an observation")
+                raise ValueError(
+                    f"frame_stack is {frame_stack}, but there is no observation: no field is obs or obs_*"
+                )
         else:
             stacks = {
-                name.replace(".", SEPARATOR): natural("frame_stack", n) for name, n in frame_stack.items()
+                name.replace(".", SEPARATOR): unsigned("frame_stack", n) for name, n in frame_stack.items()
             }
             if unknown := sorted(stacks.keys() - flat.keys()):
-                raise ValueError(f"frame_stack names {', '.join(unknown)}, which is no field")
+                raise ValueError(f"frame_stack names {', '.join(unknown)}, which is not a field")
         specs = [column(name, spec, stacks.get(name, 1)) for name, spec in flat.items()]
-        self._take(
+        self._set_native(
             _Replay(
-                natural("capacity", capacity),
+                unsigned("capacity", capacity),
                 specs,
                 path=None if path is None else os.fspath(path),
                 **settings,
@@ -214,87 +215,89 @@ class PrioritizedReplay:
         )
 
     @classmethod
-    def _of(cls, core: _Replay, hindsight: Hindsight | None, path: str | None = None) -> Self:
+    def _from_native(cls, native: _Replay, hindsight: Hindsight | None, path: str | None = None) -> Self:
         replay = cls.__new__(cls)
         replay._hindsight = hindsight
         try:
             if path is not None:
-                outputs = [name for name, *_ in core.outputs()]
-                check_described(path, core.settings()["fields"], outputs)
-            replay._take(core)
+                outputs = [name for name, *_ in native.outputs()]
+                check_described(path, native.settings()["fields"], outputs)
+            replay._set_native(native)
             cls._check_kind(replay._settings, hindsight)
         except BaseException:
-            core.close()
+            native.close()
             raise
         return replay
 
     @classmethod
     def _check_kind(cls, settings: Mapping[str, Any], hindsight: Hindsight | None) -> None:
-        """Whether what was made with these settings is of this class.
+        """Checks that a replay with these settings is of this class and has the given ``hindsight``.
 
         Raises:
-            ValueError: it is of another one, or relabels goals otherwise.
+            ValueError: it is of another class, or was made with another ``hindsight``.
         """
         if (settings["sequence"] is not None) != cls._has_sequences:
             other = "SequenceReplay" if settings["sequence"] is not None else "PrioritizedReplay"
-            raise ValueError(f"this replay is no {cls.__name__}; use {other}")
+            raise ValueError(f"this replay is not a {cls.__name__}; use {other}")
         relabels = settings["hindsight"]
         if hindsight is None and relabels is not None:
-            raise ValueError("this replay relabels goals; give hindsight=Hindsight(reward_fn, ...)")
+            raise ValueError("this replay relabels goals: pass hindsight=Hindsight(reward_fn, ...)")
         if hindsight is not None:
             names = {name: None for name, *_ in settings["fields"]}
             if relabels is None or hindsight.settings(names) != relabels:
                 raise ValueError(f"this replay was made with hindsight {relabels}, not {hindsight}")
 
-    def _take(self, core: _Replay) -> None:
-        self._core = core
-        self._ahead: list[weakref.ref[_Work]] = []
-        self._settings = core.settings()
+    def _set_native(self, native: _Replay) -> None:
+        self._native = native
+        self._prefetchers: list[weakref.ref[_Work]] = []
+        self._settings = native.settings()
         self._fields = [
             (name, dtype_of(dtype), tuple(shape), stack)
             for name, dtype, shape, _, stack in self._settings["fields"]
         ]
         by_name = {field[0]: field for field in self._fields}
-        self._final = [by_name[name] for name in core.final_fields()]
+        self._final = [by_name[name] for name in native.final_fields()]
         self._outputs = [
-            (name, dtype_of(dtype), tuple(shape), steps) for name, dtype, shape, steps in core.outputs()
+            (name, dtype_of(dtype), tuple(shape), steps) for name, dtype, shape, steps in native.outputs()
         ]
         self._output_names = tuple(name for name, *_ in self._outputs)
         self._names = frozenset(by_name)
         self._is_nested = any(SEPARATOR in name for name in self._names)
-        self._has_discounts = core.has_discounts
+        self._has_discounts = native.has_discounts
         returned = [name for name, *_ in self._outputs if name != "hindsight_goal"]
         returned += ["discount"] if self._has_discounts else []
-        self._nest = nest([*returned, "indices", "weights", "tickets"])
+        self._nest = nester([*returned, "indices", "weights", "tickets"])
 
     @classmethod
     def attach(cls, name: str, *, hindsight: Hindsight | None = None) -> Self:
-        """The replay that another process made with ``shared=name``.
+        """Attaches to a replay that another process made with ``shared=name``.
 
         Args:
-            name: of the shared memory.
-            hindsight: as it was made with, for a replay that relabels goals.
+            name: name of the shared memory.
+            hindsight: the ``hindsight`` that the replay was made with.
 
         Raises:
-            SharedMemoryError: there is none, or it is something else.
+            SharedMemoryError: there is no such shared memory, or it does not hold a replay.
+            ValueError: the replay is of another class or has another ``hindsight``.
         """
-        return cls._of(_Replay.attach(name), hindsight)
+        return cls._from_native(_Replay.attach(name), hindsight)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, hindsight: Hindsight | None = None) -> Self:
-        """The replay that was made with ``path=path``, in use or not.
+        """Opens a replay that was made with ``path=path``, whether or not other processes have it open.
 
         Args:
-            path: of the file.
-            hindsight: as it was made with, for a replay that relabels goals.
+            path: path of the file.
+            hindsight: the ``hindsight`` that the replay was made with.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ReplayFileError: it is no mapped replay, or damaged, or the machine went down while rows were
-                written. Damage of the rows themselves is found by :meth:`verify`.
+            ReplayFileError: the file is not a mapped replay, is damaged, or the machine stopped while rows
+                were written. The rows themselves are not checked; see :meth:`verify`.
+            ValueError: the replay is of another class or has another ``hindsight``.
         """
         name = os.fspath(path)
-        return cls._of(_Replay.open(name), hindsight, name)
+        return cls._from_native(_Replay.open(name), hindsight, name)
 
     @classmethod
     def load(
@@ -306,43 +309,48 @@ class PrioritizedReplay:
         hindsight: Hindsight | None = None,
         device: str = "cpu",
     ) -> Self:
-        """The replay that :meth:`save` wrote: same rows, priorities, tickets and future draws.
+        """Loads a replay that :meth:`save` wrote, with its rows, priorities, tickets and generator state.
 
         Args:
-            path: of the file.
-            shared: name of shared memory to load it into.
-            capacity: of the replay, if it shall be another one. The newest rows are kept, with their
-                priorities; tickets that were given before are stale.
-            hindsight: as it was made with, for a replay that relabels goals.
-            device: where it shall be; a replay that was saved on another device goes on all the same.
+            path: path of the file.
+            shared: name of shared memory to load the replay into; None for private memory.
+            capacity: another capacity for the replay. The newest rows are kept with their priorities;
+                tickets from before become stale. None keeps the capacity.
+            hindsight: the ``hindsight`` that the replay was made with.
+            device: device of the replay, which may differ from the device it was saved on.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ReplayFileError: it is no replay, truncated, damaged, or of a newer version. Nothing is left
-                behind.
+            ReplayFileError: the file is not a replay, is truncated or damaged, or was written by a newer
+                version.
+            ValueError: the replay is of another class or has another ``hindsight``.
         """
         if device != "cpu":
-            there = cls._on_device()
-            return there.load(path, shared=shared, capacity=capacity, hindsight=hindsight, device=device)
-        size = None if capacity is None else natural("capacity", capacity)
+            cuda_class = cls._cuda_class()
+            return cuda_class.load(path, shared=shared, capacity=capacity, hindsight=hindsight, device=device)
+        size = None if capacity is None else unsigned("capacity", capacity)
         name = os.fspath(path)
-        return cls._of(_Replay.load(name, shared, size), hindsight, name)
+        return cls._from_native(_Replay.load(name, shared, size), hindsight, name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes everything to ``path`` at once or not at all; adds and updates of others wait meanwhile."""
-        self._core.save(os.fspath(path))
+        """Saves the replay to a file atomically; concurrent adds and updates block meanwhile.
+
+        Args:
+            path: path of the file, which is replaced if it exists.
+        """
+        self._native.save(os.fspath(path))
 
     def flush(self) -> None:
-        """Writes what the file of ``path=`` does not have yet to the disk; adds and updates wait meanwhile.
+        """Writes changes of a replay made with ``path=`` to the disk; adds and updates block meanwhile.
 
-        Rows outlive the process from the moment they are added, however it ends. They outlive the machine
-        from the next flush or close on: if it goes down while rows are being written, the file is refused
-        afterwards, because rows may be torn.
+        Rows survive the end of the process, a crash included, as soon as they are added. They survive a crash
+        of the machine after the next flush or close. If the machine stops while rows are being written, rows
+        may be incomplete, and :meth:`open` rejects the file.
 
         Raises:
-            ValueError: this replay is in no file.
+            ValueError: the replay has no file.
         """
-        self._core.flush()
+        self._native.flush()
 
     def add(
         self,
@@ -351,30 +359,31 @@ class PrioritizedReplay:
         priorities: ArrayLike | None = None,
         **columns: Any,
     ) -> NDArray[np.uint64]:
-        """Adds n rows, or one without a leading axis.
+        """Adds n rows, or one row given without the leading dimension.
 
         Args:
             env_id: (n,) integers, the environment of each row; by default row i is from environment i.
             priorities: (n,) float; by default the largest priority so far.
-            **columns: every field, (n, *shape), numpy or anything numpy takes. With ``autoreset`` other than
-                ``"next_step"`` also ``final_obs`` (``final_`` and the name of each observation without a
-                next one): (n, *shape), or a sequence with None for rows that are not truncated. A single row
-                may come without the leading axis, if all fields do: then ``env_id``, ``priorities`` and
-                ``final_obs`` may too.
+            **columns: every field, (n, *shape), as numpy arrays or anything that numpy converts. With
+                ``autoreset`` other than ``"next_step"`` also ``final_obs``, and in general ``final_`` with
+                the name of each observation that has no ``next_`` field: (n, *shape), or a sequence with None
+                    for
+                rows that are not truncated. A single row may be given without the leading dimension, if all
+                fields are; then ``env_id``, ``priorities`` and ``final_obs`` may be too.
 
         Returns:
             (n,) uint64 tickets, for :meth:`update_priorities`.
 
         Raises:
             ValueError: a field is missing, unknown, or of the wrong shape or dtype; a priority is not
-                finite; a truncated row lacks its final observation.
+                finite; or a truncated row has no final observation.
             IndexError: an environment is outside ``0..num_envs``.
         """
-        if self._ahead:
-            self._settle()
-        # Mostly all fields are there, as they shall be, and no final observations.
-        plain = None if self._is_nested else self._core.add_plain(columns, env_id, priorities)
-        return self._add(columns, env_id, priorities) if plain is None else plain
+        if self._prefetchers:
+            self._wait_for_prefetchers()
+        # The fast path: all fields have the right type and there are no final observations.
+        tickets = None if self._is_nested else self._native.add_plain(columns, env_id, priorities)
+        return self._add(columns, env_id, priorities) if tickets is None else tickets
 
     def _add(
         self, columns: dict[str, Any], env_id: ArrayLike | None, priorities: ArrayLike | None
@@ -402,12 +411,12 @@ class PrioritizedReplay:
                 return self._add_one(columns, finals, env_id, priorities)
             arrays.append(array)
         mask, final_arrays = self._final_rows(finals, rows) if finals else (None, [])
-        return self._core.add(arrays, rows, env_id, priorities, mask, final_arrays)
+        return self._native.add(arrays, rows, env_id, priorities, mask, final_arrays)
 
     def _add_one(
         self, columns: dict[str, Any], finals: Mapping[str, Any], env_id: Any, priorities: Any
     ) -> NDArray[np.uint64]:
-        """Adds one row of values without a leading axis."""
+        """Adds one row given without the leading dimension."""
         arrays: list[NDArray[Any]] = []
         for name, dtype, shape, _ in self._fields:
             array = rows_of(name, columns[name], dtype)
@@ -420,10 +429,10 @@ class PrioritizedReplay:
             np.reshape(value, 1) if value is not None and np.ndim(value) == 0 else value
             for value in (env_id, priorities)
         )
-        return self._core.add(arrays, 1, env_id, priorities, mask, final_arrays)
+        return self._native.add(arrays, 1, env_id, priorities, mask, final_arrays)
 
     def _shape_error(self, columns: Mapping[str, Any]) -> ValueError:
-        """The error of columns that are neither n rows nor one, naming the first that does not fit."""
+        """The error for columns that are neither n rows nor one row; names the first that does not fit."""
         shapes = [rows_of(name, columns[name], dtype).shape for name, dtype, *_ in self._fields]
         fields = list(zip(self._fields, shapes, strict=True))
         rows = next((found[0] for (_, _, shape, _), found in fields if len(found) > len(shape)), -1)
@@ -434,7 +443,7 @@ class PrioritizedReplay:
         )
 
     def _pop_finals(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """The final observations of an add, by column."""
+        """Removes the final observations from the arguments of ``add`` and returns them by column."""
         if not self._is_nested:
             return {name: columns.pop("final_" + name, None) for name, *_ in self._final}
         groups: dict[str, list[str]] = {}
@@ -459,7 +468,7 @@ class PrioritizedReplay:
         for name, dtype, shape, stack in self._final:
             value = finals[name]
             if value is None:
-                raise ValueError(f"final_{name} is missing, the other final observations are there")
+                raise ValueError(f"final_{name} is missing, expected all final observations or none")
             present, array = sparse_rows("final_" + name, value, dtype, shape, stack, rows)
             mask = present if mask is None else mask & present
             arrays.append(array)
@@ -479,43 +488,44 @@ class PrioritizedReplay:
         newest: float = 0.0,
         newest_rows: int | None = None,
     ) -> Batch:
-        """Draws transitions.
+        """Samples a batch of transitions.
 
         Args:
-            batch_size: B, how many.
+            batch_size: batch size B.
             beta: exponent of the importance weights, ``(smallest weight / weight) ** beta``.
-            as_torch: return torch tensors on the CPU (no copy) instead of numpy arrays; tickets stay numpy.
-            out: arrays of an earlier batch of this size to be overwritten. One of :meth:`empty_batch` is
-                itself filled and returned, which costs least.
-            mode: ``"stratified"`` (one draw from each of B equal parts of the total weight),
-                ``"independent"``, ``"systematic"``, ``"without_replacement"``, or ``"split"``: stratified
-                draws of ``learners`` callers from parts of their own, this one being ``rank``. Not by
-                priority, and with weights of 1: ``"uniform"``, and ``"largest"``, the rows of largest
-                priority in order (reads all priorities).
-            rank: of this caller, for ``"split"``.
-            learners: callers, for ``"split"``.
+            as_torch: whether to return CPU tensors, without a copy, instead of numpy arrays; tickets are
+                always numpy.
+            out: an earlier batch of this size, whose arrays are overwritten. A batch of :meth:`empty_batch`
+                is filled and returned itself, which is fastest.
+            mode: how rows are chosen. By priority: ``"stratified"`` (one draw from each of B equal parts of
+                the total weight), ``"independent"``, ``"systematic"``, ``"without_replacement"`` or
+                ``"split"`` (stratified; each of ``learners`` callers draws from its own part, this one from
+                part ``rank``). With importance weights of 1: ``"uniform"`` and ``"largest"`` (the rows of
+                largest priority in descending order; reads all priorities).
+            rank: number of this caller, for ``"split"``.
+            learners: number of callers, for ``"split"``.
             uniform: share of the batch that is drawn uniformly instead of by priority.
-            newest: share that is drawn uniformly among the newest rows.
-            newest_rows: how many rows count as newest, by default ``batch_size``; more do while none of them
-                can be drawn yet. The batch then begins with the newest rows, then come the uniform ones, and
-                weights follow from the probabilities of the mixture.
+            newest: share of the batch that is drawn uniformly from the newest rows.
+            newest_rows: number of rows that count as newest, by default ``batch_size``; more while none of
+                them can be sampled. The batch starts with the newest rows, then the uniform ones; importance
+                weights are computed from the probabilities of the mixture.
 
         Returns:
-            the fields, (B, *shape) each; next observations; ``discount`` (B,) float32; ``indices`` (B,)
-            int64 slots; ``weights`` (B,) float32, the largest 1; ``tickets`` (B,) uint64.
+            A batch with the fields, (B, *shape) each; next observations; ``discount`` (B,) float32;
+            ``indices`` (B,) int64 slots; ``weights`` (B,) float32, at most 1; ``tickets`` (B,) uint64.
 
         Raises:
-            NotSampleableError: no row can be drawn yet.
-            ValueError: a mode, share or size that cannot be served, a beta that is negative or not finite, or
-                an array of ``out`` that does not fit.
+            NotSampleableError: no row can be sampled yet.
+            ValueError: the mode, a share or the size is invalid, beta is negative or not finite, or an array
+                of ``out`` does not fit.
         """
-        size = natural("batch_size", batch_size, BATCH_BITS)
-        rows = size if newest_rows is None else natural("newest_rows", newest_rows)
-        how = (float(beta), mode, rank, learners, uniform, newest, rows)
-        filled: Filled | None = getattr(out, "filled", None)
-        if filled is not None and filled.serves(cast("Batch", out), self._outputs, size, as_torch):
-            fields, discount, indices, weights, tickets = filled.arguments
-            self._core.sample(fields, discount, indices, weights, tickets, *how)
+        size = unsigned("batch_size", batch_size, BATCH_BITS)
+        rows = size if newest_rows is None else unsigned("newest_rows", newest_rows)
+        options = (float(beta), mode, rank, learners, uniform, newest, rows)
+        prepared: PreparedBatch | None = getattr(out, "prepared", None)
+        if prepared is not None and prepared.fits(cast("Batch", out), self._outputs, size, as_torch):
+            fields, discount, indices, weights, tickets = prepared.arguments
+            self._native.sample(fields, discount, indices, weights, tickets, *options)
             return cast("Batch", out)
         flat: Mapping[str, Any] = {}
         if out is None:
@@ -528,14 +538,14 @@ class PrioritizedReplay:
         else:
             flat = flatten(out, [name for name, *_ in self._outputs]) if self._is_nested else out
             fields = [
-                _given(flat, name, (steps, size, *shape) if steps else (size, *shape), dtype)
+                _array_of(flat, name, (steps, size, *shape) if steps else (size, *shape), dtype)
                 for name, dtype, shape, steps in self._outputs
             ]
-            discount = _given(flat, "discount", (size,), np.dtype(np.float32))
-            weights = _given(flat, "weights", (size,), np.dtype(np.float32))
-            indices = _given(flat, "indices", (size,), np.dtype(np.int64))
-            tickets = _given(flat, "tickets", (size,), np.dtype(np.uint64))
-        self._core.sample(fields, discount, indices, weights, tickets, *how)
+            discount = _array_of(flat, "discount", (size,), np.dtype(np.float32))
+            weights = _array_of(flat, "weights", (size,), np.dtype(np.float32))
+            indices = _array_of(flat, "indices", (size,), np.dtype(np.int64))
+            tickets = _array_of(flat, "tickets", (size,), np.dtype(np.uint64))
+        self._native.sample(fields, discount, indices, weights, tickets, *options)
         batch = Batch(zip(self._output_names, fields, strict=True))
         if self._has_discounts:
             batch["discount"] = discount
@@ -545,12 +555,12 @@ class PrioritizedReplay:
         if as_torch:
             torch = _torch()
             for name, array in batch.items():
-                # A tensor that was given is given back, pinned as it may be. (Asking torch what is a tensor
-                # takes longer than making one.)
-                given = flat.get(name) if flat else None
-                if given is None or not isinstance(given, torch.Tensor):
-                    given = torch.from_numpy(array)
-                batch[name] = given
+                # Tensors of `out` are returned themselves, since they may be in pinned memory. (isinstance
+                # with torch.Tensor takes longer than from_numpy.)
+                tensor = flat.get(name) if flat else None
+                if tensor is None or not isinstance(tensor, torch.Tensor):
+                    tensor = torch.from_numpy(array)
+                batch[name] = tensor
         batch["tickets"] = tickets
         return self._nest(batch) if self._is_nested else batch
 
@@ -559,56 +569,61 @@ class PrioritizedReplay:
         batch_size: int,
         *,
         depth: int = 2,
-        lockstep: bool = True,
+        ordered: bool = True,
         reuse: bool = False,
         pin_memory: bool = False,
         **options: Any,
     ) -> Prefetch:
-        """An endless iterator over batches that a thread draws ahead; see :class:`Prefetch`.
+        """An endless iterator over batches that a thread samples in advance; see :class:`Prefetch`.
 
         Args:
-            batch_size: B.
-            depth: batches that lie ready.
-            lockstep: draws come at fixed places among the other calls on this object, so that the batches
-                are the same every time.
-            reuse: the arrays of a batch are filled again once the next one is taken.
-            pin_memory: as ``reuse``, in memory from which a GPU copies without waiting. Needs CUDA.
-            **options: of :meth:`sample`, but ``out``.
+            batch_size: batch size B.
+            depth: number of batches sampled in advance, 1 to 1,024.
+            ordered: whether each batch is sampled at a fixed point between the other calls on this object, so
+                that runs can be repeated exactly.
+            reuse: whether the arrays of a batch are overwritten once the next batch is taken.
+            pin_memory: as ``reuse``, with arrays in pinned memory for asynchronous copies to a GPU. Needs
+                CUDA.
+            **options: options of :meth:`sample` except ``out``.
+
+        Raises:
+            ValueError: ``depth`` is out of its bounds, or ``out`` is given.
         """
         if "out" in options:
-            raise ValueError("prefetch fills arrays of its own; ask for reuse instead of out")
+            raise ValueError("prefetch does not take out: use reuse=True to reuse arrays")
         return Prefetch(
             self,
             batch_size,
             depth=depth,
-            lockstep=lockstep,
+            ordered=ordered,
             reuse=reuse,
             pin_memory=pin_memory,
             options=options,
         )
 
-    def _follow(self, work: _Work) -> None:
-        """From now on, changes wait until ``work`` has nothing to draw."""
-        self._ahead = [one for one in self._ahead if one() is not None] + [weakref.ref(work)]
+    def _add_prefetcher(self, work: _Work) -> None:
+        """Makes later changes of the replay wait until ``work`` has no batch to sample."""
+        self._prefetchers = [one for one in self._prefetchers if one() is not None] + [weakref.ref(work)]
 
-    def _settle(self) -> None:
-        for one in self._ahead:
+    def _wait_for_prefetchers(self) -> None:
+        for one in self._prefetchers:
             work = one()
             if work is not None:
-                work.settle()
+                work.wait_idle()
 
     def empty_batch(self, batch_size: int, *, as_torch: bool = False, pin_memory: bool = False) -> Batch:
-        """Arrays for ``out`` of :meth:`sample`, to be filled again and again.
+        """Allocates a batch for ``out`` of :meth:`sample`, which can be used for many calls.
 
         Args:
-            batch_size: B.
-            as_torch: tensors on the CPU instead of numpy arrays; tickets stay numpy.
-            pin_memory: tensors in memory from which a GPU copies without waiting. Needs CUDA.
+            batch_size: batch size B.
+            as_torch: whether to allocate CPU tensors instead of numpy arrays; tickets are always numpy.
+            pin_memory: whether to allocate tensors in pinned memory, for asynchronous copies to a GPU. Needs
+                CUDA.
 
         Returns:
-            a batch as :meth:`sample` returns it, with arbitrary numbers.
+            A batch as :meth:`sample` returns it, with arbitrary values.
         """
-        size = natural("batch_size", batch_size, BATCH_BITS)
+        size = unsigned("batch_size", batch_size, BATCH_BITS)
         arrays = {
             name: np.empty((steps, size, *shape) if steps else (size, *shape), dtype)
             for name, dtype, shape, steps in self._outputs
@@ -635,8 +650,8 @@ class PrioritizedReplay:
                 arrays["weights"],
                 tickets,
             )
-            batch.filled = Filled(
-                self._core.sample,
+            batch.prepared = PreparedBatch(
+                self._native.sample,
                 arguments,
                 self._outputs,
                 size,
@@ -646,72 +661,89 @@ class PrioritizedReplay:
         return batch
 
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
-        """Gives rows new priorities; of equal tickets the last one wins.
+        """Sets the priorities of rows; for equal tickets the last one counts.
 
-        A ticket says slot and lap of a row, not of which replay: one of another replay is refused only where
-        this one has not written so many rows yet, and else is that of another row, or of one that was
-        overwritten. ``indices`` are no tickets and are refused.
+        A ticket holds the slot of a row, its generation, which is the number of times that the ring has gone
+        around, and the random tag of its replay. Tickets of another replay and ``indices`` raise an error.
+        Processes that share a replay, and a replay that is loaded from a file, have the tag of the original.
 
         Args:
-            tickets: (B,) uint64, as :meth:`add` and :meth:`sample` gave them.
-            priorities: (B,) float, numpy or torch; their absolute values count, say TD errors.
+            tickets: (B,) uint64, from :meth:`add` or :meth:`sample`.
+            priorities: (B,) float, numpy or torch, of which the absolute values are used, such as TD errors.
 
         Returns:
-            how many were dropped because their row had been overwritten.
+            The number of priorities that were dropped because their row had been overwritten.
 
         Raises:
-            ValueError: a priority is not finite, or the lengths differ; then nothing was stored.
-            IndexError: a ticket that this replay has not given out. Where it names a slot of this replay,
-                the priorities of the other tickets were stored.
+            ValueError: a priority is not finite, or the lengths differ. No priority has been stored.
+            IndexError: a ticket was not issued by this replay. If it names one of its slots, the priorities
+                of the other tickets have been stored.
         """
-        if self._ahead:
-            self._settle()
-        return self._core.update(tickets, priorities)
+        if self._prefetchers:
+            self._wait_for_prefetchers()
+        return self._native.update(tickets, priorities)
 
     def evict(self, rows: int) -> int:
-        """Takes rows out of circulation before their time, small priorities first (prioritized eviction).
+        """Removes rows from sampling, those of small priority with larger probability.
 
-        The rows are distinct, each drawn with probability proportional to one over
-        ``(|priority| + epsilon) ** alpha``. They are never sampled again and their tickets are stale; their
-        memory is used again when the ring comes round to it. Reads all priorities.
+        The rows are distinct, each chosen with probability proportional to the inverse of
+        ``(|priority| + epsilon) ** alpha``. They are never sampled again and their tickets become stale.
+        Their memory is reused when the ring reaches their slots. Reads all priorities.
+
+        Args:
+            rows: number of rows to remove.
 
         Returns:
-            how many were taken: fewer than asked if others closed some of them in the same moment.
+            The number of rows removed, which is smaller than ``rows`` if other threads removed some of the
+            chosen rows at the same time.
 
         Raises:
-            NotSampleableError: fewer rows can be drawn.
+            NotSampleableError: fewer than ``rows`` rows can be sampled.
         """
-        return self._core.evict(natural("rows", rows))
+        return self._native.evict(unsigned("rows", rows))
 
     def end_episodes(self, env_id: ArrayLike) -> None:
-        """Ends the episodes of these environments where they stand, as after a crash of an environment.
+        """Ends the running episodes of environments, for example after an environment has crashed.
 
-        The next row of each starts a new episode. Rows that still wait for their n-step window are never
-        drawn.
-        """
-        if self._ahead:
-            self._settle()
-        self._core.cut(env_id)
+        The next row of each environment starts a new episode. Rows whose n steps are not complete are never
+        sampled.
 
-    def verify(self) -> None:
-        """Checks that every sum of the tree is exact, and of a mapped file that the rows are what was stored.
-
-        Of a file (``path=``) it compares the checksums of all rows that were there at the last :meth:`flush`
-        or close, which reads all of them. Adds and updates wait meanwhile.
+        Args:
+            env_id: (n,) integers, the environments.
 
         Raises:
-            InconsistentError: names the first sum that is not exact.
-            ReplayFileError: names the first slots whose rows differ, or what else is damaged.
+            IndexError: an environment is outside ``0..num_envs``.
         """
-        self._core.verify()
+        if self._prefetchers:
+            self._wait_for_prefetchers()
+        self._native.cut(env_id)
+
+    def verify(self) -> None:
+        """Checks the sums of the tree, and the rows of a mapped file; adds and updates block meanwhile.
+
+        With ``path=``, compares the checksums of all rows that were in the file at the last :meth:`flush` or
+        close, for which it reads the rows.
+
+        Raises:
+            InconsistentError: a sum of the tree differs from the sum of its leaves; names the first one.
+            ReplayFileError: rows differ from what was stored, or the file is damaged elsewhere; names the
+                first slots.
+        """
+        self._native.verify()
 
     def close(self) -> None:
-        """Leaves shared memory; the maker's close and the last one's remove its name. Twice is once."""
-        self._core.close()
+        """Releases the memory, or detaches from shared memory; a second call does nothing.
+
+        The name of shared memory is removed when the process that created it closes, or the last one does.
+        """
+        self._native.close()
 
     def unlink(self) -> None:
-        """Removes the name of shared memory now: nobody new can attach, who has it keeps it."""
-        self._core.unlink()
+        """Removes the name of the shared memory, so that no process can attach any more.
+
+        Processes that are attached keep the memory.
+        """
+        self._native.unlink()
 
     def __enter__(self) -> Self:
         return self
@@ -720,8 +752,8 @@ class PrioritizedReplay:
         self.close()
 
     def __len__(self) -> int:
-        """Rows held, drawable or not, at most the capacity."""
-        return len(self._core)
+        """Number of rows held, including those that cannot be sampled yet."""
+        return len(self._native)
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {shape} {dtype}" for name, dtype, shape, _ in self._fields)
@@ -732,84 +764,85 @@ class PrioritizedReplay:
             return _attach, (type(self), self.shared, self._hindsight)
         if self.path is not None:
             return _open, (type(self), self.path, self._hindsight)
-        raise TypeError("a replay in private memory cannot be pickled; make it with shared=... or save it")
+        raise TypeError("a replay in private memory cannot be pickled: make it with shared=..., or save it")
 
     @property
     def capacity(self) -> int:
-        """Rows kept."""
+        """Largest number of rows held."""
         return cast("int", self._settings["capacity"])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, all included."""
-        return self._core.nbytes
+        """Size of the memory in bytes, sum tree included."""
+        return self._native.nbytes
 
     @property
     def shared(self) -> str | None:
-        """Name of the shared memory, None for private memory."""
-        return self._core.shared
+        """Name of the shared memory; None for private memory."""
+        return self._native.shared
 
     @property
     def path(self) -> str | None:
-        """The file that holds everything, None if there is none."""
-        return self._core.path
+        """Path of the mapped file; None if there is none."""
+        return self._native.path
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the replay was made with."""
+        """The settings that the replay was made with."""
         return dict(self._settings)
 
     @property
     def sampleable(self) -> int:
-        """Rows whose window is complete."""
-        return self._core.sampleable
+        """Number of rows whose n steps are complete, so that they can be sampled."""
+        return self._native.sampleable
 
     @property
     def total_priority(self) -> float:
-        """Sum of ``(|priority| + epsilon) ** alpha`` over all rows that can be drawn."""
-        return self._core.total
+        """Sum of ``(|priority| + epsilon) ** alpha`` over all rows that can be sampled."""
+        return self._native.total
 
     @property
     def counters(self) -> dict[str, int]:
-        """Since the replay was made: added, sampled, redrawn, updated, stale, saturated, restarts, recovered.
+        """Counts of events since the replay was made; reading them does not block other calls.
 
-        Readable at any time, without stopping anybody.
+        The names are ``added``, ``sampled``, ``redrawn``, ``updated``, ``stale``, ``saturated``, ``restarts``
+        and ``recovered``.
         """
-        return self._core.counters()
+        return self._native.counters()
 
     @property
     def max_priority(self) -> float:
-        """The largest ``(|priority| + epsilon) ** alpha`` given so far, which new rows get; 1 at first."""
-        return self._core.largest
+        """Largest ``(|priority| + epsilon) ** alpha`` so far, the default of new rows; 1 at first."""
+        return self._native.largest
 
     def histogram(self) -> NDArray[np.uint64]:
-        """Rows by the size of ``(|priority| + epsilon) ** alpha``, without stopping anybody.
+        """Histogram of ``(|priority| + epsilon) ** alpha``; does not block other calls.
 
         Returns:
-            (33,) uint64: entry k counts those in ``2**(k-17) <= size < 2**(k-16)``; entry 0 the slots that
-            cannot be drawn.
+            (33,) uint64: entry k counts the rows with ``2**(k-17) <= value < 2**(k-16)``, entry 0 the slots
+            that cannot be sampled.
         """
-        return self._core.histogram()
+        return self._native.histogram()
 
     @property
     def stale_updates(self) -> int:
-        """Priorities that were dropped because their row had been overwritten."""
-        return self._core.counters()["stale"]
+        """Number of priorities that were dropped because their row had been overwritten."""
+        return self._native.counters()["stale"]
 
     @property
     def saturated(self) -> int:
-        """Priorities that were too large for a weight and stored as the largest one."""
-        return self._core.counters()["saturated"]
+        """Number of priorities that were too large and were stored as the largest possible value."""
+        return self._native.counters()["saturated"]
 
     @property
     def rng_state(self) -> tuple[int, int]:
-        """Seed and number of sample calls: all that the next draws depend on besides the priorities."""
-        seed, calls = self._core.rng_state
+        """Seed and number of ``sample`` calls, which together with the priorities determine later samples."""
+        seed, calls = self._native.rng_state
         return seed, calls
 
     @rng_state.setter
     def rng_state(self, state: tuple[int, int]) -> None:
-        self._core.rng_state = list(state)
+        self._native.rng_state = list(state)
 
 
 def _attach(cls: type[PrioritizedReplay], name: str, hindsight: Hindsight | None) -> PrioritizedReplay:
@@ -820,13 +853,18 @@ def _open(cls: type[PrioritizedReplay], path: str, hindsight: Hindsight | None) 
     return cls.open(path, hindsight=hindsight)
 
 
-def _given(out: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _array_of(
+    out: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """The array ``name`` of ``out``, or a new one if ``out`` has none; ValueError if it does not fit."""
     value = out.get(name)
     if value is None:
         return np.empty(shape, dtype)
     array = cast("NDArray[Any]", value if isinstance(value, np.ndarray) else value.numpy())
     if array.shape != shape or array.dtype != dtype:
-        raise ValueError(f"out[{name!r}] is {array.shape} {array.dtype}, expected {shape} {dtype}")
+        raise ValueError(
+            f"out[{name!r}] is {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}"
+        )
     return array
 
 

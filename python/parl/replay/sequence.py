@@ -1,4 +1,4 @@
-"""Sequence replay for recurrent agents: runs of steps drawn by priority, with the state they begin with.
+"""Sequence replay for recurrent agents: sequences of steps sampled by priority, with their first state.
 
 Source: Kapturowski et al. (2019), "Recurrent Experience Replay in Distributed Reinforcement Learning".
 """
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from parl.replay.fields import natural
+from parl.replay.fields import unsigned
 from parl.replay.prioritized import Autoreset, Compression, PrioritizedReplay
+from parl.signatures import show_init
 
 if TYPE_CHECKING:
     import os
@@ -21,50 +22,54 @@ if TYPE_CHECKING:
     from parl.replay.fields import FieldSpec
 
 
+@show_init
 class SequenceReplay(PrioritizedReplay):
-    """Sequences of ``length`` steps of one episode, drawn in proportion to their priorities.
+    """Replay that samples sequences of up to ``length`` steps of one episode by their priorities.
 
-    Rows are added step by step as to a :class:`PrioritizedReplay`, and each is stored once. Every
-    ``length - overlap`` steps of an episode a sequence begins; it ends after ``length`` steps or with the
-    episode, never beyond. A shorter one at the end of an episode is left out if all its steps are in the
-    sequence before it, or if none would be left after the burn-in.
+    Rows are added step by step as to a :class:`PrioritizedReplay`, and each is stored once. A sequence starts
+    every ``length - overlap`` steps of an episode and ends after ``length`` steps or with the episode. A
+    shorter sequence at the end of an episode is left out if the sequence before it contains all its steps, or
+    if it has no step after the burn-in.
 
     Batches are time first. With T = ``length``:
 
-    - ``obs`` and every other observation without a ``next_`` field: (T + 1, B, *shape), step t's observation
-      and, one later, the one after it; with ``frame_stack`` (T + 1, B, frame_stack, *shape).
+    - ``obs`` and every other observation without a ``next_`` field: (T + 1, B, *shape), the observation of
+      each step and the one after the last; with ``frame_stack`` (T + 1, B, frame_stack, *shape).
     - ``state`` and ``state_*``, the recurrent state before the first step: (B, *shape).
-    - all other fields, ``reward``, ``terminated``, ``truncated`` among them, of each step: (T, B, *shape).
-    - ``discount``: (T, B) float32, gamma (times the row's own discount), or 0 where the episode terminated.
-    - ``mask``: (T, B) bool, which steps there are; the others hold 0. They are always the last ones.
-    - ``indices``, ``weights``, ``tickets``: (B,), as ever.
+    - all other fields, such as ``reward``, ``terminated`` and ``truncated``: (T, B, *shape).
+    - ``discount``: (T, B) float32, gamma (times the row's field ``discount``), or 0 where the episode
+      terminated.
+    - ``mask``: (T, B) bool, true for the steps of the sequence. Steps after its end are false and hold zeros.
+    - ``indices``, ``weights``, ``tickets``: (B,), as in :meth:`PrioritizedReplay.sample`.
 
     Args:
-        capacity: rows (steps) kept; the oldest are overwritten.
-        fields: as of :class:`PrioritizedReplay`; ``terminated`` and ``reward`` are needed.
-        length: T, steps of a sequence, burn-in included.
-        overlap: steps that a sequence shares with the one before it in its episode.
-        burn_in: steps at its start that only warm the state up: they count for no priority.
-        eta: priority of a sequence: ``eta * max + (1 - eta) * mean`` of its steps' absolute TD errors.
+        capacity: number of rows (steps) kept; then the oldest are overwritten.
+        fields: as of :class:`PrioritizedReplay`; ``terminated`` and ``reward`` are required.
+        length: number of steps T of a sequence, burn-in included.
+        overlap: number of steps that a sequence shares with the previous one of its episode.
+        burn_in: number of steps at the start of a sequence that only compute the recurrent state; they do not
+            affect the priority.
+        eta: the priority of a sequence is ``eta * max + (1 - eta) * mean`` of the absolute TD errors of its
+            steps.
         alpha: exponent of the priority.
         gamma: discount per step.
         epsilon: added to the priority.
-        fan_out: children per node of the sum tree.
-        num_envs: environments are numbered ``0..num_envs``.
-        autoreset: as in gymnasium.
-        shared: name of shared memory.
-        path: of a file to keep everything in.
-        seed: of the draws.
-        weight_norm: ``"batch"`` or ``"global"``.
-        frame_stack: frames of stacks.
-        stack_padding: ``"zero"`` or ``"first"``.
-        compression: ``"lz4"`` for rows of many bytes.
-        device: ``"cpu"``; or ``"cuda"``, ``"cuda:<number>"``: in the memory of a device, with tensors in and
-            out; see :class:`parl.replay.device.kinds.DeviceSequenceReplay`.
+        fan_out: children per node of the sum tree: 4, 8, 16, 32 or 64.
+        num_envs: number of environments; ``env_id`` is in ``0..num_envs``.
+        autoreset: autoreset mode of the environments, as of :class:`PrioritizedReplay`.
+        shared: name of the shared memory; created, or attached to if a process already uses it.
+        path: a file that is mapped into memory and holds the replay.
+        seed: seed of the sampling.
+        weight_norm: ``"batch"`` or ``"global"``, as of :class:`PrioritizedReplay`.
+        frame_stack: number of frames in a stack, as of :class:`PrioritizedReplay`.
+        stack_padding: what fills a stack before the first frame of an episode: ``"zero"`` or ``"first"``.
+        compression: ``"lz4"`` or ``"none"``, as of :class:`PrioritizedReplay`.
+        device: ``"cpu"``; or ``"cuda"`` or ``"cuda:<number>"`` for a replay in the memory of a CUDA device,
+            which takes and returns tensors; see :class:`parl.replay.cuda.classes.CudaSequenceReplay`.
 
     Raises:
         ValueError: a setting is out of its bounds.
-        CudaUnavailableError: there is no such device; the message says why.
+        CudaUnavailableError: there is no such CUDA device; the message says why.
     """
 
     _has_sequences: ClassVar[bool] = True
@@ -94,12 +99,12 @@ class SequenceReplay(PrioritizedReplay):
         device: str = "cpu",
     ) -> None:
         self._hindsight = None
-        steps = natural("length", length)
+        steps = unsigned("length", length)
         if not 1 <= steps <= 1024:
-            raise ValueError(f"length {steps} is outside 1..=1024")
-        shared_steps = natural("overlap", overlap)
+            raise ValueError(f"length is {steps}, expected 1 to 1024")
+        shared_steps = unsigned("overlap", overlap)
         if shared_steps >= steps:
-            raise ValueError(f"overlap {shared_steps} is outside 0..{steps} (the length)")
+            raise ValueError(f"overlap is {shared_steps}, expected less than length, {steps}")
         self._make(
             capacity,
             fields,
@@ -109,75 +114,78 @@ class SequenceReplay(PrioritizedReplay):
             n_step=steps,
             gamma=float(gamma),
             epsilon=float(epsilon),
-            fan_out=natural("fan_out", fan_out),
-            num_envs=natural("num_envs", num_envs),
+            fan_out=unsigned("fan_out", fan_out),
+            num_envs=unsigned("num_envs", num_envs),
             autoreset=str(autoreset),
             weight_norm=str(weight_norm),
             seed=int(seed) & (2**64 - 1),
             shared=shared,
             stack_padding=str(stack_padding),
-            sequence=(steps - shared_steps, natural("burn_in", burn_in), float(eta)),
+            sequence=(steps - shared_steps, unsigned("burn_in", burn_in), float(eta)),
             hindsight=None,
             compression=str(compression),
-            combining=False,
             device=device,
         )
 
     @property
     def length(self) -> int:
-        """Steps of a sequence, burn-in included."""
+        """Number of steps of a sequence, burn-in included."""
         return cast("int", self._settings["n_step"])
 
     @property
     def overlap(self) -> int:
-        """Steps that a sequence shares with the one before it."""
+        """Number of steps that a sequence shares with the previous one of its episode."""
         return self.length - cast("int", self._settings["sequence"][0])
 
     @property
     def burn_in(self) -> int:
-        """Steps at the start of a sequence that only warm the state up."""
+        """Number of steps at the start of a sequence that only compute the recurrent state."""
         return cast("int", self._settings["sequence"][1])
 
     @property
     def eta(self) -> float:
-        """Share of the largest TD error in a priority."""
+        """Weight of the largest TD error in the priority of a sequence."""
         return cast("float", self._settings["sequence"][2])
 
     def sequence_priorities(self, td_errors: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.float64]:
-        """``eta * max + (1 - eta) * mean`` of each sequence's absolute TD errors after the burn-in.
+        """Priorities of sequences from their TD errors.
+
+        A priority is ``eta * max + (1 - eta) * mean`` of the absolute TD errors after the burn-in.
 
         Args:
-            td_errors: (T, B), numpy or torch, or (T - burn_in, B) without the burn-in.
-            mask: (T, B) bool, the batch's; by default all steps are there.
+            td_errors: (T, B), or (T - burn_in, B) without the burn-in; numpy or torch.
+            mask: (T, B) bool, the mask of the batch; None if all sequences have T steps.
 
         Returns:
             (B,) float64; 0 for a sequence without a step after the burn-in.
 
         Raises:
-            ValueError: the shapes disagree.
+            ValueError: a shape does not fit.
+
+        Source: Kapturowski et al. (2019), section 2.3.
         """
         errors = np.abs(np.asarray(_numpy(td_errors), np.float64))
-        errors = errors[self._burnt_in(errors.shape) :]
+        errors = errors[self._burn_in_steps(errors.shape) :]
         if mask is None:
-            there = np.ones(errors.shape, bool)
+            valid = np.ones(errors.shape, bool)
         else:
-            there = np.asarray(_numpy(mask), bool)
-            self._check_mask(there.shape, errors.shape[1])
-            there = there[self.burn_in :]
-        errors = np.where(there, errors, 0.0)
-        count = np.maximum(there.sum(axis=0), 1)
+            valid = np.asarray(_numpy(mask), bool)
+            self._check_mask(valid.shape, errors.shape[1])
+            valid = valid[self.burn_in :]
+        errors = np.where(valid, errors, 0.0)
+        count = np.maximum(valid.sum(axis=0), 1)
         return self.eta * errors.max(axis=0, initial=0.0) + (1 - self.eta) * errors.sum(axis=0) / count
 
-    def _burnt_in(self, shape: tuple[int, ...]) -> int:
-        """Steps at the start of TD errors of this shape that count for nothing.
+    def _burn_in_steps(self, shape: tuple[int, ...]) -> int:
+        """Number of burn-in steps that TD errors of this shape contain.
 
         Raises:
-            ValueError: the shape is none of TD errors.
+            ValueError: TD errors cannot have this shape.
         """
         length, burn_in = self.length, self.burn_in
         if len(shape) != 2 or shape[0] not in (length, length - burn_in):
-            wanted = f"({length}, B)" + (f" or ({length - burn_in}, B)" if burn_in else "")
-            raise ValueError(f"td_errors has shape {shape}, expected {wanted}")
+            expected = f"({length}, B)" + (f" or ({length - burn_in}, B)" if burn_in else "")
+            raise ValueError(f"td_errors has shape {shape}, expected {expected}")
         return burn_in if shape[0] == length else 0
 
     def _check_mask(self, shape: tuple[int, ...], batch_size: int) -> None:
@@ -187,15 +195,18 @@ class SequenceReplay(PrioritizedReplay):
     def update_priorities(
         self, tickets: ArrayLike, priorities: ArrayLike, mask: ArrayLike | None = None
     ) -> int:
-        """Gives sequences new priorities.
+        """Sets the priorities of sequences.
 
         Args:
             tickets: (B,) uint64, of the batch.
-            priorities: (B,), or TD errors (T, B) that :meth:`sequence_priorities` makes them of.
-            mask: (T, B) bool, the batch's, with TD errors.
+            priorities: (B,) float, or TD errors (T, B), which :meth:`sequence_priorities` converts.
+            mask: (T, B) bool, the mask of the batch, for TD errors.
 
         Returns:
-            how many were dropped because their row had been overwritten.
+            The number of priorities that were dropped because their row had been overwritten.
+
+        Raises:
+            ValueError, IndexError: as :meth:`PrioritizedReplay.update_priorities`.
         """
         values: Any = _numpy(priorities)
         if np.ndim(values) == 2:

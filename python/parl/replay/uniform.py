@@ -1,4 +1,4 @@
-"""Uniform replay: the same rows, windows and sharing, without priorities.
+"""Uniform replay: :class:`PrioritizedReplay` without priorities.
 
 Source: Lin (1992), "Self-improving reactive agents based on reinforcement learning, planning and teaching".
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from parl.replay.prioritized import Autoreset, Compression, PrioritizedReplay
+from parl.signatures import show_init
 
 if TYPE_CHECKING:
     import os
@@ -19,25 +20,30 @@ if TYPE_CHECKING:
     from parl.replay.hindsight import Hindsight
 
 
+@show_init
 class UniformReplay(PrioritizedReplay):
-    """A :class:`PrioritizedReplay` in which every row that can be drawn has weight 1.
+    """A :class:`PrioritizedReplay` that samples uniformly from all rows that can be sampled.
 
     Args:
-        capacity: rows kept; the oldest are overwritten.
-        fields: name -> (shape, dtype), shape without the row.
-        n_step: steps summed into one transition.
+        capacity: number of rows kept; then the oldest are overwritten.
+        fields: name -> (shape, dtype), a gymnasium space, or a nested mapping; the shape is that of one row.
+        n_step: largest number of steps of a transition.
         gamma: discount per step.
         fan_out: children per node of the sum tree: 4, 8, 16, 32 or 64.
-        num_envs: environments are numbered ``0..num_envs``.
-        autoreset: ``"next_step"``, ``"same_step"`` or ``"disabled"``, as in gymnasium.
-        shared: name of shared memory, to create or, if a process already uses it, attach to.
-        seed: of the draws.
-        frame_stack: frames of the stacks that are rebuilt from rows of single frames.
-        stack_padding: ``"zero"`` or ``"first"``, before the first frame of an episode.
-        compression: ``"lz4"`` for rows of many bytes.
-        hindsight: relabel goals when rows are drawn.
-        path: a file to keep everything in.
+        num_envs: number of environments; ``env_id`` is in ``0..num_envs``.
+        autoreset: ``"next_step"``, ``"same_step"`` or ``"disabled"``, as of :class:`PrioritizedReplay`.
+        shared: name of the shared memory; created, or attached to if a process already uses it.
+        seed: seed of the sampling.
+        frame_stack: number of frames in a stack, as of :class:`PrioritizedReplay`.
+        stack_padding: what fills a stack before the first frame of an episode: ``"zero"`` or ``"first"``.
+        compression: ``"lz4"`` or ``"none"``, as of :class:`PrioritizedReplay`.
+        hindsight: relabels goals of sampled rows.
+        path: a file that is mapped into memory and holds the replay.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:<number>"``.
+
+    Raises:
+        ValueError: a setting is out of its bounds.
+        MemoryError, SharedMemoryError, CudaUnavailableError: as :class:`PrioritizedReplay`.
     """
 
     def __init__(
@@ -80,11 +86,11 @@ class UniformReplay(PrioritizedReplay):
         )
 
     def update_priorities(self, tickets: ArrayLike, priorities: ArrayLike) -> int:
-        """Does nothing and returns 0, so that one loop serves both kinds of replay."""
+        """Does nothing and returns 0, so that a training loop can use either kind of replay."""
         return 0
 
     def add(
         self, *, env_id: ArrayLike | None = None, priorities: ArrayLike | None = None, **columns: Any
     ) -> Any:
-        """As :meth:`PrioritizedReplay.add`; ``priorities`` are not looked at."""
+        """As :meth:`PrioritizedReplay.add`; ``priorities`` are ignored."""
         return super().add(env_id=env_id, priorities=None, **columns)

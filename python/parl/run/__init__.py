@@ -1,6 +1,6 @@
-"""What a run leaves behind and shows: its directory, settings, metrics, progress and plots.
+"""Files and output of a run: its directory, settings, metrics, progress and plots.
 
-Nothing here knows an algorithm, an environment or a process; ``parl.train`` puts them together.
+This package does not depend on algorithms, environments or the runtime; ``parl.train`` combines them.
 """
 
 from parl.run.config import check_keys, dump_toml, load_toml, parse_count

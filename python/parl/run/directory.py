@@ -1,4 +1,4 @@
-"""One run, one directory.
+"""Run directories: the files of one run, and its checkpoints.
 
 ::
 
@@ -14,7 +14,7 @@
         step-000000050000/ the parts, and manifest.json with the size and checksum of each
       plots/  videos/
 
-Files appear whole or not at all: they are written under another name, flushed to the disk and renamed.
+Files are written atomically: under another name, flushed to the disk, and then renamed.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from parl.run.integrity import (
     check_file,
     describe,
     digest,
-    sealed,
+    read_checked,
     sync_directory,
-    unsealed,
+    with_checksum,
     write_atomically,
 )
 
 _VERSIONED = ("parl-rl", "numpy", "torch", "gymnasium", "ale-py")
-# Step, and which one where several checkpoints are of the same step.
+# Step, and a number where several checkpoints have the same step.
 _STEP = re.compile(r"step-(\d{12})(?:-(\d{1,9}))?")
 _MANIFEST = "manifest.json"
-# How long a lock may outlive the process that took it: its workers hold it until the kernel has ended them.
+# How long a lock may be held after its process has ended: worker processes hold it until they have ended too.
 _LOCK_GRACE_S = 5.0
 
 
 def _sync_tree(folder: Path) -> None:
-    for place in [folder, *folder.rglob("*")]:
-        descriptor = os.open(place, os.O_RDONLY)
+    for path in [folder, *folder.rglob("*")]:
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -78,13 +78,17 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _beats(score: float, best: float | None) -> bool:
-    """Whether a checkpoint of ``score`` takes the place of the best one; NaN never does, and never stays."""
+def _is_best(score: float, best: float | None) -> bool:
+    """Whether a checkpoint with ``score`` replaces the best one; a score of NaN counts as the lowest."""
     return math.isfinite(score) and (best is None or not math.isfinite(best) or score >= best)
 
 
 class RunDirectory:
-    """The files of one run. Make one with :meth:`create` or :meth:`open`."""
+    """The directory of one run; made by :meth:`create` or :meth:`open`.
+
+    Attributes:
+        path: path of the directory.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,15 +103,15 @@ class RunDirectory:
         environment: Mapping[str, Any] | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> RunDirectory:
-        """A new directory ``root/name``, or ``root/name-2`` and so on where that is taken.
+        """Creates the directory ``root/name``, or ``root/name-2`` and so on if it exists.
 
         Args:
-            root: folder that holds runs; made if missing.
-            name: wanted name of the run; characters outside ``[A-Za-z0-9._-]`` become ``-``.
-            config: all settings, resolved; kept as ``config.toml``.
-            command: the command line; that of this process if None.
-            environment: what is known of the environment beyond its name.
-            files: more files that belong to the settings, by name.
+            root: folder of runs; created if missing.
+            name: name of the run; characters outside ``[A-Za-z0-9._-]`` become ``-``.
+            config: all settings, resolved, which are written to ``config.toml``.
+            command: the command line; None for that of this process.
+            environment: settings of the environment, for ``run.json``.
+            files: further files that belong to the settings, name -> content.
 
         Raises:
             OSError: the folder cannot be written.
@@ -134,86 +138,87 @@ class RunDirectory:
             "versions": _versions(),
             "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "numpy": np.__version__},
         } | ({"environment": dict(environment)} if environment else {})
-        # The last of them: with it the directory is complete.
-        write_atomically(path / "run.json", sealed(about))
+        # Written last, because it marks the directory as complete.
+        write_atomically(path / "run.json", with_checksum(about))
         sync_directory(path.parent)
         return run
 
     @classmethod
     def open(cls, path: str | Path) -> RunDirectory:
-        """The existing run at ``path``.
+        """Opens an existing run directory.
 
         Raises:
             FileNotFoundError: there is no such folder.
-            RunDirectoryError: the folder holds no run.
+            RunDirectoryError: the folder is not a run directory.
         """
         path = Path(path)
         if not path.is_dir():
             raise FileNotFoundError(f"no run directory at {path}")
         if not (path / "config.toml").is_file():
-            raise RunDirectoryError(f"{path} is no run directory: it has no config.toml")
+            raise RunDirectoryError(f"{path} is not a run directory: it has no config.toml")
         return cls(path)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What ``run.json`` holds.
+        """The content of ``run.json``.
 
         Raises:
-            RunDirectoryError: it is missing, damaged or of another version of parl.
+            RunDirectoryError: it is missing, damaged or was written by another version of parl.
         """
         try:
-            return unsealed(self.path / "run.json")
+            return read_checked(self.path / "run.json")
         except FileNotFoundError as error:
             raise RunDirectoryError(
-                f"{self.path} has no run.json: it was lost, or the process ended while it made the directory"
+                f"{self.path} has no run.json: it was removed, or the process ended while creating the "
+                "directory"
             ) from error
 
     @functools.cached_property
     def id(self) -> str:
-        """The run's identifier, which every checkpoint of it carries."""
+        """Identifier of the run, which its checkpoints contain."""
         return str(self.about["id"])
 
     @functools.cached_property
     def checkpoints(self) -> Checkpoints:
-        """The checkpoints of the run, or of its first process under torchrun."""
+        """Checkpoints of the run, or of its process of rank 0 under torchrun."""
         return Checkpoints(self.path / "checkpoints", self.id)
 
     def checkpoints_of(self, rank: int) -> Checkpoints:
-        """The checkpoints of a process of torchrun."""
+        """Checkpoints of the process of this rank under torchrun."""
         return self.checkpoints if rank == 0 else Checkpoints(self.path / f"rank-{rank}", self.id)
 
     def verify(self) -> None:
-        """Compares the settings with the checksums that were taken when the run began.
+        """Verifies the files of settings against the checksums from the start of the run.
 
         Raises:
-            RunDirectoryError: a file is missing, damaged or was edited, or is of another version of parl.
+            RunDirectoryError: a file is missing, damaged or was edited, or is from another version of parl.
         """
         files = self.about["files"]
-        for name in sorted({"config.toml", "env.pkl"} & {place.name for place in self.path.iterdir()}):
+        for name in sorted({"config.toml", "env.pkl"} & {path.name for path in self.path.iterdir()}):
             if name not in files:
-                raise RunDirectoryError(f"{self.path / name} was not there when the run began")
-        for name, wanted in files.items():
+                raise RunDirectoryError(f"{self.path / name} was added after the start of the run: remove it")
+        for name, expected in files.items():
             try:
-                check_file(self.path / name, wanted)
+                check_file(self.path / name, expected)
             except RunDirectoryError as error:
                 if name != "config.toml":
                     raise
-                hint = "settings that may change are options of resume, such as total_frames"
+                hint = "to change a setting, pass it to resume, such as total_steps"
                 raise RunDirectoryError(f"{error}; {hint}") from error
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Keeps other processes from training in this directory until the block ends.
+        """Context in which no other process can train in this directory.
 
         Raises:
-            RunDirectoryError: another process does; the message has its number.
+            RunDirectoryError: another process trains in it; the message has its process id.
         """
         path = self.path / "lock"
         with open(
             os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+", encoding="utf-8", errors="replace"
         ) as file:
             end = time.monotonic() + _LOCK_GRACE_S
-            while not _take_lock(file.fileno(), path):
+            while not _try_lock(file.fileno(), path):
                 file.seek(0)
                 holder = file.read().strip()
                 if _is_alive(holder) or time.monotonic() >= end:
@@ -230,29 +235,29 @@ class RunDirectory:
                 yield
             finally:
                 file.truncate(0)
-                # Of workers too that were forked meanwhile.
+                # Also unlocks the copies of the descriptor in forked workers.
                 with contextlib.suppress(OSError):
                     fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
     @property
     def metrics(self) -> Path:
-        """The file of metrics, one JSON object a line."""
+        """Path of the metrics file, which has one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings kept in ``config.toml``."""
+        """The settings in ``config.toml``."""
         return load_toml(self.path / "config.toml")
 
     def folder(self, name: str) -> Path:
-        """The sub-folder ``name`` (``plots``, ``videos``, ``tensorboard``), made if missing."""
-        place = self.path / name
-        place.mkdir(exist_ok=True)
-        return place
+        """Path of a subfolder (``plots``, ``videos``, ``tensorboard``), which is created if missing."""
+        path = self.path / name
+        path.mkdir(exist_ok=True)
+        return path
 
 
-def _take_lock(descriptor: int, path: Path) -> bool:
-    """Whether the exclusive lock of an open file was free; a file system without locks only warns."""
+def _try_lock(descriptor: int, path: Path) -> bool:
+    """Tries to lock an open file exclusively; True with a warning on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -277,13 +282,13 @@ def _is_alive(pid: str) -> bool:
 
 
 class Checkpoints:
-    """The checkpoints of a run: folders named by step, of which the last and the best are kept.
+    """The checkpoints of a run, in folders named by step; the last and the best one are kept.
 
-    ``index.json`` names them. It is replaced once a checkpoint is complete and on the disk, and what it does
-    not name is removed after that: at every moment it names whole checkpoints only.
+    ``index.json`` names both. It is replaced after a new checkpoint is complete and on the disk, and older
+    checkpoints are removed after that, so that it always names complete checkpoints.
 
     Args:
-        path: the folder that holds them; made when the first is written.
+        path: folder of the checkpoints; created with the first one.
         run_id: identifier of the run.
     """
 
@@ -292,10 +297,10 @@ class Checkpoints:
         self._run_id = run_id
 
     def _index(self) -> dict[str, Any] | None:
-        """The index, None before the first checkpoint is complete."""
+        """Content of ``index.json``; None before the first checkpoint is complete."""
         path = self.path / "index.json"
         try:
-            index = unsealed(path)
+            index = read_checked(path)
         except FileNotFoundError:
             return None
         self._check_run(path, index)
@@ -309,29 +314,33 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def write(self, step: int, score: float | None = None) -> Generator[Path]:
-        """A folder to write the checkpoint of ``step`` into; it becomes the last one when the block ends.
+        """Context that writes a checkpoint into the folder that it returns.
 
-        If the block raises, nothing changes. The former last checkpoint is removed unless it is the best.
+        At its end the checkpoint becomes the last one, and the previous last one is removed unless it is the
+        best one. If the context raises, nothing changes.
 
         Args:
             step: environment steps so far, ``>= 0``.
-            score: evaluation mean; the checkpoint becomes the best one if none was higher.
+            score: mean return of an evaluation; the checkpoint becomes the best one if no score was higher.
 
         Raises:
+            ConfigError: ``step`` is negative.
             RunDirectoryError: ``index.json`` is damaged.
         """
         if step < 0:
-            raise ConfigError(f"checkpoint step {step} is below 0")
+            raise ConfigError(f"step of the checkpoint is {step}, expected at least 0")
         self.path.mkdir(parents=True, exist_ok=True)
         index = self._index() or {"format": FORMAT, "run": self._run_id}
         temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=self.path))
         try:
             yield temporary
-            manifest = sealed({"format": FORMAT, "run": self._run_id, "files": describe(temporary)}).encode()
+            manifest = with_checksum(
+                {"format": FORMAT, "run": self._run_id, "files": describe(temporary)}
+            ).encode()
             (temporary / _MANIFEST).write_bytes(manifest)
             _sync_tree(temporary)
-            # A fresh name: the index goes on naming whole checkpoints until it is replaced.
-            final = self._fresh(step)
+            # A new name, so that the index names complete checkpoints until it is replaced.
+            final = self._new_folder(step)
             temporary.replace(final)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -339,36 +348,36 @@ class Checkpoints:
         sync_directory(self.path)
         entry = {"folder": final.name, "manifest": digest(manifest)}
         index["last"] = entry
-        if score is not None and _beats(score, index.get("best_score")):
+        if score is not None and _is_best(score, index.get("best_score")):
             index |= {"best": entry, "best_score": score}
-        write_atomically(self.path / "index.json", sealed(index))
-        self._sweep({index[which]["folder"] for which in ("last", "best") if which in index})
+        write_atomically(self.path / "index.json", with_checksum(index))
+        self._remove_others({index[which]["folder"] for which in ("last", "best") if which in index})
 
-    def _fresh(self, step: int) -> Path:
-        number, place = 1, self.path / f"step-{step:012d}"
-        while place.exists():
+    def _new_folder(self, step: int) -> Path:
+        number, path = 1, self.path / f"step-{step:012d}"
+        while path.exists():
             number += 1
-            place = self.path / f"step-{step:012d}-{number}"
-        return place
+            path = self.path / f"step-{step:012d}-{number}"
+        return path
 
-    def _sweep(self, kept: set[str]) -> None:
-        for place in self.path.iterdir():
-            if place.name in kept or place.name == "index.json":
+    def _remove_others(self, kept: set[str]) -> None:
+        for path in self.path.iterdir():
+            if path.name in kept or path.name == "index.json":
                 continue
-            if place.is_dir() and not place.is_symlink():
-                shutil.rmtree(place, ignore_errors=True)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
             else:
-                place.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
     def _named(self, which: str) -> tuple[Path, str | None]:
         """Folder and checksum of the manifest of the ``last`` or ``best`` checkpoint."""
         index = self._index()
         if index is None:
-            # The index is written after the folder: a crash between the two leaves the first one unnamed.
-            complete = [place for place in self.path.glob("step-*") if (place / _MANIFEST).is_file()]
-            matches = [match for place in complete if (match := _STEP.fullmatch(place.name))]
+            # The index is written after the folder, so that a crash can leave a first checkpoint without one.
+            complete = [path for path in self.path.glob("step-*") if (path / _MANIFEST).is_file()]
+            matches = [match for path in complete if (match := _STEP.fullmatch(path.name))]
             if not matches:
-                raise FileNotFoundError(f"no checkpoint in {self.path}")
+                raise FileNotFoundError(f"there is no checkpoint in {self.path}")
             newest = max(matches, key=lambda match: tuple(map(int, match.groups(default="1"))))
             return self.path / newest[0], None
         try:
@@ -378,7 +387,9 @@ class Checkpoints:
             raise RunDirectoryError(f"{self.path / 'index.json'} names no {which} checkpoint") from error
         folder = self.path / name
         if not _STEP.fullmatch(name) or folder.is_symlink():
-            raise RunDirectoryError(f"{self.path / 'index.json'} names {name!r}, no checkpoint of this run")
+            raise RunDirectoryError(
+                f"{self.path / 'index.json'} names {name!r}, which is not a checkpoint of this run"
+            )
         if not folder.is_dir():
             raise RunDirectoryError(
                 f"{self.path / 'index.json'} names {name} as the {which} checkpoint, "
@@ -391,30 +402,30 @@ class Checkpoints:
 
         Raises:
             FileNotFoundError: there is none.
-            RunDirectoryError: the index is damaged, or names a checkpoint that is gone.
+            RunDirectoryError: the index is damaged, or names a checkpoint that does not exist.
         """
         return self._named("last")[0]
 
     def best(self) -> Path:
-        """The checkpoint of the highest evaluation, or the newest where none was evaluated.
+        """The checkpoint with the highest evaluation, or the newest one without evaluations.
 
         Raises:
             FileNotFoundError: there is none.
-            RunDirectoryError: the index is damaged, or names a checkpoint that is gone.
+            RunDirectoryError: the index is damaged, or names a checkpoint that does not exist.
         """
         return self._named("best")[0]
 
     def verified(self, which: str, only: Sequence[str] | None = None) -> Path:
-        """The ``last`` or ``best`` checkpoint after its files were compared with its manifest.
+        """The ``last`` or ``best`` checkpoint, after its files are verified against its manifest.
 
         Args:
             which: ``"last"`` or ``"best"``.
-            only: files to read in full; of the others only the sizes are compared. None: all.
+            only: files of which the checksum is verified, while of the others only the size is; None for all.
 
         Raises:
             FileNotFoundError: there is none.
             RunDirectoryError: a file is missing, damaged, of another checkpoint or not in the manifest; or
-                the index is damaged or names a checkpoint that is gone.
+                the index is damaged or names a checkpoint that does not exist.
         """
         while True:
             before = self._index()
@@ -423,24 +434,24 @@ class Checkpoints:
                 self._verify(folder, manifest, only)
                 return folder
             except RunDirectoryError:
-                # A run that goes on meanwhile replaces its checkpoints.
+                # A run in progress may have replaced its checkpoints meanwhile.
                 if self._index() == before:
                     raise
 
-    def _verify(self, folder: Path, wanted: str | None, only: Sequence[str] | None) -> None:
+    def _verify(self, folder: Path, expected: str | None, only: Sequence[str] | None) -> None:
         path = folder / _MANIFEST
         try:
-            manifest = unsealed(path)
-            if wanted is not None and digest(path.read_bytes()) != wanted:
-                raise RunDirectoryError(f"{path} is not the one that index.json names")
-            names = {place.name for place in folder.iterdir()}
+            manifest = read_checked(path)
+            if expected is not None and digest(path.read_bytes()) != expected:
+                raise RunDirectoryError(f"{path} does not have the checksum that index.json names")
+            names = {entry.name for entry in folder.iterdir()}
         except FileNotFoundError as error:
             raise RunDirectoryError(f"{path} is missing") from error
         self._check_run(path, manifest)
         files = manifest.get("files")
         if not isinstance(files, dict):
-            raise RunDirectoryError(f"{path} lists no files")
+            raise RunDirectoryError(f"{path} has no list of files")
         for name in sorted(names - {*files, _MANIFEST}):
-            raise RunDirectoryError(f"{folder / name} is not in {path}")
+            raise RunDirectoryError(f"{folder / name} is not listed in {path}")
         for name, content in files.items():
             check_file(folder / name, content, only is None or name in only)

@@ -1,4 +1,4 @@
-"""What this machine has for parl: versions, processor, ROM files, CUDA, shared memory; and Atari presets."""
+"""Report of ``parl doctor``: versions, processor, ROM files, CUDA, shared memory, Atari presets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGES = {
     "nvidia-cuda-nvrtc": "CUDA kernels: pip install 'parl-rl[cuda]'",
     "ray": "several machines: pip install 'parl-rl[dist]'",
 }
-# The upper half of a segment's first word, 0x7061726c: "parl", as it lies in memory.
+# Upper half of a segment's first word, 0x7061726c ("parl"), in the order of its bytes in memory.
 _MAGIC = b"lrap"
 _VECTOR_FLAGS = ("avx2", "avx512f", "asimd")
 
@@ -40,7 +40,7 @@ def _processor() -> str:
     vectors = [flag for flag in _VECTOR_FLAGS if flag in flags.split()]
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (
-        f"{name}, {usable} of {os.cpu_count()} cores usable, {' '.join(vectors) or 'no vector units known'}"
+        f"{name}, {usable} of {os.cpu_count()} cores usable, {' '.join(vectors) or 'no known vector units'}"
     )
 
 
@@ -52,7 +52,7 @@ def _roms() -> str:
 
 
 def _is_segment(place: Path) -> bool:
-    """Whether a file is shared memory of parl: by its first word, or by its name if it was never finished."""
+    """Whether a file of this user is shared memory of parl, by its first word or by its name."""
     try:
         status = place.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
@@ -62,11 +62,11 @@ def _is_segment(place: Path) -> bool:
         with place.open("rb") as file:
             return file.read(8)[4:] == _MAGIC
     except OSError:
-        return False  # Gone meanwhile, or not ours to read.
+        return False  # Removed meanwhile, or not readable.
 
 
 def stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
-    """Shared-memory segments of parl, of any name, of this user, that no living process has mapped."""
+    """Shared memory of parl that belongs to this user and that no running process has mapped."""
     if not folder.is_dir():
         return []
     ours = sorted(place for place in folder.iterdir() if _is_segment(place))
@@ -81,7 +81,7 @@ def stale_segments(folder: Path = Path("/dev/shm")) -> list[Path]:
 
 
 def sweep(folder: Path = Path("/dev/shm")) -> list[Path]:
-    """Removes what :func:`stale_segments` finds, and returns it."""
+    """Removes the files of :func:`stale_segments` and returns their paths."""
     stale = stale_segments(folder)
     for place in stale:
         place.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ def sweep(folder: Path = Path("/dev/shm")) -> list[Path]:
 
 
 def report() -> list[tuple[str, str]]:
-    """Name and finding, one pair a line of ``parl doctor``."""
+    """Lines of ``parl doctor``, as pairs of a name and a finding."""
     lines = [
         ("parl", f"{metadata.version('parl-rl')}, Python {platform.python_version()}, {platform.platform()}")
     ]
@@ -108,30 +108,35 @@ def report() -> list[tuple[str, str]]:
 
 
 def compiled(device: str) -> list[tuple[str, str]]:
-    """Compiles the CUDA kernels for a device and keeps them, lines of ``parl doctor --compile cuda:1``.
+    """Compiles the CUDA kernels for a device into the kernel cache.
+
+    Returns the lines of ``parl doctor --compile cuda:1``.
+
+    Args:
+        device: ``"cuda"`` or ``"cuda:<number>"``.
 
     Raises:
         CudaUnavailableError: there is no such device, or no compiler.
-        ConfigError: ``device`` names none.
+        ConfigError: ``device`` is not the name of a device.
     """
     target, seconds, files = cuda.prepare(device)
-    kept = [(name, f"{size >> 10} KiB{', was there' if cached else ''}") for name, size, cached in files]
+    kept = [(name, f"{size >> 10} KiB{', from the cache' if cached else ''}") for name, size, cached in files]
     return [*kept, (f"for {target}", f"{seconds:.1f} s")]
 
 
 def presets() -> list[tuple[str, ...]]:
-    """The Atari presets side by side, lines of ``parl doctor --env``: keywords in which they differ."""
-    from parl.envs.presets import preset_table
+    """Table of the keywords in which the Atari presets differ; lines of ``parl doctor --env``."""
+    from parl.envs.atari.presets import preset_table
 
     return preset_table()
 
 
 def preset(name: str) -> list[tuple[str, ...]]:
-    """Every keyword of one preset, lines of ``parl doctor --env gymnasium``.
+    """Every keyword of one preset; lines of ``parl doctor --env gymnasium``.
 
     Raises:
         ConfigError: there is no such preset.
     """
-    from parl.envs.presets import preset_settings
+    from parl.envs.atari.presets import preset_settings
 
     return [(key, str(value)) for key, value in preset_settings(name).items()]

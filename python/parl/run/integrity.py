@@ -1,9 +1,8 @@
-"""Checksums of the files of a run: a damaged or foreign file is named before anything is read from it.
+"""Checksums of the files of a run, which are verified before the files are read.
 
-JSON files written here hold their own checksum. Every other file is listed, with its size and SHA-256, in a
-JSON file that does: ``run.json`` lists the files of a run, ``manifest.json`` those of a checkpoint. A saved
-replay has a checksum of its own, which loading it verifies; of it only the head and the end, where that
-checksum is, are hashed here, so that gigabytes are not read twice.
+JSON files written here contain their own checksum. ``run.json`` lists size and SHA-256 of the other files of
+a run, ``manifest.json`` those of a checkpoint. A saved replay has its own checksum, which is verified on
+loading; here only its first and last 64 KiB are hashed, so that a large file is not read twice.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from parl.errors import RunDirectoryError
 FORMAT = 2
 """Version of the layout of run directories and checkpoints."""
 REPLAY = "replay.bin"
-"""The file of a checkpoint that verifies itself."""
+"""Name of the saved replay in a checkpoint, which has its own checksum."""
 
-_SEAL = "sha256"
+_CHECKSUM = "sha256"
 _END_BYTES = 1 << 16
 
 
 def sync_directory(folder: Path) -> None:
-    """Waits until the names in ``folder`` are on the disk."""
+    """Writes the directory entries of ``folder`` to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -37,7 +36,7 @@ def sync_directory(folder: Path) -> None:
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Replaces ``path`` by ``data`` so that a reader or a crash sees the old file or the new one."""
+    """Replaces a file atomically: readers, and a crash, see either the old or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -52,42 +51,42 @@ def write_atomically(path: Path, data: str | bytes) -> None:
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 of ``data``, in hexadecimal."""
+    """SHA-256 of ``data`` in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def sealed(content: Mapping[str, Any]) -> str:
-    """``content`` as JSON text with its own checksum."""
-    plain = {key: value for key, value in content.items() if key != _SEAL}
-    seal = digest(json.dumps(plain, sort_keys=True).encode())
-    return json.dumps({**plain, _SEAL: seal}, indent=2) + "\n"
+def with_checksum(content: Mapping[str, Any]) -> str:
+    """``content`` as JSON text that contains its own checksum."""
+    plain = {key: value for key, value in content.items() if key != _CHECKSUM}
+    checksum = digest(json.dumps(plain, sort_keys=True).encode())
+    return json.dumps({**plain, _CHECKSUM: checksum}, indent=2) + "\n"
 
 
-def unsealed(path: Path) -> dict[str, Any]:
-    """The content of a file that :func:`sealed` made.
+def read_checked(path: Path) -> dict[str, Any]:
+    """Reads a JSON file that :func:`with_checksum` made, and verifies its checksum.
 
     Raises:
         FileNotFoundError: there is no such file.
-        RunDirectoryError: it is damaged, was edited, or is of another version of parl.
+        RunDirectoryError: it is damaged, was edited, or was written by another version of parl.
     """
     data = path.read_bytes()
     try:
         found = json.loads(data.decode())
         if not isinstance(found, dict):
-            raise ValueError("it holds no object")
-        again = sealed(found).encode()
+            raise ValueError("it does not hold a JSON object")
+        again = with_checksum(found).encode()
     except (ValueError, RecursionError) as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error
-    if _SEAL not in found:
+    if _CHECKSUM not in found:
         raise RunDirectoryError(
-            f"{path} is of format {found.get('format', 1)!r}; this version of parl reads format {FORMAT}. "
+            f"{path} has format {found.get('format', 1)!r}; this version of parl reads format {FORMAT}. "
             "Open the run with the version that wrote it, or train again"
         )
     if again != data:
         raise RunDirectoryError(f"{path} is damaged or was edited: its checksum does not match its content")
     if found.get("format") != FORMAT:
         raise RunDirectoryError(
-            f"{path} is of format {found.get('format')!r}; this version of parl reads format {FORMAT}"
+            f"{path} has format {found.get('format')!r}; this version of parl reads format {FORMAT}"
         )
     return found
 
@@ -106,29 +105,29 @@ def _hash_of(path: Path) -> str:
 def describe(folder: Path) -> dict[str, dict[str, Any]]:
     """Name, size in bytes and hash of each file in ``folder``."""
     return {
-        place.name: {"size": place.stat().st_size, _SEAL: _hash_of(place)}
-        for place in sorted(folder.iterdir())
+        path.name: {"size": path.stat().st_size, _CHECKSUM: _hash_of(path)}
+        for path in sorted(folder.iterdir())
     }
 
 
-def check_file(path: Path, wanted: Mapping[str, Any], read: bool = True) -> None:
-    """Compares a file with what :func:`describe` said of it.
+def check_file(path: Path, expected: Mapping[str, Any], read: bool = True) -> None:
+    """Verifies a file against its entry from :func:`describe`.
 
     Args:
-        path: of the file.
-        wanted: its size and hash.
-        read: compare the hash as well as the size.
+        path: path of the file.
+        expected: its size and hash.
+        read: whether to verify the hash as well as the size.
 
     Raises:
-        RunDirectoryError: the file is missing, no regular file, or differs; the message says which and why.
+        RunDirectoryError: the file is missing, not a regular file, or differs; the message says how.
     """
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise RunDirectoryError(f"{path} is no regular file")
-        if status.st_size != wanted["size"]:
-            raise RunDirectoryError(f"{path} has {status.st_size} bytes; {wanted['size']} were written")
-        if read and _hash_of(path) != wanted[_SEAL]:
+            raise RunDirectoryError(f"{path} is not a regular file")
+        if status.st_size != expected["size"]:
+            raise RunDirectoryError(f"{path} has {status.st_size} bytes, expected {expected['size']}")
+        if read and _hash_of(path) != expected[_CHECKSUM]:
             raise RunDirectoryError(
                 f"{path} is damaged, was edited or belongs to another checkpoint: its checksum does not match"
             )

@@ -1,4 +1,4 @@
-"""Metrics of a run: always a file of JSON lines, and TensorBoard events where tensorboard is installed."""
+"""Metrics of a run: a file of JSON lines, and TensorBoard event files if tensorboard is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from parl.run.directory import RunDirectory
 
 
 def _number(value: Any) -> Any:
-    """Plain JSON: numpy and torch scalars as numbers, values that are not finite as null."""
+    """Converts a value for JSON: numpy and torch scalars to numbers, numbers that are not finite to null."""
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -25,24 +25,24 @@ def _number(value: Any) -> Any:
 
 
 def _cut_partial_line(path: Path) -> None:
-    """Removes what a killed run left of its last line, so that every line of the file is one JSON object."""
+    """Removes an incomplete last line, which a killed run can leave."""
     if not path.exists():
         return
     with path.open("rb+") as file:
         data = file.read()
-        whole = data.rfind(b"\n") + 1
-        if whole != len(data):
-            file.truncate(whole)
+        complete = data.rfind(b"\n") + 1
+        if complete != len(data):
+            file.truncate(complete)
 
 
 class MetricsLog:
-    """Appends records to ``metrics.jsonl`` and mirrors their numbers to TensorBoard.
+    """Appends records to ``metrics.jsonl`` and writes their numbers to TensorBoard.
+
+    Each record is flushed, so that a killed run loses at most the line being written.
 
     Args:
         run: the run directory.
-        tensorboard: write event files too; by default where the package is installed.
-
-    Each record is flushed, so a killed run loses at most the line being written.
+        tensorboard: whether to write event files; None if the package is installed.
     """
 
     def __init__(self, run: RunDirectory, tensorboard: bool | None = None) -> None:
@@ -55,15 +55,17 @@ class MetricsLog:
         self._pending: list[tuple[float, dict[str, Any]]] = []
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Appends one record; ``env_steps`` in it is TensorBoard's step.
+        """Appends one record.
 
-        Values are numbers, text or None. A number that is not finite is kept as null.
+        Args:
+            record: name -> number, text or None. Numbers that are not finite are written as null.
+                ``env_steps`` is the step in TensorBoard.
         """
         plain = {key: _number(value) for key, value in record.items()}
         self._file.write(json.dumps(plain) + "\n")
         self._file.flush()
         if self._events_folder is not None:
-            # In batches: loading tensorboard takes longer than the first steps of a short run.
+            # Written in batches, because importing tensorboard takes longer than the start of a short run.
             self._pending.append((time.time(), plain))
             if len(self._pending) >= 64:
                 self._write_events()
@@ -73,7 +75,7 @@ class MetricsLog:
             return
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        # Generated modules whose classes appear at run time: loaded by name, since type checkers see none.
+        # Imported by name: these modules create their classes at run time, so type checkers find none.
         event_pb2 = importlib.import_module("tensorboard.compat.proto.event_pb2")
         summary_pb2 = importlib.import_module("tensorboard.compat.proto.summary_pb2")
         if self._events is None:
@@ -91,7 +93,7 @@ class MetricsLog:
         self._events.flush()
 
     def close(self) -> None:
-        """Writes what is pending and closes the files; safe to call twice."""
+        """Writes pending records and closes the files; a second call does nothing."""
         if self._file.closed:
             return
         self._file.close()
@@ -109,10 +111,13 @@ class MetricsLog:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a ``metrics.jsonl``, or of a run directory, in order of ``env_steps``.
+    """Reads the records of a run's metrics, in order of ``env_steps``.
 
-    Where a run was resumed from a checkpoint (a record with ``resumed``), what was written after that
-    checkpoint before the resume is left out.
+    Where the run was resumed from a checkpoint (a record with ``resumed``), earlier records with more steps
+    than the checkpoint are left out.
+
+    Args:
+        path: a ``metrics.jsonl`` or a run directory.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -125,7 +130,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
-            continue  # the last line of a run that is being written, or was killed
+            continue  # an incomplete last line, of a run that is in progress or was killed
         steps = record.get("env_steps")
         if steps is not None and record.get("resumed"):
             while records and records[-1].get("env_steps", 0) > steps:

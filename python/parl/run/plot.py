@@ -1,4 +1,4 @@
-"""Learning curves of runs: return against environment steps and against wall time, as a PNG."""
+"""Plots of learning curves: a metric over environment steps and over wall time, as a PNG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ AXES = {"env_steps": "environment steps", "wall_time_s": "wall time, seconds"}
 
 
 def curve(records: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float], list[float]]:
-    """The points of the records that have both keys, in order."""
+    """Values of the records that have both keys, in order.
+
+    Args:
+        records: records of a run's metrics.
+        x: key of the horizontal axis.
+        y: key of the vertical axis.
+
+    Returns:
+        The values of ``x`` and those of ``y``.
+    """
     points = [
         (record[x], record[y])
         for record in records
@@ -29,23 +38,30 @@ def curve(records: Sequence[dict[str, Any]], x: str, y: str) -> tuple[list[float
 
 
 def band(curves: Sequence[tuple[list[float], list[float]]], points: int = 200) -> list[Numbers]:
-    """Median, lowest and highest of several curves, at equally spaced places that all of them cover.
+    """Median, minimum and maximum of several curves over the range of x that all of them cover.
 
     Args:
-        curves: places (rising) and values of each; straight lines between them.
-        points: number of places.
+        curves: x (ascending) and y of each curve, which are interpolated linearly.
+        points: number of equally spaced values of x.
 
     Returns:
-        places, median, lowest and highest, (points,) each; no places where the curves do not overlap.
+        x, median, minimum and maximum, (points,) each; empty if the curves do not overlap.
     """
-    first, last = max(places[0] for places, _ in curves), min(places[-1] for places, _ in curves)
-    where = np.linspace(first, last, points) if first <= last else np.zeros(0)
-    values = np.stack([np.interp(where, places, heights) for places, heights in curves])
-    return [where, np.median(values, axis=0), values.min(axis=0), values.max(axis=0)]
+    first, last = max(xs[0] for xs, _ in curves), min(xs[-1] for xs, _ in curves)
+    grid = np.linspace(first, last, points) if first <= last else np.zeros(0)
+    values = np.stack([np.interp(grid, xs, ys) for xs, ys in curves])
+    return [grid, np.median(values, axis=0), values.min(axis=0), values.max(axis=0)]
 
 
 def groups(runs: Sequence[str | Path]) -> dict[str, list[Path]]:
-    """Runs that differ in nothing but their seed and name, by a name for all of them."""
+    """Groups runs whose settings differ only in seed and name.
+
+    Args:
+        runs: run directories.
+
+    Returns:
+        Name of the group -> run directories.
+    """
     found: dict[str, tuple[str, list[Path]]] = {}
     for run in map(Path, runs):
         config = RunDirectory.open(run).config
@@ -87,7 +103,7 @@ def _figure(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
                 if not values:
                     keys = sorted({key for record in one for key in record})
                     raise RunDirectoryError(
-                        f"{run} has no {y!r} in its metrics; there are: {', '.join(keys)}"
+                        f"the metrics of {run} have no {y!r}, expected one of {', '.join(keys)}"
                     )
             if len(members) == 1:
                 (line,) = axis.plot(*curves[0], label=Path(name).name, linewidth=1.4)
@@ -108,25 +124,25 @@ def _figure(runs: Sequence[str | Path], y: str, bands: bool) -> Any:
 def plot_runs(
     runs: Sequence[str | Path], out: str | Path, y: str = "episode_return", bands: bool = False
 ) -> Path:
-    """Draws ``y`` of each run against steps (left) and wall time (right).
+    """Plots a metric of runs over environment steps (left) and wall time (right).
 
     Args:
         runs: run directories, one line each.
-        out: the PNG to write; its folder is made if missing.
-        bands: draw runs that differ in their seed alone as their median in a band from lowest to highest.
-        y: key of the metrics to draw. With ``episode_return``, evaluations (``evaluation_return``) are drawn
-            as dots where present.
+        out: the PNG file to write; its folder is created if missing.
+        bands: whether runs that differ only in their seed are drawn as their median, in a band from minimum
+            to maximum.
+        y: key of the metric. With ``episode_return``, evaluations (``evaluation_return``) are drawn as dots.
 
     Returns:
         ``out``.
 
     Raises:
-        ConfigError: no run is given, or matplotlib is not installed.
-        FileNotFoundError: a run has no metrics.
-        RunDirectoryError: a run has no value under ``y``.
+        ConfigError: ``runs`` is empty, or matplotlib is not installed.
+        FileNotFoundError: a run has no file of metrics.
+        RunDirectoryError: a run has no value of ``y``.
     """
     if not runs:
-        raise ConfigError("no run to plot")
+        raise ConfigError("runs is empty, expected at least one run directory to plot")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError as error:

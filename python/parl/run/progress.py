@@ -1,4 +1,4 @@
-"""Progress of a run on a terminal: a live line with rich, or plain lines where the output is no terminal."""
+"""Progress of a run: a live line with rich on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def _short(value: Any) -> str:
 
 
 class Progress:
-    """Shows how far a run is.
+    """Displays the progress of a run on standard error.
 
     Args:
-        total_frames: environment steps of the whole run.
-        start: environment steps already done (a resumed run).
-        quiet: show nothing.
+        total_steps: environment steps of the whole run.
+        start: environment steps done before, in a resumed run.
+        quiet: whether to display nothing.
 
     ``update(env_steps, **fields)`` sets the position and the fields shown behind it, such as
     ``env_steps_per_s``, ``updates_per_s``, ``replay_ratio``, ``episode_return`` and ``policy_lag``.
     """
 
-    def __init__(self, total_frames: int, start: int = 0, quiet: bool = False) -> None:
-        self._total = total_frames
+    def __init__(self, total_steps: int, start: int = 0, quiet: bool = False) -> None:
+        self._total = total_steps
         self._bar: Any = None
         self._last_line = 0.0
         self._quiet = quiet
@@ -50,11 +50,11 @@ class Progress:
             TextColumn("{task.fields[fields]}"),
             console=Console(stderr=True),
         )
-        self._task = self._bar.add_task("run", total=total_frames, completed=start, fields="")
+        self._task = self._bar.add_task("run", total=total_steps, completed=start, fields="")
         self._bar.start()
 
     def update(self, env_steps: int, **fields: Any) -> None:
-        """Shows ``env_steps`` and ``fields`` (name and value; None is left out)."""
+        """Displays the number of steps and further values by name; None is left out."""
         if self._quiet:
             return
         text = "  ".join(
@@ -69,7 +69,7 @@ class Progress:
             self.say(f"{env_steps:,}/{self._total:,} steps  {text}")
 
     def say(self, text: str) -> None:
-        """Prints one line beside the progress, on standard error."""
+        """Prints a line above the progress, on standard error."""
         if self._quiet:
             return
         if self._bar is not None:
@@ -79,7 +79,7 @@ class Progress:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Ends the display; safe to call twice."""
+        """Ends the display; a second call does nothing."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -1,4 +1,4 @@
-"""Scores of evaluations in few numbers: mean, median, interquartile mean, and how sure they are."""
+"""Statistics of evaluation returns: mean, median, interquartile mean and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def interquartile_mean(values: Numbers) -> Numbers:
-    """Mean of the middle half, over the last axis: the lowest and the highest quarter are left out.
+    """Mean of the middle half of the values along the last axis.
 
-    Where a quarter is no whole number, the values at its border count in part.
+    If n is not a multiple of 4, the values at the quartiles are weighted in part.
 
     Args:
         values: (..., n) float64, ``n >= 1``.
 
+    Returns:
+        (...) float64.
+
     Source: Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
     """
     count = values.shape[-1]
-    # Value i (sorted) covers i/n..(i+1)/n; what of it lies in 1/4..3/4 is its weight.
+    # Sorted value i covers i/n..(i+1)/n; its weight is the part of that interval within 1/4..3/4.
     edges = np.arange(count + 1) / count
     weights = np.clip(edges[1:], 0.25, 0.75) - np.clip(edges[:-1], 0.25, 0.75)
     return np.sort(values, axis=-1) @ weights / weights.sum()
@@ -35,14 +38,17 @@ def bootstrap_interval(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Percentile interval of ``statistic``, from draws with replacement.
+    """Percentile bootstrap interval of a statistic.
 
     Args:
         values: (n,) float64.
-        statistic: over the last axis of (resamples, n).
-        level: share of the draws inside, in 0..1.
-        resamples: number of draws.
-        seed: of the draws.
+        statistic: function of (resamples, n) values to (resamples,), along the last axis.
+        level: confidence level, in 0..1.
+        resamples: number of resamples.
+        seed: seed of the resampling.
+
+    Returns:
+        Lower and upper end of the interval.
 
     Source: Efron (1979), "Bootstrap Methods: Another Look at the Jackknife".
     """
@@ -54,18 +60,18 @@ def bootstrap_interval(
 
 @dataclass(frozen=True)
 class Scores:
-    """Returns of episodes in few numbers.
+    """Statistics of episode returns.
 
     Attributes:
-        episodes: how many.
-        mean: their mean.
-        std: their standard deviation.
-        median: their median.
-        iqm: their interquartile mean.
-        iqm_low: lower end of its 95 % bootstrap interval.
-        iqm_high: upper end.
-        lowest: the lowest.
-        highest: the highest.
+        episodes: number of episodes.
+        mean: mean return.
+        std: standard deviation of the returns.
+        median: median return.
+        iqm: interquartile mean of the returns.
+        iqm_low: lower end of the 95 % bootstrap interval of ``iqm``.
+        iqm_high: upper end of the interval.
+        lowest: smallest return.
+        highest: largest return.
     """
 
     episodes: int
@@ -80,14 +86,14 @@ class Scores:
 
     @classmethod
     def of(cls, returns: Numbers) -> Scores:
-        """The scores of ``returns`` (n,).
+        """Computes the statistics of ``returns`` (n,).
 
         Raises:
-            ValueError: there are none.
+            ValueError: ``returns`` is empty.
         """
         values = np.asarray(returns, np.float64)
         if not len(values):
-            raise ValueError("no episode to score")
+            raise ValueError("returns is empty, expected at least one episode")
         low, high = bootstrap_interval(values, interquartile_mean)
         return cls(
             len(values),

@@ -1,8 +1,8 @@
-"""Scores over many Atari games, each as a share of what a person reaches.
+"""Human-normalized scores over suites of Atari games.
 
-``human-normalised = (score - random) / (human - random)``: 0 plays at random, 1 as a professional tester did.
-Random and human scores are those of Wang et al. (2016), "Dueling Network Architectures", table 2, which most
-papers since use (30 no-op starts).
+``human-normalized = (score - random) / (human - random)``: 0 for random actions, 1 for a professional game
+tester. Random and human scores are from Wang et al. (2016), "Dueling Network Architectures", table 2, which
+most later papers use (30 no-op starts).
 """
 
 from __future__ import annotations
@@ -82,34 +82,40 @@ SUITES: dict[str, tuple[str, ...]] = {
     "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),
     "atari57": tuple(REFERENCES),
 }
-"""Name -> its games."""
+"""Name of a suite -> its games."""
 
 _RESAMPLES = 2_000
 
 
-def human_normalised(game: str, score: Any) -> Any:
-    """``score`` (a number or an array) of ``game`` on the scale from random, 0, to human, 1.
+def human_normalized(game: str, score: Any) -> Any:
+    """Human-normalized score of a game: 0 for random actions, 1 for a human tester.
+
+    Args:
+        game: key of :data:`REFERENCES`.
+        score: a number or an array of numbers.
 
     Raises:
-        ConfigError: nobody's score in this game is known.
+        ConfigError: there is no human score for the game.
     """
     if game not in REFERENCES:
-        raise ConfigError(f"there is no human score for {game!r}; there are: {', '.join(REFERENCES)}")
+        raise ConfigError(
+            f"game is {game!r}, which has no human score, expected one of {', '.join(REFERENCES)}"
+        )
     chance, human = REFERENCES[game]
     return (score - chance) / (human - chance)
 
 
 @dataclass(frozen=True)
 class SuiteScores:
-    """Human-normalised scores of a suite.
+    """Human-normalized scores of a suite.
 
     Attributes:
         games: game -> mean over its runs.
         missing: games of the suite without a run.
         iqm: interquartile mean over all runs of all games.
-        low: lower end of its 95 % bootstrap interval, runs drawn with replacement within each game.
-        high: upper end.
-        median: of the games' means.
+        low: lower end of the 95 % bootstrap interval of ``iqm``, with runs resampled within each game.
+        high: upper end of the interval.
+        median: median of the games' means.
     """
 
     games: Mapping[str, float]
@@ -121,12 +127,12 @@ class SuiteScores:
 
     @classmethod
     def of(cls, suite: str, scores: Mapping[str, Sequence[float]], seed: int = 0) -> SuiteScores:
-        """From the mean score of each run of each game.
+        """Computes the scores of a suite.
 
         Args:
             suite: key of :data:`SUITES`.
-            scores: game -> score of each run.
-            seed: of the draws.
+            scores: game -> mean score of each run.
+            seed: seed of the bootstrap.
 
         Raises:
             ConfigError: the suite is unknown, a game is not in it, or there is no run.
@@ -134,13 +140,15 @@ class SuiteScores:
         Source: Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
         """
         if suite not in SUITES:
-            raise ConfigError(f"suite = {suite!r} is not one of {', '.join(SUITES)}")
+            raise ConfigError(f"suite is {suite!r}, expected one of {', '.join(SUITES)}")
         others = sorted(set(scores) - set(SUITES[suite]))
         if others:
-            raise ConfigError(f"{', '.join(others)} is not in {suite}: {', '.join(SUITES[suite])}")
-        runs = {game: human_normalised(game, np.asarray(found, np.float64)) for game, found in scores.items()}
+            raise ConfigError(
+                f"{suite} does not contain {', '.join(others)}, only {', '.join(SUITES[suite])}"
+            )
+        runs = {game: human_normalized(game, np.asarray(found, np.float64)) for game, found in scores.items()}
         if not runs:
-            raise ConfigError(f"there is no run of a game of {suite}")
+            raise ConfigError(f"scores has no run of a game of {suite}, expected at least one")
         rng = np.random.default_rng(seed)
         parts = [found[rng.integers(len(found), size=(_RESAMPLES, len(found)))] for found in runs.values()]
         drawn: Numbers = interquartile_mean(np.concatenate(parts, axis=1))

@@ -1,4 +1,4 @@
-"""Who runs where: actors, learners, the counters and weights they share, and the two schedules.
+"""Runs actors and learners in threads and processes, with the counters and weights that they share.
 
-Nothing here knows an algorithm; see ``parl.types`` for what is asked of one.
+Nothing here depends on an algorithm; ``parl.types`` has the protocols that an algorithm implements.
 """

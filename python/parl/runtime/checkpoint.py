@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parl import pickles
 from parl.errors import RunDirectoryError
 from parl.runtime import states
-from parl.runtime.setup import Saved
 from parl.types import Learned
 
 FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An opened checkpoint.
+
+    Attributes:
+        folder: its directory.
+        counters: ``env_steps``, ``updates`` and so on.
+        trusted: whether pickles in it may be loaded.
+    """
+
+    folder: Path
+    counters: Mapping[str, Any]
+    trusted: bool = False
 
 
 def _actor_file(index: int, pickled: bool) -> str:
@@ -27,7 +42,7 @@ def write(
     actors: Sequence[bytes | None],
     counters: Mapping[str, Any],
 ) -> None:
-    """Writes the parts; ``replay`` may be None, and an actor whose state cannot be saved.
+    """Writes the parts of a checkpoint; ``replay`` and the states of actors that cannot be saved are None.
 
     Raises:
         NonFiniteError: the learner holds a number that is NaN or infinite; nothing is written.
@@ -51,7 +66,7 @@ def write(
     (folder / "counters.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def read(folder: Path, trusted: bool = False) -> Saved:
+def read(folder: Path, trusted: bool = False) -> Checkpoint:
     """Opens a checkpoint.
 
     Args:
@@ -69,11 +84,11 @@ def read(folder: Path, trusted: bool = False) -> Saved:
         raise RunDirectoryError(
             f"{folder / 'counters.json'} is of format {counters.get('format')!r}, not {FORMAT}"
         )
-    return Saved(folder, counters, trusted)
+    return Checkpoint(folder, counters, trusted)
 
 
-def load_learner(saved: Saved, learner: Learned) -> None:
-    """Puts the saved state into ``learner``.
+def load_learner(saved: Checkpoint, learner: Learned) -> None:
+    """Loads the saved state into ``learner``.
 
     Raises:
         RunDirectoryError: it is missing or does not fit.
@@ -86,8 +101,8 @@ def load_learner(saved: Saved, learner: Learned) -> None:
         raise RunDirectoryError(f"{saved.folder / 'learner.pt'} does not fit: {error}") from error
 
 
-def actor_state(saved: Saved | None, index: int) -> bytes | None:
-    """The saved state of actor ``index``, None if there is none.
+def actor_state(saved: Checkpoint | None, index: int) -> bytes | None:
+    """Returns the saved state of actor ``index``, or None if there is none.
 
     Raises:
         UntrustedRunError: it is a pickle and the run is not trusted.

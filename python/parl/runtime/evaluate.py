@@ -7,23 +7,23 @@ from typing import Any, cast
 import numpy as np
 
 from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points
-from parl.types import EnvSpec, Policy, Remembering
+from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Environments stepped at a time; more episodes are played in rounds.
 _ENVS_MAX = 128
 
 
 def begin(policy: Policy, num_envs: int) -> None:
-    """New episodes begin in ``num_envs`` environments: what the policy remembers is of others."""
-    if isinstance(policy, Remembering):
+    """Resets the policy's recurrent state and other memory for ``num_envs`` new episodes."""
+    if isinstance(policy, RecurrentPolicy):
         policy.restart(np.ones(num_envs, bool))
 
 
 class _Once:
-    """An environment of a ``SyncVectorEnv`` that plays the game of a seed, and then stands still.
+    """An environment of a ``SyncVectorEnv`` that plays one episode per seed and then ignores steps.
 
-    Games end at different times: without this, environments whose game is over would play others, which do
-    not count, until the longest has ended.
+    Episodes end at different times. Without this wrapper, environments whose episode is over would play
+    further episodes, which are not counted, until the longest has ended.
     """
 
     def __init__(self, env: Any) -> None:
@@ -35,7 +35,7 @@ class _Once:
         return getattr(self._env, name)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """A new game if there is a seed; the vector environment's own resets have none."""
+        """Starts an episode if there is a seed; the automatic resets of the vector environment pass none."""
         if seed is None and self._over:
             return self._obs, {}
         self._obs, info = self._env.reset(seed=seed, options=options)
@@ -43,7 +43,7 @@ class _Once:
         return self._obs, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step of the game, or none of one that is over."""
+        """Steps the environment, unless its episode is over."""
         if self._over:
             return self._obs, 0.0, False, False, {}
         self._obs, reward, terminated, truncated, info = self._env.step(action)
@@ -52,7 +52,7 @@ class _Once:
 
 
 def _standing_still(env: Any) -> Any:
-    """``env`` with environments that play one episode per seed, where they are stepped one by one."""
+    """Wraps the environments of a ``SyncVectorEnv`` in :class:`_Once`; other vectors stay as they are."""
     from gymnasium.vector import SyncVectorEnv
 
     own = env.unwrapped
@@ -62,14 +62,14 @@ def _standing_still(env: Any) -> Any:
 
 
 class Evaluator:
-    """Plays greedy episodes, every one in a freshly seeded environment, so that short ones are not favored.
+    """Plays greedy episodes, each in a freshly seeded environment, so that short ones are not favored.
 
     Where a lost life ends an episode and the next one goes on with the same Atari game, the whole game is
     played; where rewards are clipped, its own points count.
 
     Args:
         maker: makes the environments.
-        policy: acts; put the weights to evaluate into ``policy.weights``.
+        policy: chooses actions with the weights in ``policy.weights``.
         spec: describes the observations that the policy takes.
     """
 
@@ -82,7 +82,7 @@ class Evaluator:
         self._envs: dict[int, Any] = {}
 
     def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Returns of ``episodes`` games, (episodes,); game i starts from ``seed + i``."""
+        """Plays ``episodes`` episodes, with seeds ``seed + i``, and gives their returns, (episodes,)."""
         returns: list[np.ndarray[Any, Any]] = []
         done = 0
         while done < episodes:
@@ -108,7 +108,7 @@ class Evaluator:
             ended = np.logical_or(terminated, truncated)
             playing &= ~games_over(terminated, ended, info)
             starting, resetting = (ended if self._same_step else resetting), ended
-            if isinstance(self.policy, Remembering) and starting.any():
+            if isinstance(self.policy, RecurrentPolicy) and starting.any():
                 self.policy.restart(starting)
         return returns
 

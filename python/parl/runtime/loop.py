@@ -1,30 +1,180 @@
-"""What the loops of all topologies repeat: learner, counters, episodes, interruption, and what is saved."""
+"""The training loop of all topologies: limits, interrupts, counters, rates and checkpoints.
+
+A topology is a subclass of :class:`Loop` and says what one iteration is. :class:`LocalLoop` runs its actors
+in this thread, :class:`parl.runtime.worker_loop.WorkerLoop` in other processes and threads.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from parl.runtime import checkpoint
-from parl.runtime.setup import Saved
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.env_actor import Counts
 from parl.types import Learned
 
 L = TypeVar("L", bound=Learned)
 
 
+class Loop(ABC, Generic[L]):
+    """A training run in progress; ``parl.train`` calls :meth:`advance`.
+
+    Args:
+        learner: newly made; the saved state is loaded into it.
+        total_steps: transitions of the whole run.
+        saved: the checkpoint to start from, or None.
+    """
+
+    obeys_clock: ClassVar[bool] = True
+    """Whether :meth:`advance` also returns when its seconds have passed, so that numbers depend on time."""
+
+    def __init__(self, learner: L, total_steps: int, saved: Checkpoint | None) -> None:
+        self._learner, self._total_steps = learner, total_steps
+        self._replay: Any = None
+        self._env_steps = self._updates = self._resumes = 0
+        if saved is not None:
+            checkpoint.load_learner(saved, learner)
+            self._env_steps = int(saved.counters["env_steps"])
+            self._updates = int(saved.counters["updates"])
+            self._resumes = int(saved.counters["resumes"]) + 1
+        self._episodes: list[tuple[float, int]] = []
+        self._rewards, self._ended = 0.0, 0
+        self._interrupted = False
+        self._totals: dict[str, float] = {}
+        self._marked: tuple[float, int, int] = (time.monotonic(), self._env_steps, self._updates)
+
+    @property
+    def learner(self) -> L:
+        """The learner that holds the newest weights."""
+        return self._learner
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected."""
+        return self._env_steps
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps taken, or generations."""
+        return self._updates
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """Runs until ``until_env_steps`` are collected or :meth:`interrupt` was called.
+
+        Unless :attr:`obeys_clock` is false it also returns when ``seconds`` have passed.
+
+        Raises:
+            WorkerError: an actor or learner failed.
+        """
+        until_env_steps = min(until_env_steps, self._total_steps)
+        end = time.monotonic() + (seconds if self.obeys_clock else math.inf)
+        while self.env_steps < until_env_steps and not self._interrupted:
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            self._iterate(left)
+
+    @abstractmethod
+    def _iterate(self, seconds: float) -> None:
+        """One iteration; returns after ``seconds`` at the latest if it waits for workers."""
+
+    def interrupt(self) -> None:
+        """Makes :meth:`advance` return after the present update; safe in a signal handler."""
+        self._interrupted = True
+
+    def count(self, counts: Counts, scale: int = 1) -> None:
+        """Adds an actor's counts; ``scale`` processes collected as many transitions each."""
+        self._episodes += counts.finished
+        self._ended += len(counts.finished)
+        self._env_steps += counts.transitions * scale
+        self._rewards += counts.reward
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call."""
+        taken, self._episodes = self._episodes, []
+        return taken
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Returns the sum of all rewards and the number of episodes ended since this loop was made."""
+        return self._rewards, self._ended
+
+    def rates(self) -> tuple[float, dict[str, float]]:
+        """Seconds since the last call (never 0), and transitions and updates per second in them."""
+        old, self._marked = self._marked, (time.monotonic(), self.env_steps, self._updates)
+        elapsed = max(self._marked[0] - old[0], 1e-9)
+        return elapsed, {
+            "env_steps_per_s": (self._marked[1] - old[1]) / elapsed,
+            "updates_per_s": (self._marked[2] - old[2]) / elapsed,
+        }
+
+    def report(self) -> dict[str, Any]:
+        """Metrics of the time since the last call; lists are histograms."""
+        elapsed, rates = self.rates()
+        return {**rates, "policy_lag": 0.0, **self._figures(elapsed), **self._metrics()}
+
+    def _figures(self, elapsed: float) -> dict[str, Any]:
+        """Metrics of this topology for the last ``elapsed`` seconds."""
+        return {}
+
+    def _metrics(self) -> dict[str, float]:
+        """Metrics of the latest update."""
+        return self._learner.metrics()
+
+    def _since_report(self, **totals: float) -> dict[str, float]:
+        """Returns by how much each of these totals has grown since the last call."""
+        old, self._totals = self._totals, totals
+        return {name: value - old.get(name, 0) for name, value in totals.items()}
+
+    @abstractmethod
+    def _actor_states(self) -> Sequence[bytes | None]:
+        """The state of every actor; None for one that cannot be saved."""
+
+    def save(self, folder: Path) -> None:
+        """Writes all that a resumed run needs into ``folder``; training can continue afterwards."""
+        self._write(folder, self._actor_states())
+
+    @abstractmethod
+    def rescue(self, folder: Path) -> None:
+        """Writes what can be saved after a worker failed, as :meth:`save` does; environments start anew.
+
+        Raises:
+            ParlError, OSError: nothing could be saved.
+        """
+
+    def _write(self, folder: Path, actors: Sequence[bytes | None]) -> None:
+        """Writes a checkpoint with these actors' states into ``folder``."""
+        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": self._resumes}
+        checkpoint.write(folder, self._learner, self._replay, actors, counters)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all workers and frees all memory; safe to call twice."""
+
+
 class Saveable(Protocol):
-    """An actor, as far as checkpoints are concerned."""
+    """Protocol of an actor whose state is saved in checkpoints."""
+
+    def load(self, state: bytes) -> None:
+        """Restores what :meth:`save` returned."""
+        ...
 
     def save(self) -> bytes:
         """Its state; raises what its environment raises when that cannot be saved."""
         ...
 
+    def close(self) -> None:
+        """Closes the environment."""
+        ...
+
 
 def state_or_reason(actor: Saveable) -> bytes | str:
-    """The state of ``actor``, or why there is none."""
+    """Returns the state of ``actor``, or the reason why it cannot be saved."""
     try:
         return actor.save()
     except Exception as error:  # what an environment raises when it cannot be saved is its own
@@ -32,7 +182,7 @@ def state_or_reason(actor: Saveable) -> bytes | str:
 
 
 def kept(name: str, state: bytes | str | None, exact: bool = False) -> bytes | None:
-    """The ``state`` that actor ``name`` answered, if it has any; a warning where it answered a reason.
+    """The ``state`` of actor ``name`` if it has one; warns where it gave a reason instead.
 
     Args:
         name: for the warning.
@@ -49,79 +199,36 @@ def kept(name: str, state: bytes | str | None, exact: bool = False) -> bytes | N
     return None
 
 
-class LoopBase(Generic[L]):
-    """The common part of :class:`parl.runtime.setup.Loop`.
+class LocalLoop(Loop[L]):
+    """A loop whose actors run in this thread, one after the other."""
 
-    Args:
-        learner: fresh; takes the saved state.
-        saved: the checkpoint to go on from, or None.
-    """
+    exact: ClassVar[bool] = False
+    """Whether a resumed run repeats the numbers of an uninterrupted one."""
 
-    def __init__(self, learner: L, saved: Saved | None) -> None:
-        self._learner = learner
-        self._env_steps = self._updates = self._resumes = 0
-        if saved is not None:
-            checkpoint.load_learner(saved, learner)
-            self._env_steps = int(saved.counters["env_steps"])
-            self._updates = int(saved.counters["updates"])
-            self._resumes = int(saved.counters["resumes"]) + 1
-        self._episodes: list[tuple[float, int]] = []
-        self._rewards, self._ended = 0.0, 0
-        self._interrupted = False
-        self._marked: tuple[float, int, int] = (time.monotonic(), self._env_steps, self._updates)
+    def _load_actors(self, actors: Sequence[Any], saved: Checkpoint | None) -> None:
+        """Takes ``actors`` and gives them their saved states."""
+        self._actors = list(actors)
+        for index, actor in enumerate(self._actors):
+            state = checkpoint.actor_state(saved, index)
+            if state is not None:
+                actor.load(state)
+            elif saved is not None and self._replay is not None:
+                actor.end_episodes()
 
-    @property
-    def learner(self) -> L:
-        """Holds the newest weights."""
-        return self._learner
+    def _actor_states(self) -> list[bytes | None]:
+        return [
+            kept(f"actor {index}", state_or_reason(actor), self.exact)
+            for index, actor in enumerate(self._actors)
+        ]
 
-    @property
-    def env_steps(self) -> int:
-        """Transitions collected."""
-        return self._env_steps
+    def rescue(self, folder: Path) -> None:
+        """Saves as :meth:`save` does: there is no other process that could have failed."""
+        self.save(folder)
 
-    @property
-    def updates(self) -> int:
-        """Optimizer steps taken, or generations."""
-        return self._updates
-
-    def interrupt(self) -> None:
-        """Makes ``advance`` return soon."""
-        self._interrupted = True
-
-    def count(self, transitions: int, finished: Iterable[tuple[float, int]], reward: float) -> None:
-        """Takes what an actor collected into account.
-
-        Args:
-            transitions: their number.
-            finished: return and length of each episode that ended.
-            reward: sum over the transitions.
-        """
-        before = len(self._episodes)
-        self._episodes += finished
-        self._ended += len(self._episodes) - before
-        self._env_steps += transitions
-        self._rewards += reward
-
-    def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call."""
-        taken, self._episodes = self._episodes, []
-        return taken
-
-    def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
-        return self._rewards, self._ended
-
-    def rates(self) -> tuple[float, dict[str, float]]:
-        """Seconds since the last call (never 0), and transitions and updates a second in them."""
-        old, self._marked = self._marked, (time.monotonic(), self._env_steps, self._updates)
-        elapsed = max(self._marked[0] - old[0], 1e-9)
-        return elapsed, {
-            "env_steps_per_s": (self._marked[1] - old[1]) / elapsed,
-            "updates_per_s": (self._marked[2] - old[2]) / elapsed,
-        }
-
-    def write(self, folder: Path, actors: list[bytes | None], replay: Any = None) -> None:
-        """Writes a checkpoint with these actors' states into ``folder``."""
-        counters = {"env_steps": self._env_steps, "updates": self._updates, "resumes": self._resumes}
-        checkpoint.write(folder, self._learner, replay, actors, counters)
+    def close(self) -> None:
+        """Closes the environments and the replay; safe to call twice."""
+        for actor in self._actors:
+            actor.close()
+        self._actors = []
+        if self._replay is not None:
+            self._replay.close()

@@ -1,13 +1,10 @@
 """The topology of evolution: processes evaluate members of a population, and only seeds and returns travel.
 
-A generation is cut into equal blocks, and whoever is free takes the next: episodes differ in length, and
-blocks even that out. An actor computes its block's weights from their seeds, plays one episode of each
-member, all at once in one vector environment, and sends back the returns; networks whose episodes have ended
-compute no more. The weights that members may be relative to are in shared memory, and members' own, so that
-the learner decodes nothing. Every block starts from fresh environment seeds, so nothing depends on who played
-it, and a resumed run goes on exactly where it stopped.
-
-The driver sleeps while actors play.
+A generation is cut into ``member_batches`` of equal size. An idle actor takes the next batch, computes the
+weights of its members from their seeds, plays one episode of each member, all in one vector environment, and
+returns the episodes' returns. Networks whose episodes have ended are removed from the computation. The
+learner's weights and the members' weights are in shared memory. The environment seeds of a batch depend on
+the generation alone, not on the actor, so a resumed run repeats the numbers of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -25,21 +22,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.envs import EnvMaker, FiniteCheck, games_over, points
-from parl.runtime.loop import LoopBase
+from parl.envs import FiniteCheck, games_over, points
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.env_actor import Counts
 from parl.runtime.seeds import training_seed
-from parl.runtime.setup import Saved
-from parl.runtime.weights import Snapshot
+from parl.runtime.setup import RunSetup
+from parl.runtime.weights import SharedWeights
+from parl.runtime.worker_loop import WorkerLoop
 from parl.runtime.workers import (
-    INTERRUPTED_END_S,
     SLICE_S,
-    NoAnswerError,
-    Patience,
-    Team,
+    Deadline,
     Worker,
+    WorkerGroup,
+    WorkerTimeoutError,
     choose_context,
 )
-from parl.types import Array, EnvSpec, Member, PopulationAlgorithm, PopulationLearner, PopulationPolicy
+from parl.types import Array, Member, PopulationAlgorithm, PopulationLearner
 
 # How long an actor may take over its part of a generation.
 _ANSWER_S = 3600.0
@@ -49,43 +47,22 @@ _ENDED = 0.25
 _ALIGNMENT = 64
 
 
-@dataclass(frozen=True)
-class PopulationSetup:
-    """One run of an algorithm that searches among whole networks. Travels to worker processes.
+@dataclass(frozen=True, kw_only=True)
+class PopulationSetup(RunSetup):
+    """One run of an algorithm that searches among whole networks; ``num_envs`` are members of a generation.
 
     Attributes:
-        algorithm: makes policies, learners and decoders.
-        maker: makes environments.
-        spec: describes them.
-        seed: everything random follows from it.
-        num_envs: members of a generation.
-        total_frames: transitions in the whole run.
-        actors: how many play at a time.
-        processes: each actor in a process of its own; else all is played here.
-        blocks: parts that a generation is played in, at least one for each actor.
+        total_steps: transitions in the whole run.
+        member_batches: batches that a generation is cut into, at least one per actor.
     """
 
     algorithm: PopulationAlgorithm
-    maker: EnvMaker
-    spec: EnvSpec
-    seed: int
-    num_envs: int
-    total_frames: int
-    actors: int
-    processes: bool
-    blocks: int
-
-    def make_learner(self) -> PopulationLearner:
-        """A learner with the run's first weights."""
-        return self.algorithm.make_learner(self.seed, "cpu")
-
-    def make_policy(self) -> PopulationPolicy:
-        """A policy for evaluations."""
-        return self.algorithm.make_policy(0, 1, 1, 0)
+    total_steps: int
+    member_batches: int
 
     def cut(self) -> list[slice]:
-        """Members of each block; blocks differ in length by one at most."""
-        edges = [number * self.num_envs // self.blocks for number in range(self.blocks + 1)]
+        """Members of each batch; the sizes of two batches differ by one at most."""
+        edges = [number * self.num_envs // self.member_batches for number in range(self.member_batches + 1)]
         return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
 
     def env_seed(self, generation: int) -> int:
@@ -93,8 +70,8 @@ class PopulationSetup:
         return training_seed(int(np.random.SeedSequence([self.seed, generation]).generate_state(1)[0]))
 
 
-class Evaluation:
-    """An actor's vector environment, with one environment per member of the largest block.
+class PopulationEvaluator:
+    """An actor's vector environment, with one environment per member of the largest batch.
 
     Args:
         setup: the run.
@@ -102,8 +79,8 @@ class Evaluation:
     """
 
     def __init__(self, setup: PopulationSetup, index: int) -> None:
-        self._count = max(block.stop - block.start for block in setup.cut())
-        self._env = setup.maker.beside(setup.actors)(self._count)
+        self._count = max(batch.stop - batch.start for batch in setup.cut())
+        self._env = setup.maker.for_actors(setup.actors)(self._count)
         self._policy = setup.algorithm.make_policy(index, setup.actors, self._count, 0)
         self._decoder = setup.algorithm.make_decoder()
         self._spec = spec = setup.spec
@@ -111,7 +88,7 @@ class Evaluation:
             np.dtype(name) for name in (spec.observation_dtype, spec.action_dtype)
         )
         self._action_shape = () if spec.num_actions else spec.action_shape
-        # One generator for all would start a block as it starts any other, if the block were all.
+        # One generator for all would start a batch as it starts any other, if the batch were all.
         self._total = setup.num_envs if getattr(self._env.unwrapped, "starts_parts", False) else None
         space: Any = self._env.single_action_space
         self._bounds = None if spec.num_actions else (space.low, space.high)
@@ -143,7 +120,7 @@ class Evaluation:
             obs, _ = self._env.reset(seed=env_seed, options={"part": (first, self._total)})
         returns, lengths = np.zeros(self._count), np.zeros(self._count, np.int64)
         playing = np.arange(self._count) < len(members)
-        # Those without a member or whose episode has ended repeat an action that nobody looks at.
+        # Environments without a member, or whose episode has ended, repeat an action; results are ignored.
         action = np.zeros((self._count, *self._action_shape), self._action_dtype)
         rows = np.arange(len(members))
         left, steps = len(rows), 0
@@ -200,10 +177,10 @@ def _unpacked(parents: list[Member], members: list[tuple[int, int]]) -> list[Mem
 
 
 def _run_actor(
-    connection: Connection, setup: PopulationSetup, index: int, snapshot: Snapshot, memory: Any
+    connection: Connection, setup: PopulationSetup, index: int, snapshot: SharedWeights, memory: Any
 ) -> None:
     """An actor's loop: (first member, members, environment seed) in, (returns, lengths) out, None ends it."""
-    evaluation = Evaluation(setup, index)
+    evaluation = PopulationEvaluator(setup, index)
     base, version = torch.zeros(snapshot.size), -1
     weights = _rows(memory, setup.num_envs, snapshot.size)
     while (question := connection.recv()) is not None:
@@ -211,118 +188,108 @@ def _run_actor(
         version = snapshot.read(base, version)
         members = _unpacked(*packed)
         found = evaluation.play(base, members, weights[first : first + len(members)], first, env_seed)
-        connection.send(("block", found))
+        connection.send(("batch", found))
     evaluation.close()
 
 
-class PopulationLoop(LoopBase[PopulationLearner]):
-    """See the module and :class:`parl.runtime.setup.Loop`.
+class PopulationLoop(WorkerLoop[PopulationLearner]):
+    """See the module. An iteration is one generation.
 
     Args:
         setup: the run.
-        saved: the checkpoint to go on from, or None.
+        saved: the checkpoint to start from, or None.
     """
 
-    def __init__(self, setup: PopulationSetup, saved: Saved | None = None) -> None:
+    obeys_clock = False
+
+    def __init__(self, setup: PopulationSetup, saved: Checkpoint | None = None) -> None:
         torch.set_num_threads(1)
         self._setup = setup
-        super().__init__(setup.make_learner(), saved)
-        self._blocks = setup.cut()
-        self._here: Evaluation | None = None
-        self._workers: list[Worker] = []
-        self._team: Team | None = None
+        context = choose_context(setup.processes, "cpu")
+        super().__init__(setup.make_learner(), setup.total_steps, saved, context)
+        self._batches = setup.cut()
+        self._evaluator: PopulationEvaluator | None = None
         shape = setup.num_envs, len(self._learner.weights)
-        if setup.processes:
-            context = choose_context(True, "cpu")
-            self._snapshot = Snapshot(context, shape[1])
-            memory = context.RawArray(ctypes.c_float, math.prod(shape) + _ALIGNMENT // 4)
-            self._weights = _rows(memory, *shape)
-            self._team = Team(context)
-            self._workers = [
-                self._team.start(f"actor {i}", _run_actor, (setup, i, self._snapshot, memory), process=True)
-                for i in range(setup.actors)
-            ]
-        else:
+        if not setup.processes:
             self._weights = torch.empty(shape)
-            self._here = Evaluation(setup, 0)
+            self._evaluator = PopulationEvaluator(setup, 0)
+            return
+        self._shared_weights = SharedWeights(context, shape[1])
+        memory = context.RawArray(ctypes.c_float, math.prod(shape) + _ALIGNMENT // 4)
+        self._weights = _rows(memory, *shape)
+        for index in range(setup.actors):
+            args = (setup, index, self._shared_weights, memory)
+            self._start_actor(f"actor {index}", _run_actor, args, process=True)
 
-    def advance(self, until_env_steps: int, seconds: float) -> None:
-        """Runs whole generations until ``until_env_steps`` are collected; ``seconds`` plays no part.
-
-        An interrupt leaves a generation out that does not end soon.
-
-        Raises:
-            WorkerError: an actor failed.
-        """
-        until_env_steps = min(until_env_steps, self._setup.total_frames)
-        while self._env_steps < until_env_steps and not self._interrupted:
-            before = self._learner.state_dict()
-            members = self._learner.ask(self._setup.num_envs)
-            try:
-                returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
-            except NoAnswerError:
-                # As it was after the last whole generation: that is what is saved.
-                self._learner.load_state_dict(before)
-                if self._interrupted:
-                    return
-                raise
-            self._learner.tell(members, returns, self._weights)
-            self._updates += 1
-            finished = zip(returns.tolist(), lengths.tolist(), strict=True)
-            self.count(int(lengths.sum()), finished, float(returns.sum()))
+    def _iterate(self, seconds: float) -> None:
+        before = self._learner.state_dict()
+        members = self._learner.ask(self._setup.num_envs)
+        try:
+            returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
+        except WorkerTimeoutError:
+            # The state after the last whole generation is what is saved.
+            self._learner.load_state_dict(before)
+            if self._interrupted:
+                return
+            raise
+        self._learner.tell(members, returns, self._weights)
+        self._updates += 1
+        finished = list(zip(returns.tolist(), lengths.tolist(), strict=True))
+        self.count(Counts(int(lengths.sum()), finished, float(returns.sum())))
 
     def _evaluate(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
+        """Returns and lengths of one episode of each member."""
+        if self._evaluator is None:
+            return self._evaluate_in_processes(members, env_seed)
         returns, lengths = np.zeros(len(members)), np.zeros(len(members), np.int64)
-        if self._here is not None:
-            base = self._learner.weights
-            for block in self._blocks:
-                found = self._here.play(base, members[block], self._weights[block], block.start, env_seed)
-                returns[block], lengths[block] = found
-            return returns, lengths
-        self._snapshot.publish(self._learner.weights)
-        waiting = self._blocks[::-1]
-        playing: dict[Any, tuple[Worker, slice]] = {}
-        free = list(self._workers)
-        generation = Patience(math.inf, lambda: self._interrupted)
-        while waiting or playing:
-            for worker in free[: len(waiting)]:
-                block = waiting.pop()
-                worker.send((block.start, _packed(members[block]), env_seed))
-                playing[worker.connection] = worker, block
-            free = []
-            ready: list[Any] = []
-            answer = Patience(_ANSWER_S, lambda: False)
-            while not ready:
-                for patience in (answer, generation):
-                    if not patience.left():
-                        names = ", ".join(worker.name for worker, _ in playing.values())
-                        raise NoAnswerError(f"{names} did not answer within {patience}")
-                ready = wait(list(playing), SLICE_S)
-            for connection in ready:
-                worker, block = playing.pop(connection)
-                returns[block], lengths[block] = worker.answer(0.0)
-                free.append(worker)
+        base = self._learner.weights
+        for batch in self._batches:
+            returns[batch], lengths[batch] = self._evaluator.play(
+                base, members[batch], self._weights[batch], batch.start, env_seed
+            )
         return returns, lengths
 
-    def report(self) -> dict[str, float]:
-        """Figures of the time since the last call."""
-        return {**self.rates()[1], "policy_lag": 0.0, **self._learner.metrics()}
+    def _evaluate_in_processes(self, members: list[Member], env_seed: int) -> tuple[Array, Array]:
+        returns, lengths = np.zeros(len(members)), np.zeros(len(members), np.int64)
+        self._shared_weights.publish(self._learner.weights)
+        waiting = self._batches[::-1]
+        playing: dict[Any, tuple[Worker, slice]] = {}
+        idle = list(self._actors)
+        generation = Deadline(math.inf, lambda: self._interrupted)
+        while waiting or playing:
+            for worker in idle[: len(waiting)]:
+                batch = waiting.pop()
+                worker.send((batch.start, _packed(members[batch]), env_seed))
+                playing[worker.connection] = worker, batch
+            idle = []
+            ready: list[Any] = []
+            answer = Deadline(_ANSWER_S, lambda: False)
+            while not ready:
+                for deadline in (answer, generation):
+                    if not deadline.left():
+                        names = ", ".join(worker.name for worker, _ in playing.values())
+                        raise WorkerTimeoutError(f"{names} did not answer within {deadline}")
+                ready = wait(list(playing), SLICE_S)
+            for connection in ready:
+                worker, batch = playing.pop(connection)
+                returns[batch], lengths[batch] = worker.answer(0.0)
+                idle.append(worker)
+        return returns, lengths
+
+    def _actor_states(self) -> list[bytes | None]:
+        return []  # generations depend on their seeds alone
 
     def rescue(self, folder: Path) -> None:
         """Saves the learner as it was after the last whole generation."""
         self.save(folder)
 
-    def save(self, folder: Path) -> None:
-        """Writes the checkpoint's parts into ``folder``."""
-        self.write(folder, [])
+    def _stop_workers(self, workers: WorkerGroup) -> None:
+        for worker in self._actors:
+            worker.tell(None)
 
     def close(self) -> None:
-        """Ends it; safe to call twice."""
-        here, self._here = self._here, None
-        if here is not None:
-            here.close()
-        team, self._team = self._team, None
-        if team is not None:
-            for worker in self._workers:
-                worker.tell(None)
-            team.end(within_s=INTERRUPTED_END_S if self._interrupted else 5.0)
+        """Ends the processes and closes the environments; safe to call twice."""
+        evaluator, self._evaluator = self._evaluator, None
+        if evaluator is not None:
+            evaluator.close()
+        super().close()

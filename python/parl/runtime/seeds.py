@@ -47,3 +47,9 @@ def evaluation_seed(seed: int, played: int, episodes: int) -> int:
     start = int(np.random.SeedSequence([seed, 2**31]).generate_state(1)[0]) % _RUN_EPISODES
     # A multiple of `episodes` is not enough: their number may change when a run is resumed.
     return _RUN_FIRST + start + played % (_RUN_EPISODES - episodes)
+
+
+def actor_seeds(seed: int, index: int) -> tuple[int, int]:
+    """Seeds of the policy and of the first environment of actor ``index``, from the run's seed alone."""
+    policy_seed, env_seed = np.random.SeedSequence([seed, index]).generate_state(2)
+    return int(policy_seed), training_seed(int(env_seed))

@@ -1,7 +1,7 @@
-"""States of actors as bytes: numbers, text and arrays in numpy's zip format, which runs no code when read.
+"""Actor states as bytes: numbers, text and arrays in numpy's zip format, which runs no code when loaded.
 
-What is not plain data, the environments of a user's function at times, is a pickle instead, and is told by
-its first byte. :mod:`parl.pickles` says when one is loaded.
+An environment that a user's function makes may not be plain data. Its state is a pickle instead, recognized
+by the first byte; :mod:`parl.pickles` decides whether it may be loaded.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def to_bytes(tree: Any) -> bytes:
 
 
 def from_bytes(data: bytes) -> Any:
-    """What :func:`to_bytes` was given; mappings as dictionaries, tensors on the processor.
+    """Inverse of :func:`to_bytes`; mappings become dictionaries, tensors are on the CPU.
 
     Raises:
         RunDirectoryError: the bytes are damaged.
@@ -114,21 +114,21 @@ def _decode(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
 
 
 def is_pickle(data: bytes) -> bool:
-    """Whether a state is a pickle, which must be trusted."""
+    """Whether a state is a pickle, which is loaded only from a trusted run."""
     return data[:1] == _PICKLE
 
 
 def save(env: Any, snapshot: Snapshot, rest: Mapping[str, Any], pickles: bool) -> bytes:
-    """An environment, and what an actor keeps beside it.
+    """Serializes an actor's environment and its other state.
 
     Args:
         env: of the actor.
         snapshot: of ``env``.
-        rest: plain data.
-        pickles: where the environment is not plain data, pickle it.
+        rest: the actor's other state, plain data.
+        pickles: whether an environment that is not plain data may be pickled.
 
     Raises:
-        TypeError, pickle.PicklingError: the environment can be neither.
+        TypeError, pickle.PicklingError: the environment is neither plain data nor picklable.
     """
     try:
         return to_bytes({"env": snapshot.take(), **rest})
@@ -141,11 +141,11 @@ def save(env: Any, snapshot: Snapshot, rest: Mapping[str, Any], pickles: bool) -
 
 
 def load(state: bytes, env: Any, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-    """The environment to go on with and the rest that :func:`save` was given.
+    """Returns the environment in its saved state, and the other state that :func:`save` was given.
 
     Args:
-        state: of :func:`save`; a pickle has been trusted already.
-        env: as a new actor has it; closed if another takes its place.
+        state: from :func:`save`; if it is a pickle, the caller has checked that it is trusted.
+        env: a newly made environment; closed if an unpickled one replaces it.
         snapshot: of ``env``.
 
     Raises:
@@ -164,7 +164,7 @@ def load(state: bytes, env: Any, snapshot: Snapshot) -> tuple[Any, dict[str, Any
 
 
 def _pickles_to_new(env: Any) -> bool:
-    """Whether pickled environments start anew: Gymnasium's ``EzPickle`` keeps no state."""
+    """Whether a pickle restores these environments without their state, as with Gymnasium's ``EzPickle``."""
     from gymnasium.utils import EzPickle
 
     return any(isinstance(one.unwrapped, EzPickle) for one in [env, *getattr(env.unwrapped, "envs", [])])

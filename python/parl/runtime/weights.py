@@ -1,7 +1,7 @@
-"""The policy's weights on their way from learner to actors: two buffers in shared memory and a version.
+"""Publishes the policy's weights from learner to actors through two buffers in shared memory and a version.
 
-The writer fills the idle buffer and then raises the version; a reader takes the buffer of the version it saw
-and, should the writer have come round to that buffer meanwhile, reads again. Nobody waits for anybody.
+The writer fills the idle buffer and then increments the version. A reader copies the buffer of the version it
+read, and copies again if the writer has reused that buffer meanwhile. There are no locks.
 
 The version is written after the buffer and read before it. x86-64 keeps that order by itself; the lock taken
 and freed in between is the fence that other processors need.
@@ -20,7 +20,7 @@ from torch import Tensor
 _HEADER_WORDS = 8
 
 
-class Snapshot:
+class SharedWeights:
     """Versioned weights of ``size`` float32.
 
     Args:
@@ -50,11 +50,11 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """Number of the newest published weights; 0 before the first."""
+        """Version of the newest published weights; 0 before the first."""
         return int(self._header[0])
 
     def publish(self, weights: Tensor) -> int:
-        """Makes ``weights`` (P,), on any device, the newest version; returns its number. One writer only."""
+        """Publishes ``weights`` (P,), on any device; returns their version. Only one process may write."""
         version = int(self._header[0]) + 1
         self._header[1] = version
         with self._fence:

@@ -1,8 +1,8 @@
-"""Worker processes and threads: started, watched, ended; none outlives the run.
+"""Starts, monitors and stops worker processes and threads; none outlives the run.
 
-A worker that fails sends its traceback and ends; the driver raises it as :class:`WorkerError`, or as
-:class:`NonFiniteError` if that is what it failed by. A worker that is killed is noticed by its exit. Workers
-die with the driver: the kernel kills them when it goes.
+A worker that fails sends its traceback and ends; the driver raises :class:`WorkerError` with it, or
+:class:`NonFiniteError` if the worker raised that. The driver notices a killed worker by its exit. When the
+driver ends, the kernel kills its workers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import Any
 from parl.errors import NonFiniteError, WorkerError
 
 _PR_SET_PDEATHSIG = 1
-# How long the answers of workers that hang may delay the end of an interrupted run, and then their own end.
+# Seconds that a hanging worker may delay an interrupted run by not answering, and then by not ending.
 INTERRUPTED_S = 3.0
 INTERRUPTED_END_S = 1.0
-# Between two looks for an interrupt while an answer is waited for.
+# Seconds between two checks for an interrupt while waiting for an answer.
 SLICE_S = 0.1
-_PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.free"]
+_PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous"]
 
 
 def _backward_works_in_a_fork() -> bool:
-    """Whether a forked child may differentiate; it may not once this process has, on some builds of torch."""
+    """Whether autograd works in a forked child; in some builds of torch not once this process has used it."""
     import torch
 
     child = os.fork()
@@ -69,12 +69,12 @@ def _share_by_files_without_shm() -> None:
 
 
 def choose_context(processes: bool, device: str = "cpu") -> Any:
-    """The fastest safe way to start processes: ``fork`` from a quiet process, else a ``forkserver``.
+    """Chooses the fastest safe way to start processes: ``fork`` where that is safe, else a ``forkserver``.
 
-    Where no ``processes`` are wanted any context does; it then only makes memory.
+    Without ``processes`` any context serves, as it then only allocates shared memory.
 
-    Forking copies torch as it is loaded, in milliseconds; a forkserver first loads its own, in seconds. A
-    fork is safe while nobody else runs in this process: no Python thread, no CUDA, no autograd.
+    A fork takes milliseconds, as torch is loaded already; a forkserver imports torch first, in seconds. A
+    fork is safe while this process has no other Python thread, no CUDA context and has not used autograd.
     """
     import torch
 
@@ -121,7 +121,7 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
     try:
         target(connection, *args)
     except BaseException as error:
-        # The message says what the environment or the loss gave: no traceback is needed.
+        # The message names the value of the environment or loss: no traceback is needed.
         said = error if isinstance(error, NonFiniteError) else traceback.format_exc()
         with contextlib.suppress(OSError):
             connection.send(("error", said))
@@ -131,17 +131,17 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
         connection.close()
 
 
-class NoAnswerError(WorkerError):
+class WorkerTimeoutError(WorkerError):
     """A worker did not answer in time; it may still be at work."""
 
 
-class Patience:
-    """How long the answers of several workers are waited for, all together.
+class Deadline:
+    """A common time limit for the answers of several workers.
 
     Args:
         seconds: from now on.
-        interrupted: once it is true only :data:`INTERRUPTED_S` are left: a user who interrupts a run does not
-            wait for an environment that hangs.
+        interrupted: once it returns true, only :data:`INTERRUPTED_S` are left, so that an environment that
+            hangs delays the end of an interrupted run by no more.
     """
 
     def __init__(self, seconds: float, interrupted: Callable[[], bool]) -> None:
@@ -149,7 +149,7 @@ class Patience:
         self._interrupted, self._was = interrupted, False
 
     def left(self) -> float:
-        """Seconds, 0 when they are over."""
+        """Seconds left, at least 0."""
         now = time.monotonic()
         if not self._was and self._interrupted():
             self._was, self._seconds = True, min(self._seconds, INTERRUPTED_S)
@@ -158,7 +158,7 @@ class Patience:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether an interrupt has left less time."""
+        """Whether an interrupt has shortened the time."""
         return self._was
 
     def __str__(self) -> str:
@@ -187,26 +187,26 @@ class Worker:
             self.check()
 
     def tell(self, message: Any) -> None:
-        """Sends ``message`` if anybody is still there."""
+        """Sends ``message`` unless the worker has ended."""
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
-    def answer(self, patience: Patience | float) -> Any:
-        """What the worker sends next.
+    def answer(self, patience: Deadline | float) -> Any:
+        """Waits for the worker's next message and returns it.
 
         Args:
             patience: how long to wait, in seconds where it is a number.
 
         Raises:
-            NoAnswerError: the worker sent nothing in that time.
+            WorkerTimeoutError: the worker sent nothing in that time.
             WorkerError: it failed or died.
         """
-        if not isinstance(patience, Patience):
-            patience = Patience(patience, lambda: False)
+        if not isinstance(patience, Deadline):
+            patience = Deadline(patience, lambda: False)
         try:
             while not self.connection.poll(min(SLICE_S, patience.left())):
                 if not patience.left():
-                    raise NoAnswerError(f"{self.name} did not answer within {patience}")
+                    raise WorkerTimeoutError(f"{self.name} did not answer within {patience}")
             kind, value = self.connection.recv()
             if kind == "error":
                 self._fail(value)
@@ -214,15 +214,15 @@ class Worker:
         except (EOFError, ConnectionResetError):
             self._fail(None)
 
-    def state(self, patience: Patience, other: Callable[[Any], object] = lambda _: None) -> Any:
-        """The state that this worker, an actor, was asked for; why there is none where it does not answer.
+    def state(self, patience: Deadline, other: Callable[[Any], object] = lambda _: None) -> Any:
+        """Waits for the state that this actor was asked for; after an interrupt, returns why there is none.
 
         Args:
             patience: how long to wait.
             other: is given what the worker sends before.
 
         Raises:
-            NoAnswerError: the worker sent nothing in that time, and nothing was interrupted.
+            WorkerTimeoutError: the worker sent nothing in that time, and nothing was interrupted.
             WorkerError: it failed or died.
         """
         try:
@@ -231,7 +231,7 @@ class Worker:
                 if kind == "state":
                     return value
                 other(value)
-        except NoAnswerError as error:
+        except WorkerTimeoutError as error:
             if not patience.is_cut_short:
                 raise
             return str(error)
@@ -261,7 +261,7 @@ class Worker:
         raise WorkerError(f"{self.name} ended by itself, exit status {code}")
 
 
-class Team:
+class WorkerGroup:
     """All workers of a run."""
 
     def __init__(self, context: Any) -> None:
@@ -300,7 +300,7 @@ class Team:
     def end(self, within_s: float) -> None:
         """Waits for workers that were told to stop, then ends the processes that have not.
 
-        Threads cannot be ended; one that hangs in its environment goes when the process does.
+        Threads cannot be killed; one that hangs in its environment ends with the process.
         """
         deadline = time.monotonic() + within_s
         for worker in self.workers:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 import sys
@@ -17,20 +18,21 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
 from parl import pickles
 from parl.errors import ConfigError
 from parl.run import Progress, RunDirectory, check_keys
-from parl.train.config import RunConfig, TrainConfig, keywords, words
+from parl.signatures import show_options
+from parl.train.config import OffPolicyRunConfig, RunConfig, keywords, words
+from parl.train.options import Options
 from parl.train.protocol import evaluation_options, protocol_of
 from parl.train.registry import (
     ALGORITHMS,
     Layer,
     default_settings,
-    family_of,
     make_algorithm,
     module_of,
     preset_layer,
@@ -40,21 +42,25 @@ from parl.train.registry import (
     resolve,
     table_layer,
     table_of,
+    topology_of,
 )
-from parl.train.sitting import Run, Sitting, follow, make_evaluator
+from parl.train.trainer import Run, Trainer, follow, make_evaluator
 
 if TYPE_CHECKING:
+    from gymnasium import Env
+    from gymnasium.vector import VectorEnv
+
     from parl.envs import EnvMaker
+    from parl.runtime.checkpoint import Checkpoint
+    from parl.runtime.distributed.torchrun import Group
     from parl.runtime.evaluate import Evaluator
-    from parl.runtime.setup import Saved
-    from parl.runtime.torchrun import Group
     from parl.types import EnvSpec
 
 __all__ = [
     "ALGORITHMS",
+    "OffPolicyRunConfig",
     "Run",
     "RunConfig",
-    "TrainConfig",
     "default_settings",
     "evaluate",
     "presets_of",
@@ -67,46 +73,49 @@ __all__ = [
 ]
 
 
+@show_options(Options)
 def train(
-    name: str,
+    algorithm: str,
     /,
-    env: str | Callable[..., Any] | None = None,
+    env: str | Callable[[], Env[Any, Any]] | Callable[[int], VectorEnv[Any, Any, Any]] | None = None,
     *,
     preset: str | None = None,
-    config: Any = None,
-    algorithm: Any = None,
+    run_config: RunConfig | None = None,
+    algorithm_config: object | None = None,
     command: Sequence[str] | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Run:
-    """Trains algorithm ``name`` and leaves a run directory.
+    """Trains a policy and writes its checkpoints and metrics to a run directory.
 
     Args:
-        name: one of :data:`ALGORITHMS`.
-        env: a Gymnasium id, or a function: with one parameter it returns a vector environment of that many,
-            with none a single environment. By default that of ``config`` or ``preset``.
-        preset: one of the algorithm's named sets of settings.
-        config: settings of the run; by default the preset's, or those that suit the environment.
-        algorithm: settings of the algorithm, its ``Config``; likewise.
+        algorithm: one of :data:`ALGORITHMS`.
+        env: a Gymnasium id; or a function without parameters that returns one environment; or a function
+            that takes the number of environments and returns a vector environment of them. Default: that of
+            ``run_config`` or ``preset``.
+        preset: name of a set of settings of the algorithm, see :func:`presets_of`.
+        run_config: settings of the run. Default: those of the preset, or those that suit the environment.
+        algorithm_config: settings of the algorithm, an instance of its ``Config``. Default: likewise.
         command: command line to keep in ``run.json``.
-        **options: single settings, of the run or of the algorithm, by name; they win over all of these.
+        **options: settings of the run or of the algorithm by name; they take precedence over the rest.
 
     Raises:
         ConfigError: a setting is unknown or out of its bounds.
         WorkerError: an actor or learner failed; the directory can be resumed.
     """
-    family = family_of(name)
+    name = algorithm
+    topology = topology_of(name)
     layers = [*preset_layer(name, preset), _options_layer(name, options)]
-    maker = _maker_of(name, env, layers, config)
+    maker = _maker_of(name, env, layers, run_config)
     spec, environment = _probed(maker)
-    settings, own = resolve(name, spec, layers, config, algorithm)
+    settings, own = resolve(name, spec, layers, run_config, algorithm_config)
     settings = dataclasses.replace(settings, env=maker.name)
     refuse_unused(name, own, spec)
     _check_device(settings.device, maker)
     group = _joined(name, settings.device)
     follows = group is not None and group.rank > 0
-    progress = Progress(settings.total_frames, quiet=settings.quiet or follows)
+    progress = Progress(settings.total_steps, quiet=settings.quiet or follows)
     made = make_algorithm(name, own, spec)
-    settings = family.settle(made, settings, maker, spec, progress.say)
+    settings = topology.resolve_auto(made, settings, maker, spec, progress.say)
 
     def new_directory() -> Path:
         label = settings.name or f"{name}-{settings.env}-{settings.seed}"
@@ -123,14 +132,14 @@ def train(
     if group is not None:
         settings, path = group.from_first((settings, path))
     assert path is not None
-    setup = family.setup(made, settings, maker, spec)
+    setup = topology.setup(made, settings, maker, spec)
     run = RunDirectory(path)
     try:
         if follows:
-            return follow(run, family, settings, setup, None)
+            return follow(run, topology, settings, setup, None)
         with run.lock():
             evaluation = _evaluation_maker(maker, settings)
-            return Sitting(run, family, settings, setup, evaluation, progress).go(None)
+            return Trainer(run, topology, settings, setup, evaluation, progress).go(None)
     finally:
         if group is not None:
             group.disconnect()
@@ -144,7 +153,7 @@ def _check_device(device: str, maker: EnvMaker) -> None:
     """
     import torch
 
-    from parl.runtime.on_device import is_on_device
+    from parl.runtime.cuda.envs import is_on_device
 
     try:
         kind = torch.device(device).type
@@ -159,17 +168,17 @@ def _joined(name: str, device: str) -> Group | None:
     """The processes that ``torchrun`` started, connected; None without it.
 
     Raises:
-        ConfigError: the algorithm is of a family that torchrun cannot run.
+        ConfigError: the algorithm is of a topology that torchrun cannot run.
     """
     if "WORLD_SIZE" not in os.environ:
         return None
-    from parl.runtime.torchrun import Group
+    from parl.runtime.distributed.torchrun import Group
 
     group = Group.found()
     if group is None:
         return None
-    if not family_of(name).grouped:
-        able = sorted(other for other in ALGORITHMS if family_of(other).grouped)
+    if not topology_of(name).grouped:
+        able = sorted(other for other in ALGORITHMS if topology_of(other).grouped)
         raise ConfigError(f"{name} is not one of those that torchrun runs: {', '.join(able)}")
     group.connect(group.device(device))
     return group
@@ -178,7 +187,7 @@ def _joined(name: str, device: str) -> Group | None:
 def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
     """Keywords of :func:`train` as settings of the run and of the algorithm."""
     where = f"train({name!r})"
-    run = {field.name for field in dataclasses.fields(family_of(name).config)}
+    run = {field.name for field in dataclasses.fields(topology_of(name).config)}
     own = {field.name for field in dataclasses.fields(module_of(name).Config)}
     check_keys(options, run | own, where)
     return Layer(
@@ -201,7 +210,7 @@ def _maker_of(
     """
     from parl.envs import EnvMaker
 
-    chosen = family_of(name).config() if config is None else config
+    chosen = topology_of(name).config() if config is None else config
     found = {"env": chosen.env, "env_options": chosen.env_options}
     for layer in layers:
         found |= {key: layer.run[key] for key in found if key in layer.run}
@@ -275,9 +284,9 @@ class _Opened:
     spec: EnvSpec
 
     def parts(self, config: Any) -> Any:
-        """The family's setup with the settings ``config``."""
+        """The topology's setup with the settings ``config``."""
         made = make_algorithm(self.name, self.algorithm, self.spec)
-        return family_of(self.name).setup(made, config, self.maker, self.spec)
+        return topology_of(self.name).setup(made, config, self.maker, self.spec)
 
 
 def _open(path: str | Path, trusted: bool) -> _Opened:
@@ -300,19 +309,31 @@ def _open(path: str | Path, trusted: bool) -> _Opened:
     return _Opened(run, name, config, algorithm, maker, spec)
 
 
-def resume(path: str | Path, *, trust: bool = False, **options: Any) -> Run:
-    """Goes on with the run at ``path`` from its last checkpoint.
+class ResumeOptions(TypedDict, total=False):
+    """The settings of a run that :func:`resume` can change."""
 
-    Where there is none yet it starts again, with a warning.
+    total_steps: int
+    stop_at_return: float | None
+    evaluation_every: int
+    evaluation_episodes: int
+    evaluation_env_options: tuple[str, ...]
+    checkpoint_every: int
+    checkpoint_every_s: float
+    log_every_s: float
+    quiet: bool
 
-    In the lockstep schedule the numbers are those that the uninterrupted run would have given.
+
+@show_options(ResumeOptions)
+def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOptions]) -> Run:
+    """Continues the run at ``path`` from its last checkpoint.
+
+    If the run has no checkpoint yet, it starts again at step 0, with a warning. In the deterministic schedule
+    the results are the same as those of a run without interruption.
 
     Args:
         path: the run directory.
-        trust: load pickles of the run, which run the code in them. Runs of registered environments have none.
-        **options: settings that may change in mid-run: ``total_frames``, ``stop_at_return``,
-            ``evaluation_every``, ``evaluation_episodes``, ``checkpoint_every``, ``checkpoint_every_s``,
-            ``log_every_s`` and ``quiet``.
+        trust: load pickles of the run. A pickle can run any code; runs of registered environments have none.
+        **options: settings to change, see :class:`ResumeOptions`.
 
     Raises:
         FileNotFoundError: there is no run.
@@ -322,12 +343,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Any) -> Run:
         WorkerError: an actor or learner failed.
     """
     opened = _open(path, trust)
-    changeable = {"total_frames", "stop_at_return", "quiet", "log_every_s"} | {
-        field.name
-        for field in dataclasses.fields(opened.config)
-        if field.name.startswith(("evaluation", "checkpoint"))
-    }
-    check_keys(options, changeable, "resume")
+    check_keys(options, set(ResumeOptions.__annotations__), "resume")
     config = replace(opened.config, options, "resume")
     _check_device(config.device, opened.maker)
     group = _joined(opened.name, config.device)
@@ -335,21 +351,25 @@ def resume(path: str | Path, *, trust: bool = False, **options: Any) -> Run:
     setup = opened.parts(config)
     try:
         if rank > 0:
-            return follow(opened.run, family_of(opened.name), config, setup, _saved(opened.run, rank, trust))
+            return follow(
+                opened.run, topology_of(opened.name), config, setup, _saved(opened.run, rank, trust)
+            )
         with opened.run.lock():
             saved = _saved(opened.run, rank, trust)
             start = int(saved.counters["env_steps"]) if saved is not None else 0
             if saved is None:
                 warnings.warn(f"{path} has no checkpoint yet: it starts again at step 0", stacklevel=2)
-            progress = Progress(config.total_frames, start, config.quiet)
+            progress = Progress(config.total_steps, start, config.quiet)
             evaluation = _evaluation_maker(opened.maker, config)
-            return Sitting(opened.run, family_of(opened.name), config, setup, evaluation, progress).go(saved)
+            return Trainer(opened.run, topology_of(opened.name), config, setup, evaluation, progress).go(
+                saved
+            )
     finally:
         if group is not None:
             group.disconnect()
 
 
-def _saved(run: RunDirectory, rank: int, trusted: bool) -> Saved | None:
+def _saved(run: RunDirectory, rank: int, trusted: bool) -> Checkpoint | None:
     """The last checkpoint of a process, verified; None if it has none."""
     from parl.runtime import checkpoint
 
@@ -503,6 +523,8 @@ def _picture(env: Any, name: str) -> np.ndarray[Any, Any]:
 
 class _Callable(types.ModuleType):
     """Lets ``parl.train(...)`` train whether or not ``parl.train`` was imported as a module before."""
+
+    __signature__ = inspect.signature(train)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Run:
         return train(*args, **kwargs)

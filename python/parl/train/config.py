@@ -1,4 +1,4 @@
-"""Settings of a run: those that all algorithms share, and those of each family of them."""
+"""Settings of a run: those that all algorithms share, and those of each topology."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ def refuse_unused(config: Any, names: Iterable[str], reason: str) -> None:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Settings of a run that are the same for every algorithm. A frame is one transition collected."""
+    """Settings of a run that all algorithms share."""
 
     env: str = "CartPole-v1"
     """Gymnasium id."""
     env_options: tuple[str, ...] = ()
     """Keywords of the environment, such as obs_type=ram stack_num=2."""
     evaluation_env_options: tuple[str, ...] = ()
-    """Keywords in which the environments of evaluations differ, such as reward_clipping=False."""
+    """Keywords that replace those of env_options in evaluations, such as reward_clipping=False."""
     seed: int = 0
-    """Everything random follows from it, 0..2**31."""
-    total_frames: int = 500_000
-    """Transitions to collect in all, such as 50k or 10M."""
+    """Seed of all random numbers of the run, 0..2**31."""
+    total_steps: int = 500_000
+    """Transitions that all environments collect together, such as 50k or 10M."""
     num_envs: int = 64
     """Environments of all actors together."""
-    schedule: Literal["free", "lockstep"] = "free"
-    """free: everything overlaps. lockstep: one fixed order, the same seed gives the same numbers."""
+    schedule: Literal["async", "deterministic"] = "async"
+    """async: actors and learners overlap. deterministic: a fixed order, equal numbers for equal seeds."""
     evaluation_episodes: int = 100
-    """Greedy episodes of an evaluation; 0 never evaluates."""
+    """Episodes of an evaluation, without exploration; 0 never evaluates."""
     evaluation_every: int = 0
     """Transitions between evaluations; 0 evaluates at the end, and when stop_at_return seems reached."""
     stop_at_return: float | None = None
     """Ends the run when an evaluation's mean return reaches this, and that of a second one on other seeds."""
     checkpoint_every: int = 0
-    """Transitions between checkpoints; 0 leaves it to the clock."""
+    """Transitions between checkpoints; 0: see checkpoint_every_s."""
     checkpoint_every_s: float = 120.0
-    """Seconds between checkpoints where checkpoint_every is 0 (free schedule only)."""
+    """Seconds between checkpoints where checkpoint_every is 0 (async schedule only)."""
     log_every_s: float = 1.0
-    """Seconds between records in metrics.jsonl, fewer at the start (in lockstep: 1,000 transitions)."""
+    """Seconds between records in metrics.jsonl, less at the start; deterministic: every 1,000 transitions."""
     device: str = "cpu"
     """torch device of the learners."""
     runs: str = "runs"
@@ -80,7 +80,7 @@ class RunConfig:
         check_bounds(
             self,
             ("seed", 0, 2**31),
-            ("total_frames", 1, 2**53),
+            ("total_steps", 1, 2**53),
             ("num_envs", 1, 2**20),
             ("evaluation_episodes", 0, 2**20),
             ("evaluation_every", 0, 2**53),
@@ -88,7 +88,7 @@ class RunConfig:
             ("checkpoint_every_s", 0, math.inf),
             ("log_every_s", 0, math.inf),
         )
-        check_choices(self, ("schedule", ("free", "lockstep")))
+        check_choices(self, ("schedule", ("async", "deterministic")))
         if not self.evaluation_episodes:
             refuse_unused(self, ("stop_at_return", "evaluation_every"), "evaluation_episodes = 0")
         keywords(self.env_options)
@@ -121,7 +121,7 @@ def words(options: Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class TrainConfig(RunConfig):
+class OffPolicyRunConfig(RunConfig):
     """Settings of a run with a replay: actors collect, learners sample, a ratio couples them."""
 
     actors: int | Literal["auto"] = "auto"
@@ -129,35 +129,35 @@ class TrainConfig(RunConfig):
     learners: int | Literal["auto"] = "auto"
     """Learners that share every batch; auto measures and chooses."""
     threads: int | Literal["auto"] = "auto"
-    """Threads of each learner; auto: one for small networks and in lockstep, else one per core, up to 4."""
+    """Threads of each learner; auto: 1 for small networks or if deterministic, else 1 per core, up to 4."""
     actor_kind: Literal["auto", "process", "thread"] = "auto"
-    """Threads suit environments that release Python's lock, processes all others; auto: threads for parl's
-    Atari games."""
+    """Whether actors are threads, which suit environments that release the GIL, or processes; auto: threads
+    for parl's Atari games."""
     learner_kind: Literal["process", "thread"] = "process"
-    """Several learners are processes, or threads of one process (free schedule)."""
+    """Whether several learners are processes, or threads of one process (async schedule)."""
     replay_ratio: float = 1.0
     """Transitions sampled per transition collected, counted from learning_starts on."""
     batch_size: int = 64
     """Transitions per update, all learners together."""
     replay_capacity: int = 50_000
-    """Transitions kept."""
+    """Capacity of the replay, in transitions."""
     learning_starts: int = 2_000
-    """Transitions collected before the first update; at least until some can be drawn."""
+    """Transitions collected before the first update."""
     park_actors: bool = True
-    """Park actors that are not needed to hold replay_ratio, in turns, and wake them when they are."""
-    halves: bool = False
-    """Each actor's environments take turns in two halves: one steps while the other's actions are found."""
+    """Stop some actors, a different one each time, while fewer are enough to hold replay_ratio."""
+    double_buffer: bool = False
+    """Split each actor's environments into two groups: one steps while the policy acts for the other."""
     prefetch: int | Literal["auto"] = "auto"
-    """Batches drawn ahead, while gradients are averaged or, with one learner, by a thread; auto: one if there
-    are several learners (free schedule)."""
+    """Batches sampled in advance, while gradients are averaged or, with one learner, by a thread; auto: one
+    if there are several learners (async schedule)."""
     priority_delay: int = 0
-    """Updates by which new priorities reach the replay late."""
+    """Updates after which new priorities are written to the replay."""
     engine: Literal["local", "ray"] = "local"
-    """local: actors on this machine. ray: Ray actors, on any machine of a cluster (free schedule)."""
+    """local: actors on this machine. ray: Ray actors, on any machine of a cluster (async schedule)."""
     ray_address: str | None = None
     """The cluster, as ray.init takes it (auto, host:port); None: RAY_ADDRESS, else a new one here."""
     ray_steps: int = 16
-    """Vector steps that a Ray actor takes between two answers."""
+    """Vector steps of a Ray actor per request."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,12 +174,12 @@ class TrainConfig(RunConfig):
         check_choices(
             self, ("actor_kind", ("auto", *kinds)), ("learner_kind", kinds), ("engine", ("local", "ray"))
         )
-        if self.halves and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
-            raise ConfigError(f"halves need two environments per actor; num_envs = {self.num_envs}")
+        if self.double_buffer and self.num_envs < 2 * (1 if self.actors == "auto" else self.actors):
+            raise ConfigError(f"double_buffer needs two environments per actor; num_envs = {self.num_envs}")
         if self.engine == "local":
             refuse_unused(self, ("ray_address", "ray_steps"), "engine = 'local'")
-        if self.engine == "ray" and self.schedule == "lockstep":
-            raise ConfigError("schedule = 'lockstep' is one thread; engine = 'ray' needs 'free'")
+        if self.engine == "ray" and self.schedule == "deterministic":
+            raise ConfigError("schedule = 'deterministic' is one thread; engine = 'ray' needs 'async'")
         for name in ("actors", "learners", "threads"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= 4096:
@@ -193,7 +193,7 @@ class TrainConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class RolloutConfig(RunConfig):
+class SyncRunConfig(RunConfig):
     """Settings of a run that learns from rollouts and keeps no replay."""
 
     num_envs: int = 8
@@ -202,7 +202,7 @@ class RolloutConfig(RunConfig):
     """Steps of random actions before learning, in which environments start anew one by one, so that their
     episodes do not go side by side; auto: 500 above 64 environments, else none."""
     threads: int | Literal["auto"] = "auto"
-    """Of torch while it learns; auto: one for small networks on vectors, else one per core."""
+    """Threads of torch while it learns; auto: one for small networks on vectors, else one per core."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -212,13 +212,13 @@ class RolloutConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class DataConfig(RolloutConfig):
-    """Settings of a run that learns from files. total_frames are rows learned from, each time counted."""
+class DatasetRunConfig(SyncRunConfig):
+    """Settings of a run that learns from files. total_steps counts a row each time it is learned from."""
 
     data: tuple[str, ...] = ()
-    """Files of recorded play: of parl play --record, or .npz with observations and actions."""
+    """Recorded episodes: files of parl play --record, or .npz files with observations and actions."""
     num_envs: int = 64
-    """Rows that are drawn at a time are this times rollout_steps."""
+    """Rows are sampled in batches of this number times rollout_steps."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,8 +229,8 @@ class DataConfig(RolloutConfig):
 
 
 @dataclass(frozen=True)
-class HogwildConfig(RunConfig):
-    """Settings of a run whose actors, each with environments of its own, overlap."""
+class HogwildRunConfig(RunConfig):
+    """Settings of a run with several actors that collect at the same time."""
 
     num_envs: int = 16
     """Environments of all actors together."""
@@ -240,7 +240,7 @@ class HogwildConfig(RunConfig):
     actors: int | Literal["auto"] = "auto"
     """Actors that step environments at the same time; auto: one per core."""
     actor_kind: Literal["process", "thread"] = "process"
-    """Threads suit environments that release Python's lock, such as parl's own; processes suit all others."""
+    """Whether actors are threads, which suit environments that release the GIL, or processes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -251,31 +251,31 @@ class HogwildConfig(RunConfig):
 
 
 @dataclass(frozen=True)
-class AsyncConfig(HogwildConfig):
+class AsyncRunConfig(HogwildRunConfig):
     """Settings of a run whose actors collect rollouts while the learner learns from earlier ones."""
 
     max_lag: int = 32
-    """Updates by which a rollout's weights may be behind; older rollouts are left out and counted."""
+    """Largest age of a rollout's weights, in updates; older rollouts are discarded and counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("max_lag", 0, 2**53))
-        if self.schedule == "lockstep":
-            refuse_unused(self, ("max_lag",), "schedule = 'lockstep', where no policy lags")
+        if self.schedule == "deterministic":
+            refuse_unused(self, ("max_lag",), "schedule = 'deterministic', where no policy lags")
 
 
 @dataclass(frozen=True)
-class PredictorConfig(AsyncConfig):
-    """Settings of a run whose actors ask predictors for actions."""
+class PredictorRunConfig(AsyncRunConfig):
+    """Settings of a run in which predictor threads choose the actors' actions."""
 
     predictors: int = 1
-    """Threads that answer actors at the start, at most one per actor."""
+    """Predictor threads at the start, at most one per actor."""
     trainers: int = 1
-    """Threads that learn at the start, at most one per actor."""
+    """Trainer threads at the start, at most one per actor."""
     rollouts_per_update: int = 2
-    """Rollouts of an update at the start, at most one per actor."""
+    """Rollouts per update at the start, at most one per actor."""
     tune_every_s: float = 5.0
-    """Seconds between changes of the numbers of actors, predictors, trainers and rollouts; 0 keeps them."""
+    """Seconds between adjustments of the numbers of actors, predictors, trainers and rollouts; 0: never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -286,22 +286,22 @@ class PredictorConfig(AsyncConfig):
             ("rollouts_per_update", 1, 4096),
             ("tune_every_s", 0, math.inf),
         )
-        if self.schedule == "lockstep":
+        if self.schedule == "deterministic":
             names = ("predictors", "trainers", "rollouts_per_update", "tune_every_s")
-            refuse_unused(self, names, "schedule = 'lockstep', where actors take turns")
+            refuse_unused(self, names, "schedule = 'deterministic', where actors take turns")
 
 
 @dataclass(frozen=True)
-class PopulationConfig(RunConfig):
-    """Settings of a run that evaluates whole networks and follows the better ones."""
+class PopulationRunConfig(RunConfig):
+    """Settings of a run of an evolutionary algorithm."""
 
     num_envs: int = 64
     """Members of a generation; each plays one episode in an environment of its own."""
     actors: int | Literal["auto"] = "auto"
-    """Processes that evaluate members; auto: one per core, in lockstep none but the run's own."""
-    blocks: int | Literal["auto"] = "auto"
-    """Parts of a generation that are played at once, one after the other by whoever is free; auto: of 16
-    members where environments are stepped one by one, else one for each process."""
+    """Processes that evaluate members; auto: one per core; deterministic: all in this process."""
+    member_batches: int | Literal["auto"] = "auto"
+    """Batches into which a generation is divided, each evaluated by one process; auto: batches of 16 members
+    where environments are stepped one by one, else one batch for each process."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -310,15 +310,15 @@ class PopulationConfig(RunConfig):
                 f"device = {self.device!r}: members of a population are evaluated on processors; leave it at "
                 "'cpu'"
             )
-        if self.schedule == "lockstep" and self.actors not in ("auto", 1):
+        if self.schedule == "deterministic" and self.actors not in ("auto", 1):
             raise ConfigError(
-                f"actors = {self.actors}: schedule = 'lockstep' evaluates all members in one process"
+                f"actors = {self.actors}: schedule = 'deterministic' evaluates all members in one process"
             )
-        for name in ("actors", "blocks"):
+        for name in ("actors", "member_batches"):
             value = getattr(self, name)
             if value != "auto" and not 1 <= value <= self.num_envs:
                 raise ConfigError(f"{name} = {value} is neither auto nor in 1..num_envs = {self.num_envs}")
-        if self.actors != "auto" and self.blocks != "auto" and self.blocks < self.actors:
+        if self.actors != "auto" and self.member_batches != "auto" and self.member_batches < self.actors:
             raise ConfigError(
-                f"blocks = {self.blocks} is below actors = {self.actors}, some of which would idle"
+                f"member_batches = {self.member_batches} is below actors = {self.actors}: some would be idle"
             )

@@ -46,7 +46,7 @@ _PPO_MUJOCO = {
     "normalize_observations": True,
     "normalize_rewards": True,
 }
-_MILLION = {"total_frames": 1_000_000}
+_MILLION = {"total_steps": 1_000_000}
 _OFF_POLICY_CHEETAH = _source("the source's settings, one environment, a million steps", _CHEETAH | _MILLION)
 
 PRESETS: Mapping[str, Mapping[str, Preset]] = {

@@ -1,4 +1,4 @@
-"""Which algorithms there are, the family each belongs to, and their settings for an environment.
+"""Which algorithms there are, the topology each belongs to, and their settings for an environment.
 
 An algorithm is a module with ``Config``, ``default_config(spec)``, a class that makes its parts, and, where
 it has them, ``default_run(spec)`` (settings of the run that suit the environment) and ``PRESETS``.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from parl.errors import ConfigError
 from parl.run import check_keys, parse_count
 from parl.train.config import words
-from parl.train.families import FAMILIES, Family
 from parl.train.presets import PRESETS
+from parl.train.topologies import TOPOLOGIES, Topology
 
 if TYPE_CHECKING:
     from parl.types import EnvSpec, Preset
@@ -30,12 +30,12 @@ class Entry:
     Attributes:
         module: its name.
         kind: the class in it that makes policies and learners.
-        family: key of :data:`parl.train.families.FAMILIES`.
+        topology: key of :data:`parl.train.topologies.TOPOLOGIES`.
     """
 
     module: str
     kind: str
-    family: str = "replay"
+    topology: str = "replay"
 
 
 ALGORITHMS: dict[str, Entry] = {
@@ -73,9 +73,9 @@ def module_of(name: str) -> Any:
     return importlib.import_module(entry(name).module)
 
 
-def family_of(name: str) -> Family:
-    """The family of algorithm ``name``."""
-    return FAMILIES[entry(name).family]
+def topology_of(name: str) -> Topology:
+    """The topology of algorithm ``name``."""
+    return TOPOLOGIES[entry(name).topology]
 
 
 def make_algorithm(name: str, algorithm: Any, spec: EnvSpec) -> Any:
@@ -158,7 +158,7 @@ def resolve(
     module = module_of(name)
     suited: list[Layer] = []
     if run is None:
-        run = family_of(name).config()
+        run = topology_of(name).config()
         if spec is not None and hasattr(module, "default_run"):
             suited = [Layer(f"{name} default_run", module.default_run(spec), {})]
     if own is None:

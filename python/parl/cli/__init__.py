@@ -1,0 +1,69 @@
+"""The command ``parl``: one module per command, each option a field of a dataclass."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+from parl.errors import ParlError
+
+_USAGE = """\
+usage: parl COMMAND [OPTIONS]
+
+  train ALGORITHM    train an agent (parl train dqn --env CartPole-v1); algorithms: {algorithms}
+  resume RUN         continue a run from its last checkpoint
+  eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
+                     human-normalized scores of several games
+  plot RUN...        draw learning curves against steps and wall time
+  bench atari        frames a second with a policy and with learning, over numbers of environments; figure
+  bench tradeoff     updates and experience a second, time to a score over batching strategies; figure
+  games [GAME...]    list the Atari games and whether their ROMs are here
+  play GAME          play an Atari game in a window or the terminal
+  record RUN -o F    play an episode with a run's best checkpoint into an .mp4, .gif or .png file
+  record GAME -o F   play an Atari game at random or from a script into such a file
+  doctor             print what this machine has; with --env [preset], the settings of the Atari presets;
+                     --sweep removes shared memory that dead processes left; --compile [device]
+                     compiles the CUDA kernels and keeps them
+
+parl COMMAND --help lists a command's options.
+"""
+_COMMANDS = ("train", "resume", "eval", "plot", "bench", "doctor", "games", "play", "record")
+
+
+def _command(name: str) -> Callable[[Sequence[str]], int]:
+    """The function that runs a command."""
+    if name in ("games", "play"):
+        from parl.atari import commands
+
+        return lambda arguments: commands.run(name, arguments)
+    return getattr(importlib.import_module(f"parl.cli.{name}"), f"{name}_command")
+
+
+def _usage() -> str:
+    algorithms = importlib.import_module("parl.train").ALGORITHMS
+    return _USAGE.format(algorithms=", ".join(sorted(algorithms)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns 0, 1 after an error, 2 for wrong usage, 130 after Ctrl-C (run saved)."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    command = arguments[0] if arguments else "--help"
+    if command in ("-h", "--help", "help"):
+        print(_usage(), end="")
+        return 0 if arguments else 2
+    if command == "--version":
+        import parl
+
+        print(f"parl {parl.__version__}")
+        return 0
+    if command not in _COMMANDS:
+        print(f"parl: there is no command {command!r}\n\n{_usage()}", end="", file=sys.stderr)
+        return 2
+    try:
+        return _command(command)(arguments[1:])
+    except (ParlError, FileNotFoundError) as error:
+        print(f"parl: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130  # As shells report a program ended by SIGINT.

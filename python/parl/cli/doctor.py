@@ -1,0 +1,36 @@
+"""``parl doctor``: print what this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parl.errors import ParlError
+
+
+def doctor_command(arguments: Sequence[str]) -> int:
+    """Prints facts about this machine. Returns the exit status."""
+    from parl.run import doctor
+
+    match list(arguments):
+        case []:
+            lines = doctor.report()
+        case ["--sweep"]:
+            gone = doctor.sweep()
+            lines = [(f"removed {place}",) for place in gone] or [("no stale segments",)]
+        case ["--env"]:
+            lines = doctor.presets()
+        case ["--env", preset]:
+            lines = doctor.preset(preset)
+        case ["--compile"]:
+            lines = doctor.compiled("cuda")
+        case ["--compile", device]:
+            lines = doctor.compiled(device)
+        case _:
+            raise ParlError(
+                "parl doctor takes --env [preset], --compile [device], --sweep or nothing, got "
+                f"{' '.join(arguments)!r}"
+            )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+    return 0

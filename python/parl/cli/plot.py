@@ -1,0 +1,39 @@
+"""``parl plot``: draw learning curves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from parl.cli.arguments import parse
+from parl.cli.runs import curve_path
+from parl.errors import ParlError
+
+
+@dataclasses.dataclass(frozen=True)
+class PlotOptions:
+    """Draw learning curves of one or more runs against steps and wall time."""
+
+    runs: tuple[Path, ...]
+    """Run directories."""
+    out: Path | None = None
+    """PNG to write; by default plots/learning-curve.png in the first run."""
+    y: str = "episode_return"
+    """Key of the metrics to draw."""
+    bands: bool = True
+    """Draw runs that differ only in their seed as a median with a band from lowest to highest."""
+
+
+def plot_command(arguments: Sequence[str]) -> int:
+    """Draws learning curves into a PNG. Returns the exit status."""
+    import tyro
+
+    from parl.run.plot import plot_runs
+
+    options = parse(tyro.conf.PositionalRequiredArgs[PlotOptions], "parl plot", arguments)
+    if not options.runs:
+        raise ParlError("parl plot needs at least one run directory")
+    out = options.out or curve_path(options.runs[0])
+    print(plot_runs(options.runs, out, y=options.y, bands=options.bands))
+    return 0

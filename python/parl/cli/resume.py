@@ -1,0 +1,38 @@
+"""``parl resume``: continue a run from its last checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from parl.cli.arguments import parse
+from parl.cli.runs import ask_for_trust, summarize
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeOptions:
+    """Continue a run from its last checkpoint."""
+
+    run: Path
+    """The run directory."""
+    total_steps: int | None = None
+    """Train up to this many transitions, instead of as many as before."""
+    stop_at_return: float | None = None
+    """End at this mean return of an evaluation, instead of the one before."""
+    trust: bool = False
+    """Load pickles of the run without asking: the code in them is run. Open only runs you trust."""
+
+
+def resume_command(arguments: Sequence[str]) -> int:
+    """Continues a run. Returns the exit status."""
+    import tyro
+
+    options = parse(tyro.conf.PositionalRequiredArgs[ResumeOptions], "parl resume", arguments)
+    train = importlib.import_module("parl.train")
+    names = ("total_steps", "stop_at_return")
+    changed = {name: value for name in names if (value := getattr(options, name)) is not None}
+    return summarize(
+        ask_for_trust(lambda trust: train.resume(options.run, trust=trust, **changed), options.trust)
+    )

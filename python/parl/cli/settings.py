@@ -1,0 +1,112 @@
+"""The settings of ``parl train`` as options, the most used ones first, the others in groups."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+from parl.cli.arguments import parse
+
+Run = TypeVar("Run")
+Algorithm = TypeVar("Algorithm")
+
+# Heading of the help -> settings, in this order. The rest of the settings of a run stand under "runtime",
+# the rest of those of the algorithm under "algorithm".
+_GROUPS = {
+    "common": """env env_options total_steps stop_at_return seed device name num_envs actors learners
+        learning_rate gamma batch_size rollout_steps n_step""",
+    "algorithm": "",
+    "network": """hidden activation images image_features shared_layers layer_norm lstm dueling
+        dueling_hidden initial_log_std normalize_observations precision channels_last compile cuda_graph""",
+    "exploration": """epsilon_first epsilon_last epsilon_steps epsilon_spread noisy noisy_sigma
+        entropy_coefficient exploration_noise exploration_spread random_steps temperature learn_temperature
+        target_entropy target_entropy_share""",
+    "runtime": "",
+    "evaluation": """evaluation_episodes evaluation_every evaluation_env_options checkpoint_every
+        checkpoint_every_s log_every_s runs tensorboard quiet""",
+}
+GROUPS = {title: tuple(names.split()) for title, names in _GROUPS.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _EnvironmentOptions:
+    """The options that name the environment, which the defaults of the others depend on."""
+
+    env: str | None = None
+    env_options: tuple[str, ...] | None = None
+
+
+def environment_in(arguments: Sequence[str], prog: str) -> _EnvironmentOptions:
+    """The options of the environment among ``arguments``; None for those not given."""
+    import tyro
+
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    return tyro.cli(_EnvironmentOptions, prog=prog, args=words, return_unknown_args=True)[0]
+
+
+def parse_settings(
+    prog: str, arguments: Sequence[str], run: Run, algorithm: Algorithm
+) -> tuple[Run, Algorithm]:
+    """Reads settings of a run and of its algorithm from command-line arguments.
+
+    Args:
+        prog: name of the command in the help text.
+        arguments: the options.
+        run: the settings of the run where no option is given, a dataclass.
+        algorithm: likewise, the settings of the algorithm.
+    """
+    import tyro
+
+    parts: tuple[Any, Any] = (run, algorithm)
+    fields = {field.name: part for part in parts for field in dataclasses.fields(part)}
+    hints = {name: kind for part in parts for name, kind in get_type_hints(type(part)).items()}
+    texts = {name: text for part in parts for name, text in _help_of(type(part)).items()}
+    grouped = {name for names in GROUPS.values() for name in names}
+    rest = {
+        "runtime": [name for name, part in fields.items() if part is run and name not in grouped],
+        "algorithm": [name for name, part in fields.items() if part is algorithm and name not in grouped],
+    }
+    groups: list[tuple[str, Any, Any]] = []
+    for title, names in GROUPS.items():
+        present = [name for name in (*names, *rest.get(title, ())) if name in fields]
+        if not present:
+            continue
+        described = [
+            (
+                name,
+                Annotated[hints[name], tyro.conf.arg(help=texts.get(name))],
+                dataclasses.field(default=getattr(fields[name], name)),
+            )
+            for name in present
+        ]
+        group = dataclasses.make_dataclass(title, described, frozen=True)
+        groups.append((title, group, dataclasses.field(default_factory=group)))
+    chosen = parse(dataclasses.make_dataclass("Settings", groups, frozen=True), prog, arguments)
+    values = {
+        field.name: getattr(group, field.name)
+        for group in vars(chosen).values()
+        for field in dataclasses.fields(group)
+    }
+    read: Any = tuple(
+        dataclasses.replace(part, **{field.name: values[field.name] for field in dataclasses.fields(part)})
+        for part in parts
+    )
+    return read
+
+
+def _help_of(kind: type) -> dict[str, str]:
+    """The string below each field of a dataclass and its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, after in zip(body.body, body.body[1:], strict=False):
+            if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+                continue
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                found[field.target.id] = " ".join(str(after.value.value).split())
+    return found

@@ -1,0 +1,52 @@
+"""The keywords of :func:`parl.make_vec`, with their types: those of :class:`parl.AtariVectorEnv`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from gymnasium.vector import AutoresetMode
+
+
+class AtariOptions(TypedDict, total=False):
+    """Keywords of :class:`parl.AtariVectorEnv`, which describes them."""
+
+    batch_size: int
+    num_threads: int
+    thread_affinity_offset: int
+    max_num_frames_per_episode: int | None
+    repeat_action_probability: float
+    full_action_space: bool
+    continuous: bool
+    continuous_action_threshold: float
+    autoreset_mode: AutoresetMode | str
+    img_height: int | None
+    img_width: int | None
+    grayscale: bool
+    stack_num: int | None
+    frameskip: int | tuple[int, int]
+    maxpool: bool
+    noop_max: int
+    episodic_life: bool
+    life_loss_info: bool
+    reward_clipping: bool | Literal["clamp", "sign"]
+    use_fire_reset: bool
+    device: str
+    obs_type: Literal["gray", "rgb", "index", "ram"] | None
+    channel_order: Literal["last", "first"]
+    mode: int | None
+    difficulty: int | None
+    life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None
+    padding: Literal["zero", "reset"]
+    noops: Literal["after_fire", "before_fire", "numpy"]
+    max_num_steps_per_episode: int
+    limit_counts: Literal["steps", "console"]
+    both_ends: bool
+    show_last_frame: bool
+    boot: Literal["exact", "snapshot"] | None
+    ordered: bool
+    ram_info: bool
+    reward_dtype: str
+    output: Literal["numpy", "torch"]
+    render_mode: Literal["rgb_array", "rgb_grid", "human"] | None
+    sliding: int

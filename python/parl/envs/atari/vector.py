@@ -1,0 +1,862 @@
+"""Vector environments of Atari 2600 games: :class:`AtariVectorEnv` and :func:`make_vec`."""
+
+from __future__ import annotations
+
+import operator
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from parl import _native
+from parl.atari.catalogue import game_id
+from parl.atari.roms import rom_folders
+from parl.envs.atari import arguments
+from parl.envs.atari.arguments import INT32_MAX
+from parl.envs.atari.options import AtariOptions
+from parl.envs.atari.presets import preset_options
+from parl.envs.atari.window import Window, grid
+from parl.errors import AtariError
+from parl.signatures import show_init, show_options
+
+Arrays = NDArray[Any]
+# Of one step: the int32 figures, the flags, and whether any episode ended.
+_Results = tuple[Arrays, Arrays, bool]
+_BUFFERS = 4
+_ACTION_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
+_FPS = 60.0
+_RENDER_MODES = ("rgb_array", "rgb_grid", "human")
+# Rows of the int32 figures that `_native.AtariBatch` returns.
+_REWARD, _RAW, _LIVES, _FRAME, _EPISODE_FRAME, _ENV_ID, _FINAL, _RETURN, _LENGTH = 0, 1, 2, 3, 4, 5, 6, 9, 10
+_GAME_RETURN = 11
+# Rows of the flags.
+_ENDED, _GAME_OVER = 2, 3
+# Values of `life_loss` with which `terminated` is set at a lost life although the game continues.
+_CONTINUING_LIFE_LOSS = ("reports", "continues")
+
+
+@show_init
+class AtariVectorEnv(VectorEnv[Any, Any, Any]):
+    """Atari 2600 games as a Gymnasium vector environment, stepped by Rust threads.
+
+    Keywords of ``ale_py.AtariVectorEnv`` (0.12.1) have the same names, defaults and meaning, and the results
+    are equal byte for byte; calls that make ale-py hang or crash raise an error here. Results do not depend
+    on ``num_threads``, ``batch_size`` or the order in which environments finish.
+
+    Args:
+        game: a game's id (``"breakout"``, ``"Breakout"``), or a sequence of ids: environment i plays the game
+            at index i modulo their number, and all environments have the actions of
+            ``full_action_space=True``.
+        num_envs: number of environments N, at least 1.
+        batch_size: number of results per ``step``; 0 for N. Below N, ``step`` sends actions to the
+            environments of the last batch and returns the first ``batch_size`` results, while the other
+            environments run (see ``send`` and ``recv``).
+        num_threads: number of threads that step environments, the calling thread included; 0 for one per
+            core. At most N are used.
+        thread_affinity_offset: thread i is pinned to core number i + offset, modulo their number, of the
+            cores that the process may use; negative for no pinning. The calling thread, which is thread 0
+            when ``batch_size`` is N, is never pinned.
+        max_num_frames_per_episode: emulated frames after which an episode is truncated; None for no limit.
+            See ``limit_counts``.
+        repeat_action_probability: probability, for each frame, that the previous action is repeated (0 to 1).
+        full_action_space: whether all actions of the console are available, or only those that have an effect
+            in the game.
+        continuous: whether actions are float32 (radius, angle, fire) of a joystick; paddles move by the
+            radius.
+        continuous_action_threshold: value above which a direction or the trigger counts as pressed.
+        autoreset_mode: ``NEXT_STEP``, ``SAME_STEP`` or ``DISABLED``, or Gymnasium's names for them. With
+            ``DISABLED`` an ended environment must be reset through ``options={"reset_mask": mask}``.
+        img_height, img_width: size of an image in pixels; None for the native size (210 x 160 in most games).
+        grayscale: whether pixels are gray values; otherwise they are red, green and blue.
+        stack_num: number of images in an observation, the newest last; None for a single image without the
+            stack dimension.
+        frameskip: frames per step, or (low, high) to draw the number from ``low..high-1`` for each step.
+        maxpool: whether an image is the pixelwise maximum of the last two frames.
+        noop_max: upper bound of the number of no-op frames after a reset, at most 100,000. See ``noops``.
+        episodic_life: whether a lost life ends the episode and resets the game.
+        life_loss_info: whether a lost life sets ``terminated`` while the game continues.
+        reward_clipping: whether rewards are clipped to -1..1; ``"clamp"`` and ``"sign"`` do the same.
+        use_fire_reset: whether FIRE is pressed once after a reset, in games that have the action.
+        device: ``"cpu"``; or ``"cuda"`` or ``"cuda:<number>"`` for a
+            :class:`~parl.envs.atari.cuda.CudaAtariVectorEnv`, which takes and returns CUDA tensors with the
+            same values.
+        obs_type: ``"gray"``, ``"rgb"``, ``"index"`` (palette indices at the native size, without max pooling)
+            or ``"ram"`` (the 128 bytes of the console); None follows ``grayscale``.
+        channel_order: ``"last"`` for (stack, H, W, 3), ``"first"`` for (3 * stack, H, W).
+        mode, difficulty: the game's mode and difficulty; None for its first mode and difficulty 0.
+        life_loss: effect of a lost life, in place of ``episodic_life`` and ``life_loss_info``: ``"plain"``
+            (none), ``"reports"`` (``terminated`` is set, the game continues), ``"ends"`` (the episode ends
+            and the game is reset), ``"any"`` (as ``"ends"``, the last life included) or ``"continues"`` (the
+            episode ends, and the next one continues the same game; lives are compared after the whole step).
+        padding: what fills the older images of a stack after a reset: ``"zero"``, or ``"reset"`` for copies
+            of the first image.
+        noops: number of no-op frames after a reset: ``"after_fire"``: less than ``noop_max``, the FIRE frame
+            included; ``"before_fire"``: one more, before FIRE; ``"numpy"``: 1 to ``noop_max``, drawn by
+            NumPy's generator.
+        max_num_steps_per_episode: steps after which an episode is truncated; 0 for no limit.
+        limit_counts: what ``max_num_frames_per_episode`` counts: ``"steps"`` for the frames of steps,
+            ``"console"`` for all frames since the reset began.
+        both_ends: whether ``terminated`` and ``truncated`` may both be true in one step; otherwise
+            ``truncated`` is false where ``terminated`` is true.
+        show_last_frame: whether an observation includes the frame on which the game ends, if it is one of the
+            last two frames of the step.
+        boot: what an unseeded reset does: ``"exact"`` runs the console's boot, about 70 frames, with the
+            memory left as it is; ``"snapshot"`` restores the state after the boot of a seeded reset. No-op
+            frames are drawn in both cases. None: ``"exact"`` on the CPU, ``"snapshot"`` on a CUDA device.
+        ordered: whether ``recv`` returns results in the order of ``send``, instead of the order of
+            completion.
+        ram_info: whether ``info["ram"]`` holds the memory of the consoles, (N, 128) uint8.
+        reward_dtype: dtype of the rewards.
+        output: ``"numpy"`` for arrays, ``"torch"`` for CPU tensors.
+        render_mode: what :meth:`render` returns: ``"rgb_array"``: one native image per environment;
+            ``"rgb_grid"``: one image with all of them; ``"human"``: nothing, a window shows the grid after
+            each step.
+        sliding: on a CUDA device, number of image planes per environment of a buffer in which observations
+            are views, so that a step writes one plane and copies none; must exceed ``stack_num``. An
+            observation is then valid until the next call. 0: each observation is a new tensor.
+
+    The thread that runs a console writes the observation directly into the array that is returned. The array
+    belongs to the caller: its memory is reused only after no reference to it is left. With ``out=`` the
+    observations are written into a given array.
+
+    Raises:
+        AtariError: (a ValueError) an argument is out of its bounds; the message names it.
+        MemoryError: the environments or their observations need more memory than there is.
+        FileNotFoundError: the game's ROM was not found; the message lists the folders searched.
+        CudaUnavailableError: there is no such CUDA device; the message says why.
+
+    Examples:
+        >>> import parl
+        >>> envs = parl.AtariVectorEnv("breakout", num_envs=2)
+        >>> obs, info = envs.reset(seed=0)
+        >>> obs.shape, info["lives"].tolist()
+        ((2, 4, 84, 84), [5, 5])
+        >>> obs, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
+        >>> envs.close()
+    """
+
+    # There is nothing to close until `_native` exists; Gymnasium's base class has False here.
+    closed = True
+
+    if not TYPE_CHECKING:  # Type checkers and `help()` see the parameters of `__init__`.
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            """An instance of this class, or of the CUDA class if ``device`` is a CUDA device."""
+            if cls is AtariVectorEnv and str(kwargs.get("device", "cpu")).startswith("cuda"):
+                from parl.envs.atari.cuda import CudaAtariVectorEnv
+
+                return object.__new__(CudaAtariVectorEnv)
+            return super().__new__(cls)
+
+    def __init__(
+        self,
+        game: str | Sequence[str],
+        num_envs: int = 1,
+        *,
+        batch_size: int = 0,
+        num_threads: int = 0,
+        thread_affinity_offset: int = -1,
+        max_num_frames_per_episode: int | None = 108_000,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        continuous: bool = False,
+        continuous_action_threshold: float = 0.5,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        img_height: int | None = 84,
+        img_width: int | None = 84,
+        grayscale: bool = True,
+        stack_num: int | None = 4,
+        frameskip: int | tuple[int, int] = 4,
+        maxpool: bool = True,
+        noop_max: int = 30,
+        episodic_life: bool = False,
+        life_loss_info: bool = False,
+        reward_clipping: bool | Literal["clamp", "sign"] = True,
+        use_fire_reset: bool = True,
+        device: str = "cpu",
+        obs_type: Literal["gray", "rgb", "index", "ram"] | None = None,
+        channel_order: Literal["last", "first"] = "last",
+        mode: int | None = None,
+        difficulty: int | None = None,
+        life_loss: Literal["plain", "reports", "ends", "any", "continues"] | None = None,
+        padding: Literal["zero", "reset"] = "zero",
+        noops: Literal["after_fire", "before_fire", "numpy"] = "after_fire",
+        max_num_steps_per_episode: int = 0,
+        limit_counts: Literal["steps", "console"] = "steps",
+        both_ends: bool = False,
+        show_last_frame: bool = False,
+        boot: Literal["exact", "snapshot"] | None = None,
+        ordered: bool = False,
+        ram_info: bool = False,
+        reward_dtype: str = "int32",
+        output: Literal["numpy", "torch"] = "numpy",
+        render_mode: Literal["rgb_array", "rgb_grid", "human"] | None = None,
+        sliding: int = 0,
+    ) -> None:
+        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        arguments.check_device(device)
+        if render_mode not in (None, *_RENDER_MODES):
+            raise AtariError(f"render_mode is {render_mode!r}, expected one of {_RENDER_MODES} or None")
+        if output not in ("numpy", "torch"):
+            raise AtariError(f'output is {output!r}, expected "numpy" or "torch"')
+        if limit_counts not in ("steps", "console"):
+            raise AtariError(f'limit_counts is {limit_counts!r}, expected "steps" or "console"')
+        if channel_order not in ("last", "first"):
+            raise AtariError(f'channel_order is {channel_order!r}, expected "last" or "first"')
+        stack = 1 if stack_num is None else arguments.integer("stack_num", stack_num, 1, 1024)
+        self._sliding = _sliding_planes(sliding, stack, device)
+        games = [game_id(name) for name in ([game] if isinstance(game, str) else game)]
+        if not games:
+            raise AtariError("game is an empty sequence, expected at least one game")
+        ids = list(dict.fromkeys(games))
+        self.num_envs = arguments.integer("num_envs", num_envs, 1, INT32_MAX)
+        self.batch_size = arguments.integer("batch_size", batch_size, 0, self.num_envs) or self.num_envs
+        self._autoreset = arguments.autoreset_mode(autoreset_mode)
+        limit = INT32_MAX if max_num_frames_per_episode is None else max_num_frames_per_episode
+        limit = arguments.integer("max_num_frames_per_episode", limit, 1, INT32_MAX)
+        native = obs_type in ("index", "ram")
+        if (img_height is None) != (img_width is None):
+            raise AtariError(f"img_height is {img_height} and img_width {img_width}: give both or neither")
+        size = None if img_height is None or img_width is None or native else (img_height, img_width)
+        if size is not None:
+            rows, columns = size
+            size = (
+                arguments.integer("img_height", rows, 1, 4096),
+                arguments.integer("img_width", columns, 1, 4096),
+            )
+        frames = arguments.frameskip(frameskip)
+        shown = obs_type or ("gray" if grayscale else "rgb")
+        plane_bytes = arguments.plane_bytes(shown, size)
+        arguments.check_memory(self.num_envs, stack * plane_bytes if device == "cpu" else 0)
+        self._reward_dtype = np.dtype(reward_dtype)
+        self._seed_limit = arguments.INT64_MAX if noops == "numpy" else INT32_MAX
+        self._native: Any = self._make_native(
+            {
+                "games": ids,
+                "folders": [str(folder) for folder, _ in rom_folders()],
+                "assignment": [ids.index(games[i % len(games)]) for i in range(self.num_envs)],
+                "num_threads": arguments.integer("num_threads", num_threads, 0, INT32_MAX),
+                "thread_affinity_offset": arguments.affinity(thread_affinity_offset),
+                "batch_size": self.batch_size,
+                "ordered": bool(ordered),
+                "ram_info": bool(ram_info),
+                "entropy": secrets.randbits(64),
+                "repeat_action_probability": arguments.probability(repeat_action_probability),
+                "max_num_frames_per_episode": limit if limit_counts == "steps" else INT32_MAX,
+                "max_num_steps_per_episode": arguments.integer(
+                    "max_num_steps_per_episode", max_num_steps_per_episode, 0, INT32_MAX
+                ),
+                "console_frame_limit": limit if limit_counts == "console" else 0,
+                "life": self.life_loss,
+                "reward_clip": arguments.clip(reward_clipping),
+                "frameskip": frames,
+                "maxpool": bool(maxpool),
+                "stack_num": stack,
+                "padding": padding,
+                "noops": noops,
+                "noop_max": arguments.noop_max(noop_max),
+                "use_fire_reset": bool(use_fire_reset),
+                "show_last_frame": bool(show_last_frame),
+                "both_ends": bool(both_ends),
+                "boot": boot or ("exact" if device == "cpu" else "snapshot"),
+                "autoreset": self._autoreset.value,
+                "obs_type": shown,
+                "channels_first": channel_order == "first",
+                "size": size,
+                "full_action_space": bool(full_action_space),
+                "continuous": bool(continuous),
+                "continuous_action_threshold": float(continuous_action_threshold),
+                "mode": arguments.choice("mode", mode),
+                "difficulty": arguments.choice("difficulty", difficulty),
+            }
+        )
+        self.closed = False
+        self.games = games
+        self.render_mode = render_mode
+        self.metadata = {
+            "autoreset_mode": self._autoreset,
+            "render_modes": list(_RENDER_MODES),
+            "render_fps": _FPS / frames[0],
+        }
+        self._continuous = bool(continuous)
+        self._ram_info = bool(ram_info)
+        self._clips = reward_clipping is not False
+        self._game_continues = self.life_loss in _CONTINUING_LIFE_LOSS
+        self._torch = _torch() if output == "torch" else None
+        self._buffers: list[Arrays] = []
+        self._window: Window | None = None
+        self._preset: str | None = None
+        # With batch_size == num_envs: the actions of `send`, which `recv` steps with.
+        self._sent: Arrays | None = None
+        shape = tuple(self._native.obs_shape)
+        if stack_num is None and not (shown == "rgb" and channel_order == "first"):
+            # With channels first, colors and stack share one dimension.
+            shape = shape[1:]
+        self._out_shape = (self.batch_size, *shape)
+        self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self._observation_space: spaces.Space[Any] | None = None
+        if continuous:
+            low_corner = np.array([0.0, -np.pi, 0.0], np.float32)
+            high_corner = np.array([1.0, np.pi, 1.0], np.float32)
+            self.single_action_space = spaces.Box(low_corner, high_corner, dtype=np.float32)
+        else:
+            self.single_action_space = spaces.Discrete(len(self._native.actions))
+        self.action_space = batch_space(self.single_action_space, self.batch_size)
+
+    def _make_native(self, config: dict[str, Any]) -> Any:
+        return _native.AtariBatch(config)
+
+    # ------------------------------------------------------------------ properties
+
+    @property
+    def observation_space(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Space of a batch of observations; made on first use, since it holds four arrays of that size."""
+        if self._observation_space is None:
+            self._observation_space = batch_space(self.single_observation_space, self.batch_size)
+        return self._observation_space
+
+    @observation_space.setter
+    def observation_space(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, space: spaces.Space[Any]
+    ) -> None:
+        self._observation_space = space
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """When an ended environment is reset; also ``metadata["autoreset_mode"]``."""
+        return self._autoreset
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every keyword with its value, and the name of the preset or None; values that JSON can hold."""
+        plain = {
+            name: value.value
+            if isinstance(value, AutoresetMode)
+            else value.item()
+            if isinstance(value, np.generic)
+            else value
+            for name, value in self._arguments.items()
+        }
+        return {"preset": self._preset, **plain}
+
+    @property
+    def life_loss(self) -> str:
+        """Effect of a lost life as a value of ``life_loss``, also where another keyword set it."""
+        given = self._arguments
+        legacy = "ends" if given["episodic_life"] else "reports" if given["life_loss_info"] else "plain"
+        return given["life_loss"] or legacy
+
+    @property
+    def frame_stack(self) -> tuple[int, Literal["zero", "first"]]:
+        """Number of images in an observation and their padding, for a replay that stores single images.
+
+        (1, "zero") where a stack cannot be rebuilt from the images of its episode: where an episode ends at a
+        lost life and the stack continues across that end (``life_loss`` of ``"reports"`` and
+        ``"continues"``), and where colors and stack share one dimension.
+        """
+        given = self._arguments
+        is_rgb = given["obs_type"] == "rgb" or (given["obs_type"] is None and not given["grayscale"])
+        if self._game_continues or (is_rgb and given["channel_order"] == "first"):
+            return 1, "zero"
+        return int(given["stack_num"] or 1), "zero" if given["padding"] == "zero" else "first"
+
+    @property
+    def num_threads(self) -> int:
+        """Number of threads that step environments."""
+        return self._native.num_threads
+
+    @property
+    def action_codes(self) -> tuple[int, ...]:
+        """The console's action code of each discrete action."""
+        return tuple(self._native.actions)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether ``batch_size`` is smaller than ``num_envs``."""
+        return self.batch_size < self.num_envs
+
+    # ------------------------------------------------------------------ resets
+
+    def reset(
+        self,
+        *,
+        seed: int | Arrays | Sequence[int] | None = None,
+        options: Mapping[str, Any] | None = None,
+        out: Arrays | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Resets all environments, or those where ``options["reset_mask"]`` is true.
+
+        With ``batch_size < num_envs``, results that have not been received are discarded, all environments
+        are reset, and the first batch is returned; ``recv`` returns the others.
+
+        Args:
+            seed: environment i gets seed + i, or entry i of an integer array; at most 2^31 - 1, or 2^63 - 1
+                with ``noops="numpy"``. With a mask, i counts the environments of the mask. Environments with
+                a negative seed, and all with None, keep the states of their generators.
+            options: ``{"reset_mask": (N,) bool array}``; other keys are ignored.
+            out: uint8 array to write the observations to.
+
+        Returns:
+            observations, uint8 (batch_size, *shape), and infos: int32 arrays ``env_id``, ``lives``,
+            ``frame_number`` and ``episode_frame_number``, each with a mask under the key with a leading
+            underscore.
+
+        Raises:
+            TypeError: seed or mask have another type.
+            ValueError: seed or mask have another length or are out of their bounds; or the environments are
+                closed.
+        """
+        self._check_open()
+        mask = arguments.reset_mask(options, self.num_envs)
+        if mask is not None and self.is_async:
+            raise AtariError(
+                f"reset_mask needs batch_size == num_envs: batch_size is {self.batch_size}, "
+                f"num_envs {self.num_envs}; leave the mask out to reset all"
+            )
+        seeds = arguments.seeds(seed, mask, self.num_envs, self._seed_limit)
+        if isinstance(seed, int) and seed >= 0:
+            super().reset(seed=seed)
+        if self.is_async:
+            self._native.send_reset(seeds)
+            obs, *_, infos = self._received(out)
+            return obs, infos
+        self._sent = None
+        obs, ram = self._target(out), self._ram()
+        numbers, _, _ = self._native.reset(seeds, None if mask is None else mask.tolist(), obs, ram)
+        infos = self._infos(numbers, ram, _all_true(numbers))
+        if self.render_mode == "human":
+            self._show()
+        return self._out(obs), infos
+
+    # ------------------------------------------------------------------ steps
+
+    def step(self, actions: Any, *, out: Arrays | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps the environments of the batch by one action each.
+
+        Args:
+            actions: (batch_size,) integers, or with ``continuous`` (batch_size, 3) float32.
+            out: uint8 array to write the observations to.
+
+        Returns:
+            observations, uint8 (batch_size, *shape), rewards, terminated and truncated (batch_size,), and
+            infos. Infos hold the entries of :meth:`reset`; ``raw_reward`` if rewards are clipped; and where
+            episodes ended in this step ``episode_return`` (before clipping) and ``episode_length`` (in steps)
+            with their masks, with SAME_STEP also ``final_obs`` (zeros in rows without an end) and
+            ``final_info``. With ``life_loss`` of ``"reports"`` or ``"continues"``, ``game_over`` is true
+            where the whole game has ended or was truncated (EnvPool's ``info["terminated"]``), and
+            ``game_return`` holds the points of the game, with the mask ``_game_return``, in steps in which
+            episodes ended.
+
+        Raises:
+            TypeError: actions have another dtype.
+            ValueError: actions have another shape or are outside the action space; or environments have not
+                been reset, have ended (DISABLED) or are closed.
+        """
+        self._check_open()
+        if self.batch_size < self.num_envs:
+            self.send(actions)
+            return self.recv(out=out)
+        if self._sent is not None:
+            raise AtariError("step was called between send and recv: call recv first")
+        return self._step_all(self._actions(actions, self.num_envs), out)
+
+    def _step_all(self, actions: Arrays, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        obs, ram, final_obs = self._target(out), self._ram(), self._final()
+        results: _Results = self._native.step(actions, obs, final_obs, ram)
+        if self.render_mode == "human":
+            self._show()
+        return self._results(obs, *results, final_obs, ram)
+
+    def send(self, actions: Any, env_id: Any = None) -> None:
+        """Queues one step for each environment of the last batch, or of ``env_id``.
+
+        With ``batch_size == num_envs`` the actions are for all environments, and the step runs in
+        :meth:`recv`.
+
+        Args:
+            actions: as for :meth:`step`, one per environment of ``env_id``.
+            env_id: (n,) integers, the environments; None for those of the last batch. With ``batch_size ==
+                num_envs`` a permutation of all environments.
+
+        Raises:
+            ValueError: no batch has been received since the last ``send``, or an environment is still running
+                a step; and as :meth:`step`.
+        """
+        self._check_open()
+        if self.is_async:
+            envs = self._native.turn() if env_id is None else [operator.index(i) for i in env_id]
+            if not envs:
+                raise AtariError("send has no batch to act for: call reset or recv first")
+            self._native.send(self._actions(actions, len(envs)), envs)
+            return
+        if self._sent is not None:
+            raise AtariError("environment 0 is still at work: call recv before the next send")
+        chosen = self._actions(actions, self.num_envs).copy()
+        if env_id is not None:
+            order = np.asarray(env_id)
+            if order.shape != (self.num_envs,) or (np.sort(order) != np.arange(self.num_envs)).any():
+                raise AtariError(
+                    f"env_id is {env_id}, expected each of 0..{self.num_envs} once: batch_size == num_envs"
+                )
+            chosen[order] = chosen.copy()
+        self._native.check_actions(chosen)
+        self._sent = chosen
+
+    def recv(self, *, out: Arrays | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Waits for the next ``batch_size`` results and returns them as :meth:`step` does.
+
+        ``info["env_id"]`` holds the numbers of their environments.
+
+        Args:
+            out: uint8 array to write the observations to.
+
+        Raises:
+            ValueError: fewer than ``batch_size`` steps have been sent, so that the wait would never end.
+        """
+        self._check_open()
+        if self.is_async:
+            return self._received(out)
+        if self._sent is None:
+            raise AtariError("recv would wait for ever: no step has been sent; call send first")
+        actions, self._sent = self._sent, None
+        return self._step_all(actions, out)
+
+    def _received(self, out: Arrays | None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        obs, ram, final_obs = self._target(out), self._ram(), self._final()
+        results: _Results = self._native.recv(obs, final_obs, ram)
+        if self.render_mode == "human":
+            self._show()
+        return self._results(obs, *results, final_obs, ram)
+
+    # ------------------------------------------------------------------ states
+
+    def get_state(self, mask: Arrays | None = None) -> NDArray[np.uint8]:
+        """Complete states of environments: consoles, random generators, counters and frame stacks.
+
+        Args:
+            mask: (N,) bool, the environments; None for all.
+
+        Returns:
+            (number of environments, size) uint8, one row each. A row has a checksum and the name of its game;
+            it can be saved, sent to another process and loaded into any environment of the same game and
+            settings.
+        """
+        self._check_open()
+        return self._native.get_state(self._chosen(mask))
+
+    def set_state(self, states: NDArray[np.uint8], mask: Arrays | None = None) -> None:
+        """Restores states of :meth:`get_state`; later results are then the same, bit for bit.
+
+        Args:
+            states: (number of environments, size) uint8.
+            mask: (N,) bool, the environments; None for all.
+
+        Raises:
+            AtariError: a row is damaged, or comes from another game, version or observation shape. No
+                environment is changed.
+        """
+        self._check_open()
+        self._put_states(arguments.byte_array("states", states), self._chosen(mask))
+
+    def seed_states(self, state: NDArray[np.uint8], first: int = 0, last: int | None = None) -> None:
+        """Copies one state, (size,) or (1, size) uint8, to environments ``first..last``, ``last`` excluded.
+
+        Args:
+            state: of :meth:`get_state`.
+            first: number of the first environment.
+            last: one past the last environment; None for N.
+
+        Raises:
+            AtariError: as :meth:`set_state`.
+        """
+        self._check_open()
+        end = self.num_envs if last is None else arguments.integer("last", last, 0, self.num_envs)
+        envs = list(range(arguments.integer("first", first, 0, end), end))
+        self._put_state(arguments.byte_array("state", state).reshape(1, -1), envs)
+
+    def clone(self, source: int, target: int | Sequence[int]) -> None:
+        """Copies the state of environment ``source`` to the environments ``target``."""
+        self._check_open()
+        envs = [target] if isinstance(target, int) else [operator.index(i) for i in target]
+        self._put_state(self._take_states([arguments.integer("source", source, 0, self.num_envs - 1)]), envs)
+
+    def _put_state(self, row: NDArray[np.uint8], envs: list[int]) -> None:
+        self._put_states(np.repeat(row, len(envs), axis=0), envs)
+
+    def _put_states(self, states: NDArray[np.uint8], envs: list[int]) -> None:
+        self._native.set_state(states, envs)
+
+    def _take_states(self, envs: list[int]) -> NDArray[np.uint8]:
+        return self._native.get_state(envs)
+
+    def _last_batch(self) -> list[int]:
+        """Environments of the last batch received, which the next ``send`` acts for."""
+        return self._native.turn()
+
+    def _set_last_batch(self, envs: list[int]) -> None:
+        self._native.set_turn(envs)
+
+    def plain_state(self) -> tuple[Any, tuple[str, ...]]:
+        """Consoles and generators as plain data, for :class:`parl.envs.snapshot.Snapshot`."""
+        self._check_idle()
+        state = {"states": self._take_states(list(range(self.num_envs))), "last_batch": self._last_batch()}
+        return state, ("_np_random", "_np_random_seed", "single_action_space", "action_space")
+
+    def set_plain_state(self, state: Any) -> None:
+        """Restores what :meth:`plain_state` returned."""
+        self._put_states(state["states"], list(range(self.num_envs)))
+        self._set_last_batch(state["last_batch"])
+
+    def _check_idle(self) -> None:
+        self._check_open()
+        if self._sent is not None:
+            raise AtariError("environment 0 is still at work: call recv first")
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._check_idle()
+        return {
+            "arguments": self._arguments,
+            "states": self._take_states(list(range(self.num_envs))),
+            "last_batch": self._last_batch(),
+            "preset": self._preset,
+            "spec": self.spec,
+            "np_random": (self._np_random, self._np_random_seed),
+            "spaces": (self.single_action_space, self.action_space),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        AtariVectorEnv.__init__(self, **state["arguments"])
+        self._put_states(state["states"], list(range(self.num_envs)))
+        self._set_last_batch(state["last_batch"])
+        self._preset = state["preset"]
+        self.spec = state["spec"]
+        self._np_random, self._np_random_seed = state["np_random"]
+        self.single_action_space, self.action_space = state["spaces"]
+
+    def _chosen(self, mask: Arrays | None) -> list[int]:
+        if mask is None:
+            return list(range(self.num_envs))
+        mask = np.asarray(mask)
+        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise AtariError(
+                f"mask is {mask.dtype} of shape {mask.shape}, expected bool of shape ({self.num_envs},)"
+            )
+        return np.nonzero(mask)[0].tolist()
+
+    # ------------------------------------------------------------------ images
+
+    def render(self) -> Any:
+        """Screens of the consoles, in color and at the native size.
+
+        Returns:
+            ``"rgb_array"``: a tuple of (H, 160, 3) uint8 arrays, one per environment; ``"rgb_grid"``: one
+            array (grid rows * H, grid columns * 160, 3), row by row with environment 0 at the top left;
+            ``"human"``: None, a window shows the grid.
+
+        Raises:
+            AtariError: the environments were made without ``render_mode``, or have not been reset.
+        """
+        self._check_open()
+        if self.render_mode is None:
+            raise AtariError(
+                f"render_mode is None, expected one of {_RENDER_MODES}: pass it when making the environments"
+            )
+        if self.render_mode == "human":
+            return self._show()
+        pictures = self._pictures()
+        return pictures if self.render_mode == "rgb_array" else grid(pictures)
+
+    def _pictures(self) -> tuple[Arrays, ...]:
+        return tuple(self._native.picture(i) for i in range(self.num_envs))
+
+    def _show(self) -> None:
+        if self._window is None:
+            self._window = Window(", ".join(dict.fromkeys(self.games)))
+        self._window.show(grid(self._pictures()))
+
+    # ------------------------------------------------------------------ closing
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stops the threads and frees the environments; a second call does nothing."""
+        del kwargs
+        self._native.close()
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True):
+            self._native.close()
+            self.closed = True
+
+    def __repr__(self) -> str:
+        return f"AtariVectorEnv({', '.join(dict.fromkeys(self.games))}, num_envs={self.num_envs})"
+
+    # ------------------------------------------------------------------ arrays
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise AtariError("the environments are closed")
+
+    def _target(self, out: Arrays | None) -> Arrays:
+        if out is not None:
+            shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
+            if shape != self._out_shape or dtype != np.uint8:
+                raise AtariError(
+                    f"out is {dtype} of shape {shape}, expected a uint8 array of shape {self._out_shape}"
+                )
+            return out
+        for i in range(len(self._buffers)):
+            # Referenced only by the list and by this call, so the caller no longer holds it.
+            if sys.getrefcount(self._buffers[i]) == _UNSHARED:
+                return self._buffers[i]
+        array = np.empty(self._out_shape, np.uint8)
+        if len(self._buffers) < _BUFFERS:
+            self._buffers.append(array)
+        return array
+
+    def _final(self) -> Arrays | None:
+        return np.zeros(self._out_shape, np.uint8) if self._autoreset is AutoresetMode.SAME_STEP else None
+
+    def _ram(self) -> Arrays | None:
+        return np.empty((self.batch_size, 128), np.uint8) if self._ram_info else None
+
+    def _out(self, array: Arrays) -> Any:
+        return array if self._torch is None else self._torch(array)
+
+    def _actions(self, actions: Any, count: int) -> Arrays:
+        if not isinstance(actions, np.ndarray) and hasattr(actions, "detach"):
+            actions = actions.detach().cpu().numpy()
+        array = np.asarray(actions)
+        if self._continuous:
+            if array.dtype != np.float32:
+                raise TypeError(f"actions have dtype {array.dtype}, expected float32")
+            return np.ascontiguousarray(array)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"actions have dtype {array.dtype}, expected integers")
+        if array.shape != (count,):
+            raise AtariError(f"actions have shape {array.shape}, expected ({count},)")
+        return np.ascontiguousarray(array, None if array.dtype in _ACTION_DTYPES else np.int64)
+
+    def _results(
+        self,
+        obs: Arrays,
+        numbers: Arrays,
+        flags: Arrays,
+        any_ended: bool,
+        final_obs: Arrays | None,
+        ram: Arrays | None,
+    ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        rewards = numbers[_REWARD]
+        if self._reward_dtype != np.int32:
+            rewards = rewards.astype(self._reward_dtype)
+        infos = self._infos(numbers, ram, _all_true(numbers))
+        if self._clips:
+            infos["raw_reward"], infos["_raw_reward"] = numbers[_RAW], infos["_env_id"]
+        if any_ended:
+            self._add_ends(infos, numbers, flags, None if final_obs is None else self._out(final_obs))
+        self._add_game(infos, numbers, flags, any_ended)
+        if self._torch is not None:
+            obs, rewards, ends, cuts = map(self._torch, (obs, rewards, flags[0], flags[1]))
+            return obs, rewards, ends, cuts, infos
+        return obs, rewards, flags[0], flags[1], infos
+
+    def _infos(self, numbers: Any, ram: Any, mask: Any) -> dict[str, Any]:
+        """Entries of ``info`` that every environment has, as arrays or tensors; ``mask`` (N,) is all true."""
+        infos: dict[str, Any] = {
+            "env_id": numbers[_ENV_ID],
+            "lives": numbers[_LIVES],
+            "frame_number": numbers[_FRAME],
+            "episode_frame_number": numbers[_EPISODE_FRAME],
+            "_env_id": mask,
+            "_lives": mask,
+            "_frame_number": mask,
+            "_episode_frame_number": mask,
+        }
+        if ram is not None:
+            infos["ram"], infos["_ram"] = ram, mask
+        return infos
+
+    def _add_game(self, infos: dict[str, Any], numbers: Any, flags: Any, any_ended: bool) -> None:
+        """Adds whether the whole game has ended, where an episode can end before its game."""
+        if not self._game_continues:
+            return
+        infos["game_over"], infos["_game_over"] = flags[_GAME_OVER], infos["_env_id"]
+        if any_ended:
+            infos["game_return"], infos["_game_return"] = numbers[_GAME_RETURN], flags[_GAME_OVER]
+
+    def _add_ends(self, infos: dict[str, Any], numbers: Any, flags: Any, final_obs: Any) -> None:
+        ended = flags[_ENDED]
+        infos["episode_return"], infos["_episode_return"] = numbers[_RETURN], ended
+        infos["episode_length"], infos["_episode_length"] = numbers[_LENGTH], ended
+        if final_obs is not None:
+            final: dict[str, Any] = {}
+            for i, name in enumerate(("lives", "frame_number", "episode_frame_number")):
+                final[name], final[f"_{name}"] = numbers[_FINAL + i], ended
+            infos["final_obs"], infos["_final_obs"] = final_obs, ended
+            infos["final_info"], infos["_final_info"] = final, ended
+
+
+def _all_true(numbers: Arrays) -> Arrays:
+    """(N,) bool, the mask of the entries that every environment of a step has."""
+    return np.ones(numbers.shape[1], np.bool_)
+
+
+@show_options(AtariOptions)
+def make_vec(
+    game: str | Sequence[str], num_envs: int = 1, *, preset: str = "ale", **options: Unpack[AtariOptions]
+) -> AtariVectorEnv:
+    """:class:`AtariVectorEnv` with the settings of a preset.
+
+    Args:
+        game: one game or several.
+        num_envs: N.
+        preset: ``"ale"`` (``ale_py.AtariVectorEnv``), ``"gymnasium"`` (``AtariEnv`` with
+            ``AtariPreprocessing`` and ``FrameStackObservation``), ``"envpool"``, ``"nature"`` (DQN, 2015) or
+            ``"machado"`` (2018); :data:`parl.envs.atari.presets.PRESETS` lists what each one sets.
+        **options: keywords of :class:`AtariVectorEnv`, which override those of the preset.
+
+    Raises:
+        ConfigError: there is no such preset.
+        AtariError: and further errors, as :class:`AtariVectorEnv`.
+    """
+    chosen: dict[str, Any] = {**preset_options(preset), **options}
+    envs = AtariVectorEnv(game, num_envs, **chosen)
+    envs._preset = preset
+    return envs
+
+
+def _refcount_of_unshared() -> int:
+    kept = [np.empty(0)]
+    return sys.getrefcount(kept[0])
+
+
+_UNSHARED = _refcount_of_unshared()
+
+
+def _torch() -> Callable[[Arrays], Any]:
+    import torch
+
+    return torch.from_numpy
+
+
+def _sliding_planes(sliding: int, stack_num: int, device: str) -> int:
+    """``sliding`` as an int, checked against the stack and the device."""
+    planes = arguments.integer("sliding", sliding, 0, INT32_MAX)
+    if planes == 0:
+        return 0
+    if not str(device).startswith("cuda"):
+        raise AtariError(
+            f"sliding is {planes} with device={device!r}: sliding observations need a CUDA device"
+        )
+    if not 2 <= stack_num < planes:
+        raise AtariError(
+            f"sliding is {planes} and stack_num {stack_num}, expected stack_num >= 2 and sliding > stack_num"
+        )
+    return planes

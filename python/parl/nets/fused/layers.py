@@ -1,0 +1,470 @@
+"""Dense layers of one or several networks side by side and heads on them, with their backward pass.
+
+torch records every operation and runs its backward pass; on layers of some tens of units that costs many
+times the arithmetic. Here all layers and heads are one record, the activations lie in memory that is used
+again, and gradients are added where :func:`parl.nets.flatten` has put them. A module that has not been
+flattened, and one on a device, under autocast or a compiler, is differentiated by torch itself: its
+``forward`` says what is computed, and tests compare the two.
+
+There is no second derivative: differentiating a gradient raises torch's own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from parl.nets.fused.numpy_mlp import NumpyMLP
+from parl.nets.fused.record import Back, passed
+from parl.nets.fused.rust_mlp import Layer as Arrays
+from parl.nets.fused.rust_mlp import RustMLP
+from parl.types import Array
+
+Activation = Literal["relu", "tanh"]
+_EPSILON = 1e-5  # of nn.LayerNorm
+# Products of a layer up to which acting goes by numpy: it starts an operation in a third of torch's time, and
+# below this number its BLAS uses one thread, so that results depend on nothing else.
+_FEW_PRODUCTS = 2**17
+_relu_back = torch.ops.aten.threshold_backward.grad_input
+_tanh_back = torch.ops.aten.tanh_backward.grad_input
+_norm_back = torch.ops.aten.native_layer_norm_backward.default
+
+
+def _tanh(h: Tensor) -> Tensor:
+    """In place; numpy takes two thirds of torch's time."""
+    if h.device.type == "cpu":
+        array = h.numpy()
+        np.tanh(array, out=array)
+        return h
+    return torch.tanh_(h)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter and its gradient, both as views of the shape that the arithmetic wants."""
+
+    value: Tensor
+    grad: Tensor | None
+
+    def of(self, members: slice) -> Slot:
+        """Some members' part."""
+        return Slot(self.value[members], None if self.grad is None else self.grad[members])
+
+
+def slot(parameter: Tensor, view: Callable[[Tensor], Tensor]) -> Slot:
+    """``parameter`` and its gradient through ``view``, which must give a view."""
+    grad = parameter.grad
+    return Slot(view(parameter.detach()), None if grad is None else view(grad))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """``act(norm(x W + b))`` of E networks; without ``norm`` where scale and shift are None.
+
+    Attributes:
+        weight: (E, inputs, width).
+        bias: (E, 1, width).
+        scale: (width,), of a layer normalization; E is 1 then.
+        shift: (width,).
+    """
+
+    weight: Slot
+    bias: Slot
+    scale: Slot | None = None
+    shift: Slot | None = None
+
+
+def layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> Layer:
+    """A linear layer and its normalization as one layer of one network."""
+    weight = slot(linear.weight, lambda w: w.T.unsqueeze(0))
+    bias = slot(linear.bias, lambda b: b.view(1, 1, -1))
+    if norm is None:
+        return Layer(weight, bias)
+    return Layer(weight, bias, slot(norm.weight, lambda w: w), slot(norm.bias, lambda b: b))
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear layer on the features of one of the networks.
+
+    Attributes:
+        member: which.
+        weight: (outputs, features); (features,) of a single output, which is then (B,) and not (B, 1).
+        bias: (outputs,).
+    """
+
+    member: int
+    weight: Slot
+    bias: Slot
+
+    def outputs(self, features: Tensor) -> Tensor:
+        """(B, outputs), or (B,), from features (B, width)."""
+        weight = self.weight.value
+        if weight.dim() == 1:
+            return torch.addmv(self.bias.value, features, weight)
+        return torch.addmm(self.bias.value, features, weight.T)
+
+    def gradients(self, g: Tensor, features: Tensor, back: Tensor, first: bool, wants_weights: bool) -> None:
+        """Adds those of weight and bias, if wanted; writes that of the features into ``back``, or adds it."""
+        weight, grad = self.weight.value, self.weight.grad
+        if wants_weights:
+            assert grad is not None and self.bias.grad is not None
+            self.bias.grad.add_(g.sum(dim=0))
+            if weight.dim() == 1:
+                grad.addmv_(features.T, g)
+            else:
+                grad.addmm_(g.T, features)
+        if weight.dim() == 1:
+            if first:
+                torch.outer(g, weight, out=back)
+            else:
+                back.addr_(g, weight)
+        elif first:
+            torch.mm(g, weight, out=back)
+        else:
+            back.addmm_(g, weight)
+
+
+def head(member: int, linear: nn.Linear, scalar: bool = False) -> Head:
+    """``linear`` on the features of network ``member``; ``scalar``: its one output as (B,)."""
+    weight = slot(linear.weight, (lambda w: w[0]) if scalar else (lambda w: w))
+    return Head(member, weight, slot(linear.bias, lambda b: b))
+
+
+class Pool:
+    """Activations that are used again: memory fresh from the system costs more than the arithmetic on it."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[int, ...], list[Tensor]] = {}
+
+    def take(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor of ``shape`` with arbitrary numbers, on the device of ``like``."""
+        free = self._free.get(shape)
+        return free.pop() if free else torch.empty(shape, device=like.device)
+
+    def give(self, *tensors: Tensor) -> None:
+        """Returns memory that :meth:`take` gave to the pool."""
+        for tensor in tensors:
+            self._free.setdefault(tuple(tensor.shape), []).append(tensor)
+
+    def __deepcopy__(self, memo: Any) -> Pool:
+        return Pool()
+
+
+@dataclass
+class _Saved:
+    """Kept for the backward pass: the input of each layer, and input and moments of each normalization."""
+
+    seen: list[Tensor]
+    norms: list[tuple[Tensor, Tensor, Tensor] | None]
+
+
+class Stack:
+    """Hidden layers of E networks.
+
+    Args:
+        layers: at least one.
+        activation: after each.
+        pool: memory for activations.
+    """
+
+    def __init__(self, layers: Sequence[Layer], activation: Activation, pool: Pool | None = None) -> None:
+        self.layers = list(layers)
+        self.activation: Activation = activation
+        self.pool = pool or Pool()
+        self.learns = all(one.weight.grad is not None for one in self.layers)
+        self._members: dict[int, Stack] = {}
+        self._arrays: list[tuple[Array, ...]] = []
+        # Of the largest layer, for one row.
+        self.products = max(one.weight.value[0].numel() for one in self.layers)
+
+    def member(self, number: int) -> Stack:
+        """One network alone."""
+        if len(self.layers[0].weight.value) == 1:
+            return self
+        found = self._members.get(number)
+        if found is None:
+            part = slice(number, number + 1)
+            layers = [Layer(one.weight.of(part), one.bias.of(part)) for one in self.layers]
+            found = self._members[number] = Stack(layers, self.activation, self.pool)
+        return found
+
+    def forward(self, x: Tensor) -> _Saved:
+        """X (B, inputs), seen by all; the last of ``seen`` are the features (E, B, width), in pool memory."""
+        pool = self.pool
+        h = x.expand(len(self.layers[0].weight.value), *x.shape)
+        saved = _Saved([h], [])
+        for one in self.layers:
+            weight = one.weight.value
+            out = pool.take(x, len(weight), len(x), weight.shape[2])
+            h = torch.bmm(h, weight, out=out).add_(one.bias.value)
+            if one.scale is not None and one.shift is not None:
+                norm = torch.native_layer_norm(h, h.shape[2:], one.scale.value, one.shift.value, _EPSILON)
+                saved.norms.append((h, norm[1], norm[2]))
+                h = norm[0]
+            else:
+                saved.norms.append(None)
+            h = torch.relu_(h) if self.activation == "relu" else _tanh(h)
+            saved.seen.append(h)
+        return saved
+
+    def backward(self, saved: _Saved, g: Tensor, wants_x: bool, wants_weights: bool = True) -> Tensor | None:
+        """Adds the weights' gradients; that of x (B, inputs) if wanted.
+
+        Args:
+            saved: of :meth:`forward`, used up.
+            g: gradient of the features, (E, B, width), in pool memory; used up.
+            wants_x: whether to return the gradient of x.
+            wants_weights: whether to add gradients.
+        """
+        pool = self.pool
+        for number in reversed(range(len(self.layers))):
+            one, h, norm = self.layers[number], saved.seen[number + 1], saved.norms[number]
+            if self.activation == "relu":
+                _relu_back(g, h, 0, grad_input=g)
+            else:
+                _tanh_back(g, h, grad_input=g)
+            if norm is None:
+                pool.give(h)
+            else:
+                assert one.scale is not None and one.shift is not None
+                z, mean, inverse_std = norm
+                mask = [True, wants_weights, wants_weights]
+                moments = (mean, inverse_std, one.scale.value, one.shift.value)
+                new, scale, shift = _norm_back(g, z, z.shape[2:], *moments, mask)
+                pool.give(z, g)
+                g = new
+                if wants_weights:
+                    assert one.scale.grad is not None and one.shift.grad is not None
+                    one.scale.grad.add_(scale)
+                    one.shift.grad.add_(shift)
+            if wants_weights:
+                _add_product(one.weight.grad, saved.seen[number], g)
+                assert one.bias.grad is not None
+                one.bias.grad.add_(g.sum(dim=1, keepdim=True))
+            if number == 0 and not wants_x:
+                break
+            weight = one.weight.value
+            back = torch.bmm(g, weight.mT, out=pool.take(g, *g.shape[:2], weight.shape[1]))
+            if norm is None:
+                pool.give(g)
+            g = back
+        else:
+            result = g.sum(dim=0)
+            pool.give(g)
+            return result
+        if saved.norms[0] is None:
+            pool.give(g)
+        return None
+
+    def act(self, x: Array) -> Array:
+        """Features (B, width) of one network, from (B, inputs) float32; no gradient. For a few rows."""
+        if not self._arrays:
+            for one in self.layers:
+                norm = () if one.scale is None or one.shift is None else (one.scale.value, one.shift.value)
+                views = (one.weight.value[0], one.bias.value[0], *norm)
+                self._arrays.append(tuple(view.numpy() for view in views))
+        for weight, bias, *norm in self._arrays:
+            x = x @ weight
+            x += bias
+            if norm:
+                x -= np.add.reduce(x, axis=1, keepdims=True) / x.shape[1]
+                variance = np.add.reduce(x * x, axis=1, keepdims=True) / x.shape[1]
+                x *= 1 / np.sqrt(variance + np.float32(_EPSILON))
+                x *= norm[0]
+                x += norm[1]
+            x = np.maximum(x, 0, out=x) if self.activation == "relu" else np.tanh(x, out=x)
+        return x
+
+    def drop(self, saved: _Saved) -> None:
+        """Releases the arrays of a pass without a backward pass."""
+        for h, norm in zip(saved.seen[1:], saved.norms, strict=True):
+            self.pool.give(h if norm is None else norm[0])
+
+
+def _add_product(grad: Tensor | None, inputs: Tensor, g: Tensor) -> None:
+    """``grad += inputs^T g``, (E, inputs, width), where grad may be a transposed view."""
+    assert grad is not None
+    if grad.stride(2) == 1:
+        grad.baddbmm_(inputs.mT, g)
+    else:
+        grad.mT.baddbmm_(g.mT, inputs)
+
+
+class MLPWithHeads:
+    """Hidden layers with heads on them, on the CPU: everything between inputs and outputs as one record.
+
+    A pass is made by the Rust extension where it can be, by numpy where rows are few, else by torch.
+
+    Args:
+        stack: hidden layers.
+        heads: on its features; without any, the one output are the features (B, width) of one network.
+        anchor: a parameter of the network, which makes torch ask for the gradient.
+    """
+
+    def __init__(self, stack: Stack, heads: Sequence[Head], anchor: Tensor) -> None:
+        self.stack = stack
+        self.heads = list(heads)
+        self.anchor = anchor
+        self._arrays: dict[int, tuple[Array, Array]] = {}
+        # Shapes of what heads give for one row.
+        self._inner = [() if one.weight.value.dim() == 1 else (len(one.bias.value),) for one in self.heads]
+        on_cpu = stack.layers[0].weight.value.device.type == "cpu"
+        self.rust = _rust(self) if on_cpu and suits_rust(self) else None
+        self.numpy = NumpyMLP(self) if on_cpu and self.rust is None and NumpyMLP.suits(self) else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the network has weights of its own: it is None there until they are flattened.
+        return type(None), ()
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether a pass from ``x`` (B, inputs) can be made here: else torch's own is to be used."""
+        return (
+            x.dim() == 2
+            and x.dtype == torch.float32
+            and x.device.type == "cpu"
+            and not torch.is_autocast_enabled("cpu")
+            and not torch.compiler.is_compiling()
+        )
+
+    def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What each head gives, (B, outputs) or (B,) float32."""
+        return passed(self.run, self.anchor, x)
+
+    def run(self, parts: Sequence[Array], keep: bool) -> tuple[Sequence[Array], Back | None]:
+        """See :data:`parl.nets.fused.record.Run`."""
+        x = parts[0]
+        if self.rust is not None and self.rust.takes(len(x)):
+            return self._by_rust(self.rust, np.ascontiguousarray(x), keep)
+        if self.numpy is not None and (cuts := self.numpy.parts(len(x))):
+            return self.numpy.run(x, cuts)
+        with torch.no_grad():
+            saved = self.stack.forward(torch.from_numpy(x))
+            outputs = [one.numpy() for one in self.apply_heads(saved.seen[-1])]
+        if not keep:
+            self.stack.drop(saved)
+            return outputs, None
+
+        def backward(gradients: Sequence[Array | None], wants: Sequence[bool]) -> Sequence[Array | None]:
+            with torch.no_grad():
+                given = [None if g is None else torch.from_numpy(g) for g in gradients]
+                g = self.head_gradients(saved.seen[-1], given, wants[0])
+                of_x = self.stack.backward(saved, g, wants[1], wants[0])
+            return [None if of_x is None else of_x.numpy()]
+
+        return outputs, backward
+
+    def _by_rust(self, rust: RustMLP, x: Array, keep: bool) -> tuple[Sequence[Array], Back | None]:
+        rows = (len(x),)
+        outputs = [np.empty(rows + one, np.float32) for one in self._inner]
+        if not keep:
+            rust.forward(x, [outputs])
+            return outputs, None
+        record = rust.record(x, [outputs])
+
+        def backward(gradients: Sequence[Array | None], wants: Sequence[bool]) -> Sequence[Array | None]:
+            of_outputs = [
+                np.zeros_like(out) if g is None else np.ascontiguousarray(g)
+                for out, g in zip(outputs, gradients, strict=True)
+            ]
+            if wants[0]:
+                record.to_weights([of_outputs])
+            return [record.to_inputs(0, [of_outputs]) if wants[1] else None]
+
+        return outputs, backward
+
+    def output(self, x: Tensor, number: int) -> Tensor:
+        """What one head alone gives, without a gradient."""
+        one = self.heads[number]
+        stack = self.stack.member(one.member)
+        saved = stack.forward(x)
+        found = one.outputs(saved.seen[-1][0])
+        stack.drop(saved)
+        return found
+
+    def act(self, x: Array, number: int) -> Array | None:
+        """As :meth:`output`, of and with numpy; None where the batch is so large that torch is faster."""
+        found = self.act_all(x, (number,))
+        return None if found is None else found[0]
+
+    def act_all(self, x: Array, numbers: Sequence[int]) -> Sequence[Array] | None:
+        """As :meth:`act`, several heads of one network."""
+        if self.rust is not None:
+            if not self.rust.takes(len(x)):
+                return None
+            outputs = self._by_rust(self.rust, np.ascontiguousarray(x), False)[0]
+            return [outputs[number] for number in numbers]
+        stack = self.stack.member(self.heads[numbers[0]].member)
+        if len(x) * stack.products > _FEW_PRODUCTS:
+            return None
+        features = stack.act(x)
+        found: list[Array] = []
+        for number in numbers:
+            if number not in self._arrays:
+                one = self.heads[number]
+                self._arrays[number] = (one.weight.value.numpy(), one.bias.value.numpy())
+            weight, bias = self._arrays[number]
+            output = features @ weight.T
+            output += bias
+            found.append(output)
+        return found
+
+    def apply_heads(self, features: Tensor) -> tuple[Tensor, ...]:
+        """What each head makes of features (E, B, width)."""
+        if not self.heads:
+            return (features[0].clone(),)
+        parts = features.unbind(0)
+        return tuple(one.outputs(parts[one.member]) for one in self.heads)
+
+    def head_gradients(
+        self, features: Tensor, gradients: Sequence[Tensor | None], wants_weights: bool
+    ) -> Tensor:
+        """Adds the gradients of the heads' weights; returns that of the features, in pool memory."""
+        back = self.stack.pool.take(features, *features.shape)
+        if not self.heads:
+            (g,) = gradients
+            return back.zero_() if g is None else back.copy_(g.unsqueeze(0))
+        parts, seen, written = back.unbind(0), features.unbind(0), [False] * len(back)
+        for one, g in zip(self.heads, gradients, strict=True):
+            if g is not None:
+                one.gradients(g, seen[one.member], parts[one.member], not written[one.member], wants_weights)
+                written[one.member] = True
+        for part, has in zip(parts, written, strict=True):
+            if not has:
+                part.zero_()
+        return back
+
+
+def suits_rust(net: MLPWithHeads) -> bool:
+    """Whether it is one network with heads, with ReLU and without normalization."""
+    layers = net.stack.layers
+    return (
+        bool(net.heads)
+        and net.stack.activation == "relu"
+        and all(one.scale is None and len(one.weight.value) == 1 for one in layers)
+        and all(one.weight.value[0].T.is_contiguous() for one in layers)
+    )
+
+
+def _rust(net: MLPWithHeads) -> RustMLP:
+    def arrays(weight: Slot, bias: Slot, transposed: bool) -> Arrays:
+        width = bias.value.numel()
+
+        def matrix(view: Tensor) -> Array:
+            return view[0].T.numpy() if transposed else view.view(width, -1).numpy()
+
+        return (
+            matrix(weight.value),
+            bias.value.view(width).numpy(),
+            None if weight.grad is None else matrix(weight.grad),
+            None if bias.grad is None else bias.grad.view(width).numpy(),
+        )
+
+    hidden = [arrays(one.weight, one.bias, transposed=True) for one in net.stack.layers]
+    heads = [arrays(one.weight, one.bias, transposed=False) for one in net.heads]
+    return RustMLP([(hidden, heads)], transposed=False)

@@ -1,0 +1,116 @@
+"""Dense layers forward and backward with numpy alone, for up to some hundred rows.
+
+There an operation of torch costs several times the arithmetic in it, and one of numpy a third of that.
+numpy's BLAS starts threads for larger products, so that results would depend on their number: rows are cut
+into equal parts that stay below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl.nets.fused.record import Back
+from parl.types import Array
+
+if TYPE_CHECKING:
+    from parl.nets.fused.layers import MLPWithHeads
+
+# Products of matrices up to which OpenBLAS uses one thread.
+_ONE_THREAD = 2**18
+# Rows of a part, below which starting its products costs more than they do.
+_LEAST_ROWS = 16
+
+
+class NumpyMLP:
+    """A network of dense layers without normalization, its weights and gradients as numpy arrays.
+
+    Args:
+        net: layers and heads; it learns, and :meth:`suits` it.
+    """
+
+    def __init__(self, net: MLPWithHeads) -> None:
+        self._products = net.stack.products
+        self._relu = net.stack.activation == "relu"
+        self._layers: list[tuple[Array, Array, Array, Array, bool]] = []
+        for one in net.stack.layers:
+            weight, bias = one.weight, one.bias
+            assert weight.grad is not None and bias.grad is not None
+            # BLAS writes rows: a matrix that lies the other way round takes the product the other way round.
+            turned = weight.grad.stride(2) != 1
+            grad = weight.grad.mT if turned else weight.grad
+            # (E, 1, ., .): the same for every part.
+            w, b = (one.numpy()[:, None] for one in (weight.value, bias.value))
+            self._layers.append((w, b, grad.numpy(), bias.grad.numpy()[:, 0], turned))
+        self._heads: list[tuple[int, Array, Array, Array, Array]] = []
+        for head in net.heads:
+            weight, bias = head.weight, head.bias
+            assert weight.grad is not None and bias.grad is not None
+            values = (weight.value.numpy(), bias.value.numpy())
+            self._heads.append((head.member, *values, weight.grad.numpy(), bias.grad.numpy()))
+        self.members = len(self._layers[0][0])
+
+    @staticmethod
+    def suits(net: MLPWithHeads) -> bool:
+        """Whether there are heads for every network, and no normalization."""
+        members = len(net.stack.layers[0].weight.value)
+        plain = all(one.scale is None for one in net.stack.layers)
+        return net.stack.learns and plain and {head.member for head in net.heads} == set(range(members))
+
+    def parts(self, rows: int) -> int:
+        """Equal parts that a batch of so many rows is cut into; 0 where there is no such cut."""
+        least = -(-rows * self._products // _ONE_THREAD)
+        most = max(1, min(2 * least, rows // _LEAST_ROWS))
+        return next((parts for parts in range(least, most + 1) if rows % parts == 0), 0)
+
+    def run(self, x: Array, parts: int) -> tuple[list[Array], Back]:
+        """Outputs from (B, inputs) float32, in so many parts, and the backward pass."""
+        x = x.reshape(1, parts, len(x) // parts, -1)
+        seen = [x]
+        for weight, bias, *_ in self._layers:
+            x = x @ weight
+            x += bias
+            x = np.maximum(x, 0, out=x) if self._relu else np.tanh(x, out=x)
+            seen.append(x)
+        outputs: list[Array] = []
+        features = x.reshape(len(x), -1, x.shape[-1])
+        for member, weight, bias, *_ in self._heads:
+            output = features[member] @ weight.T
+            output += bias
+            outputs.append(output)
+        return outputs, lambda gradients, wants: [self._back(seen, gradients, *wants)]
+
+    def _back(
+        self, seen: list[Array], gradients: Sequence[Array | None], weights: bool, inputs: bool
+    ) -> Array | None:
+        last = seen[-1]
+        features = last.reshape(len(last), -1, last.shape[-1])
+        g: Any = np.zeros_like(features)
+        for (member, weight, _, grad, bias_grad), of_output in zip(self._heads, gradients, strict=True):
+            if of_output is None:
+                continue
+            if weights:
+                grad += of_output.T @ features[member]
+                bias_grad += np.add.reduce(of_output, axis=0)
+            flat = of_output.reshape(len(of_output), -1)
+            g[member] += flat @ weight.reshape(flat.shape[1], -1)
+        g = g.reshape(last.shape)
+        for number in reversed(range(len(self._layers))):
+            weight, _, grad, bias_grad, turned = self._layers[number]
+            h, below = seen[number + 1], seen[number]
+            if self._relu:
+                g *= h > 0
+            else:
+                slope = h * h
+                np.subtract(1, slope, out=slope)
+                g *= slope
+            if weights:
+                one, two = (g, below) if turned else (below, g)
+                product = one.swapaxes(2, 3) @ two
+                grad += product[:, 0] if len(product[0]) == 1 else np.add.reduce(product, axis=1)
+                bias_grad += np.add.reduce(g, axis=(1, 2))
+            if number or inputs:
+                g = g @ weight.swapaxes(2, 3)
+        return np.add.reduce(g.reshape(len(g), len(features[0]), -1), axis=0) if inputs else None

@@ -1,0 +1,1 @@
+"""Environments, policy, data and learner on one CUDA device, in one process."""

@@ -1,0 +1,77 @@
+"""Returns and lengths of episodes, summed on a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class EpisodeStats:
+    """Returns and lengths of games (see :func:`parl.envs.games_over`), added up on a device.
+
+    Args:
+        num_envs: N.
+        next_step: the row after an end only resets.
+        device: torch's device.
+        capacity: finished episodes kept between two calls of :meth:`take`; further ones are only counted.
+    """
+
+    def __init__(self, num_envs: int, next_step: bool, device: Any, capacity: int = 65_536) -> None:
+        self._next_step, self._capacity = next_step, capacity
+        self._of = torch.zeros((2, num_envs), dtype=torch.float64, device=device)
+        self._resets = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        # Those of them that begin another game.
+        self._fresh = self._resets
+        # One place more, where all goes that has none.
+        self._ended = torch.zeros((2, capacity + 1), dtype=torch.float64, device=device)
+        self._count = torch.zeros((), dtype=torch.int64, device=device)
+        self._reward = torch.zeros((), dtype=torch.float64, device=device)
+
+    def step(self, reward: Tensor, done: Tensor, over: Tensor | None = None) -> None:
+        """Takes one step of every environment, (N,) each; does not wait.
+
+        Args:
+            reward: of any number type.
+            done: bool, where an episode has ended.
+            over: bool, where a game has; by default where an episode has.
+        """
+        over = done if over is None else over
+        reward = reward.double()
+        self._reward += reward.sum()
+        self._of[0] += reward
+        self._of[1] += 1
+        if self._next_step:
+            self._of[0].masked_fill_(self._fresh, 0.0)
+            self._of[1] -= self._resets.double()
+            self._resets, self._fresh = done.clone(), over.clone()
+        place = self._count + torch.cumsum(over, 0) - 1
+        place = torch.where(over, place, self._capacity).clamp_(max=self._capacity)
+        self._ended.scatter_(1, place.expand(2, -1), self._of)
+        self._count += over.sum()
+        self._of.masked_fill_(over, 0.0)
+
+    def take(self) -> tuple[list[tuple[float, int]], float]:
+        """Return and length of the episodes that ended since the last call, and all rewards; waits."""
+        count = min(int(self._count), self._capacity)
+        returns, lengths = self._ended[:, :count].tolist()
+        reward = float(self._reward)
+        self._count.zero_()
+        self._reward.zero_()
+        return [(value, int(length)) for value, length in zip(returns, lengths, strict=True)], reward
+
+    def restart(self, mask: Tensor) -> None:
+        """The environments that ``mask`` (N,) bool names were reset by hand."""
+        self._of.masked_fill_(mask, 0.0)
+        self._resets = self._resets & ~mask
+        self._fresh = self._fresh & ~mask
+
+    def state(self) -> list[Tensor]:
+        """State for :meth:`restore`."""
+        return [part.cpu() for part in (self._of, self._resets, self._fresh)]
+
+    def restore(self, state: list[Tensor]) -> None:
+        """Restores what :meth:`state` returned."""
+        self._of.copy_(state[0])
+        self._resets, self._fresh = (part.to(self._of.device) for part in state[1:])

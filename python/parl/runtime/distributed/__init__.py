@@ -1,0 +1,1 @@
+"""Several machines or torchrun processes: gradient averaging, Ray actors."""

@@ -1,0 +1,436 @@
+"""Actors on other machines: each is a Ray actor; a thread beside the learners sends it requests.
+
+The thread takes the place of a local actor's process: it owns the actor's row of the shared counters, asks
+the pacer and writes into the replay. The network carries the weights, once per version and machine, and rows,
+several vector steps at a time::
+
+    thread     read the command | pace | request rows with the newest weights | write the rows that came
+    Ray actor  take the weights | step the environments `steps` times | return the rows
+
+Each actor has up to two open requests, so that it does not wait for the network. An actor that fails, with
+its process or its machine, is counted and replaced by a new one with fresh episodes. An actor that fails
+several times in a row without a result in between ends the run. While Ray has no free processor for an actor,
+it gets no requests; the run goes on, and saves, with the other actors.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from parl.errors import ConfigError, NonFiniteError, WorkerError
+from parl.runtime import shared_counters as b
+from parl.runtime.env_actor import Counts, total
+from parl.runtime.loop import state_or_reason
+from parl.runtime.off_policy.pacer import ACTOR_PAUSE_S
+from parl.runtime.shared_counters import Row, SharedCounters
+from parl.runtime.weights import SharedWeights
+
+if TYPE_CHECKING:
+    from parl.runtime.off_policy.setup import OffPolicySetup
+
+# Open requests of an actor.
+_OPEN_MAX = 2
+# Failures of an actor in a row, without a result between them, that end the run.
+_FAILURES_MAX = 3
+_WAIT_S = 0.1
+# Tickets kept for priorities that come later than their rows.
+_TICKETS = 2**16
+# Seeds of a replaced actor differ from those of any resumed run.
+_SEEDS_PER_RESUME = 1_000
+
+_log = logging.getLogger("parl")
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """How a run uses Ray.
+
+    Attributes:
+        address: of the cluster, as ``ray.init`` takes it; None: the one that ``RAY_ADDRESS`` names, else a
+            new one on this machine.
+        steps: vector steps of an answer.
+    """
+
+    address: str | None
+    steps: int
+
+
+def connect(remote: RayCluster, actors: int) -> bool:
+    """Connects this process with the cluster, if it is not yet; whether it was not.
+
+    Raises:
+        ConfigError: ray is not installed, no cluster answers, or it has too few processors.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("engine = 'ray' needs ray: pip install 'parl-rl[dist]'") from error
+    fresh = not ray.is_initialized()
+    if fresh:
+        try:
+            ray.init(address=remote.address, include_dashboard=False, log_to_driver=False)
+        except ConnectionError as error:
+            raise ConfigError(f"no Ray cluster answers at {remote.address!r}: {error}") from error
+    processors = int(ray.cluster_resources().get("CPU", 0))
+    if actors > processors:
+        if fresh:
+            ray.shutdown()
+        raise ConfigError(f"actors = {actors} is above the {processors} processors of the Ray cluster")
+    return fresh
+
+
+def disconnect() -> None:
+    """Ends the connection that :func:`connect` made, and the cluster if it was made for it."""
+    import ray
+
+    ray.shutdown()
+
+
+def cluster_cpus(remote: RayCluster) -> int:
+    """Processors of the cluster."""
+    import ray
+
+    fresh = connect(remote, 0)
+    count = int(ray.cluster_resources().get("CPU", 0))
+    if fresh:
+        ray.shutdown()
+    return count
+
+
+class RowBuffer:
+    """A sink that collects rows and priorities until they are sent."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._priorities: list[tuple[Any, Any]] = []
+        self._count = 0
+
+    def add(self, **columns: Any) -> Any:
+        """Keeps a copy of one row per environment; gives their numbers, (N,), which stand for tickets."""
+        self._rows.append({name: _copied(column) for name, column in columns.items()})
+        first, self._count = self._count, self._count + len(columns["env_id"])
+        return np.arange(first, self._count)
+
+    def update_priorities(self, tickets: Any, priorities: Any) -> None:
+        """Keeps priorities of rows by their numbers."""
+        self._priorities.append((np.array(tickets), np.array(priorities)))
+
+    def take_priorities(self) -> tuple[Any, Any] | None:
+        """Numbers and priorities since the last call, None if there are none."""
+        taken, self._priorities = self._priorities, []
+        if not taken:
+            return None
+        numbers, priorities = zip(*taken, strict=True)
+        return np.concatenate(numbers), np.concatenate(priorities)
+
+    def end_episodes(self, env_id: Any) -> None:
+        """Does nothing: the driver ends the episodes in the replay."""
+
+    def take(self) -> dict[str, Any]:
+        """All rows since the last call, in the order they came: columns (steps * N, ...)."""
+        rows, self._rows = self._rows, []
+        return {name: _joined([row[name] for row in rows]) for name in rows[0]}
+
+
+def _copied(column: Any) -> Any:
+    if isinstance(column, Mapping):
+        return {name: _copied(part) for name, part in column.items()}
+    return np.array(column)
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], Mapping):
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class RolloutResult:
+    """The result of one request.
+
+    Attributes:
+        rows: columns (steps * N, ...), with ``env_id``.
+        counts: of these steps.
+        version: of the weights that acted.
+        priorities: numbers of rows, counted over all results, and their priorities; or None.
+    """
+
+    rows: dict[str, Any]
+    counts: Counts
+    version: int
+    priorities: tuple[Any, Any] | None
+
+
+class RayActor:
+    """An actor in a process of Ray's, on any machine."""
+
+    def __init__(self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None) -> None:
+        torch.set_num_threads(1)
+        self._rows = RowBuffer()
+        self._actor = setup.make_actor(index, self._rows, resumes)
+        if state is not None:
+            self._actor.load(state)
+            self._actor.keep_priorities()  # the numbers of rows start again
+
+    def collect(self, weights: Any, version: int, env_steps: int, steps: int) -> RolloutResult:
+        """Takes ``steps`` vector steps with ``weights`` (P,) float32 of ``version``."""
+        actor = self._actor
+        actor.policy.weights.copy_(torch.from_numpy(np.array(weights)))
+        counts = Counts(0, [], 0.0)
+        for _ in range(steps):
+            counts = total([counts, actor.step(env_steps + counts.transitions)])
+        return RolloutResult(self._rows.take(), counts, version, self._rows.take_priorities())
+
+    def save(self) -> bytes | str:
+        """The actor as bytes, or why it cannot be saved."""
+        return state_or_reason(self._actor)
+
+    def process(self) -> tuple[str, int]:
+        """Ray's name of the machine, and the process there."""
+        import os
+
+        import ray
+
+        return ray.get_runtime_context().get_node_id(), os.getpid()
+
+
+class WeightsRef:
+    """The newest weights in Ray's object store; each version is put there once."""
+
+    def __init__(self, snapshot: SharedWeights) -> None:
+        self._snapshot = snapshot
+        self._lock = threading.Lock()
+        self._weights = torch.empty(snapshot.size)
+        self._version = -1
+        self._reference: Any = None
+
+    @property
+    def version(self) -> int:
+        """Number of the newest weights."""
+        return self._snapshot.version
+
+    def newest(self) -> tuple[Any, int]:
+        """Reference and version."""
+        import ray
+
+        with self._lock:
+            version = self._snapshot.read(self._weights, self._version)
+            if version != self._version:
+                self._reference, self._version = ray.put(self._weights.numpy().copy()), version
+            return self._reference, version
+
+
+class RayActorHandle:
+    """One Ray actor, seen from the learners: its open requests, its failures and its replacement.
+
+    Args:
+        setup: the run.
+        index: number of the actor.
+        resumes: of the run so far.
+        state: what :meth:`save` gave, or None.
+        weights: the newest ones.
+    """
+
+    def __init__(
+        self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None, weights: WeightsRef
+    ) -> None:
+        self._setup, self._index, self._resumes = setup, index, resumes
+        self._weights = weights
+        self._asked: deque[tuple[Any, int]] = deque()
+        first, end = setup.env_range(index)
+        self.env_id = np.arange(first, end)
+        self.failures = self._in_a_row = 0
+        self._start(state)
+
+    def _start(self, state: bytes | None) -> None:
+        import ray
+
+        kind = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(RayActor)
+        resumes = self._resumes + _SEEDS_PER_RESUME * self.failures
+        self._host: Any = kind.remote(self._setup, self._index, resumes, state)
+        # Answered once the actor has a place and is made.
+        self._placed: Any = self._host.process.remote()
+        self._state = state
+        self._tickets = np.zeros(0, np.uint64)
+        self._first_ticket = 0
+
+    def is_placed(self, within_s: float) -> bool:
+        """Whether the actor is made, on some machine, within ``within_s``; failures as in :meth:`result`."""
+        import ray
+        from ray.exceptions import RayError
+
+        if self._placed is None:
+            return True
+        try:
+            ready, _ = ray.wait([self._placed], timeout=within_s)
+            if not ready:
+                return False
+            ray.get(ready[0])
+        except RayError as error:
+            self._replace(error)
+            return False
+        self._placed = self._state = None
+        return True
+
+    @property
+    def in_flight(self) -> int:
+        """Largest number of transitions that open requests can bring."""
+        return sum(steps for _, steps in self._asked) * len(self.env_id)
+
+    def may_ask(self) -> bool:
+        """Whether another request may be sent."""
+        return len(self._asked) < _OPEN_MAX
+
+    def ask(self, env_steps: int, steps: int) -> None:
+        """Sends a request for ``steps`` vector steps with the newest weights."""
+        reference, version = self._weights.newest()
+        self._asked.append((self._host.collect.remote(reference, version, env_steps, steps), steps))
+
+    def result(self, within_s: float) -> RolloutResult | None:
+        """The oldest request's result, None if it has not come within ``within_s``.
+
+        A failed actor is replaced and its requests are dropped; :attr:`failures` has grown then.
+
+        Raises:
+            WorkerError: it failed several times in a row.
+        """
+        import ray
+        from ray.exceptions import RayError
+
+        if not self._asked:
+            return None
+        try:
+            ready, _ = ray.wait([self._asked[0][0]], timeout=within_s)
+            if not ready:
+                return None
+            found: RolloutResult = ray.get(ready[0])
+        except RayError as error:
+            self._replace(error)
+            return None
+        self._asked.popleft()
+        self._in_a_row = 0
+        return found
+
+    def _replace(self, error: Exception) -> None:
+        import ray
+
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, NonFiniteError):
+            raise cause  # of the environment: another actor would have the same one
+        self._asked.clear()
+        self.failures += 1
+        self._in_a_row += 1
+        if self._in_a_row >= _FAILURES_MAX:
+            raise WorkerError(f"actor {self._index} failed {self._in_a_row} times in a row:\n{error}")
+        _log.warning("actor %d failed and is replaced: %s", self._index, str(error).strip().splitlines()[-1])
+        ray.kill(self._host)
+        self._start(None)
+
+    def write(self, result: RolloutResult, replay: Any) -> None:
+        """Writes a result's rows and sets the priorities that came with them."""
+        tickets = np.asarray(replay.add(**result.rows))
+        if not self._setup.algorithm.actor_priorities:
+            return
+        self._tickets = np.concatenate([self._tickets, tickets])
+        if result.priorities is not None:
+            numbers, priorities = result.priorities
+            known = numbers >= self._first_ticket
+            places = numbers[known] - self._first_ticket
+            replay.update_priorities(self._tickets[places], priorities[known])
+        surplus = len(self._tickets) - _TICKETS
+        if surplus > 0:
+            self._tickets, self._first_ticket = self._tickets[surplus:], self._first_ticket + surplus
+
+    def save(self) -> bytes | str | None:
+        """See :meth:`RayActor.save`; an actor not placed yet gives the state that it starts from."""
+        import ray
+        from ray.exceptions import RayError
+
+        if not self.is_placed(0.0):
+            return self._state
+        try:
+            return ray.get(self._host.save.remote())
+        except RayError as error:
+            self._replace(error)
+            return self._state
+
+    def process(self) -> tuple[str, int]:
+        """See :meth:`RayActor.process`."""
+        import ray
+
+        return ray.get(self._host.process.remote())
+
+    def close(self) -> None:
+        """Ends the Ray actor."""
+        import ray
+
+        if ray.is_initialized():
+            ray.kill(self._host)
+
+
+def _count_failures(actor: RayActorHandle, row: Row, replay: Any) -> None:
+    """Counts failures since the last call and ends the episodes of the lost actor in the replay."""
+    if actor.failures != row[b.FAILURES]:
+        row[b.FAILURES] = actor.failures
+        # Rows in flight are lost: the next ones do not continue the episodes in the replay.
+        replay.end_episodes(actor.env_id)
+
+
+def run_ray_actor(
+    connection: Connection,
+    setup: OffPolicySetup,
+    index: int,
+    counters: SharedCounters,
+    weights: WeightsRef,
+    replay: Any,
+    resumes: int,
+    state: bytes | None,
+) -> None:
+    """Main function of a thread that fills ``replay`` from one Ray actor; see the module."""
+    assert setup.remote is not None
+    actor = RayActorHandle(setup, index, resumes, state, weights)
+    if resumes and state is None:
+        replay.end_episodes(actor.env_id)
+    connection.send(("ready", None))
+    row, updates = counters.actor[index], counters.learner[0]
+    try:
+        while counters.command != b.STOP:
+            if counters.command == b.PARK and not actor.in_flight:
+                if connection.poll(_WAIT_S):
+                    connection.recv()
+                    connection.send(("part", ("state", actor.save())))
+                continue
+            env_steps = counters.env_steps + int(counters.actor[:, b.IN_FLIGHT].sum())
+            if not actor.in_flight and not actor.is_placed(_WAIT_S):
+                _count_failures(actor, row, replay)
+                continue
+            may_ask = counters.command == b.RUN and actor.may_ask()
+            if may_ask and setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
+                left = -(-(setup.pacer.total_steps - env_steps) // setup.num_envs)
+                actor.ask(env_steps, max(1, min(setup.remote.steps, left)))
+                row[b.IN_FLIGHT] = actor.in_flight
+            elif actor.in_flight:
+                result = actor.result(_WAIT_S)
+                _count_failures(actor, row, replay)
+                if result is not None:
+                    actor.write(result, replay)
+                    steps = len(result.rows["env_id"]) // len(actor.env_id)
+                    counters.count_lag(index, weights.version - result.version, steps)
+                    counters.count(index, result.counts)
+                row[b.IN_FLIGHT] = actor.in_flight
+            else:
+                started = time.perf_counter_ns()
+                time.sleep(ACTOR_PAUSE_S)
+                row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
+    finally:
+        actor.close()

@@ -1,0 +1,177 @@
+"""Learners started by ``torchrun``: each with environments of its own, gradients averaged over all.
+
+::
+
+    torchrun --nproc-per-node 2 -m parl train dqn --env CartPole-v1
+
+Every process is a learner with its share of environments, batch, replay and steps. Rank 0 also evaluates,
+logs and saves; the other ranks wait while it does. Off-policy (:class:`TorchrunAllReduce`) rank 0 appends a
+flag to the gradients that it sends: average, save or stop. On-policy (:class:`RolloutCoordinator`) it
+broadcasts the same flag before each rollout.
+
+Processes find each other by the variables that ``torchrun`` sets; ``torch.distributed`` does the rest: gloo
+where learners compute on processors, NCCL on GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parl.errors import ConfigError
+from parl.runtime.gradient_allreduce import pack_flag
+
+SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
+"""What rank 0 may ask for."""
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# Rank 0 may evaluate and save for so long before the other ranks raise.
+_TIMEOUT = timedelta(hours=2)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that ``torchrun`` started, and this one's rank.
+
+    Attributes:
+        rank: number of this process.
+        size: number of processes.
+        local: number of this process on this machine.
+        local_size: number of processes on this machine.
+    """
+
+    rank: int
+    size: int
+    local: int
+    local_size: int = 1
+
+    @classmethod
+    def found(cls) -> Group | None:
+        """The group; None without ``torchrun``, or where it started this process alone."""
+        if any(name not in os.environ for name in _VARIABLES) or int(os.environ["WORLD_SIZE"]) < 2:
+            return None
+        size = int(os.environ["WORLD_SIZE"])
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+        return cls(int(os.environ["RANK"]), size, int(os.environ["LOCAL_RANK"]), here)
+
+    def share(self, name: str, value: int) -> int:
+        """This process's share of ``value``, a setting for all of them.
+
+        Raises:
+            ConfigError: it cannot be shared evenly.
+        """
+        if value % self.size:
+            raise ConfigError(f"{name} = {value} is no multiple of the {self.size} processes of torchrun")
+        return value // self.size
+
+    def device(self, wanted: str) -> str:
+        """The device of this process: with ``cuda``, that of its number on this machine."""
+        return f"cuda:{self.local}" if wanted == "cuda" else wanted
+
+    def connect(self, device: str) -> None:
+        """Joins the others; safe to call twice."""
+        import torch.distributed as dist
+
+        if device.startswith("cuda"):
+            torch.cuda.set_device(device)
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if device.startswith("cuda") else "gloo", timeout=_TIMEOUT)
+
+    def from_first(self, value: Any) -> Any:
+        """The ``value`` of rank 0, in every process."""
+        import torch.distributed as dist
+
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def disconnect(self) -> None:
+        """Leaves; safe to call twice."""
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class TorchrunAllReduce:
+    """The learners of a group. See :class:`parl.runtime.gradient_allreduce.GradientAllReduce`.
+
+    Attributes:
+        asked: what rank 0 asked for when :meth:`average` last returned False.
+    """
+
+    def __init__(self, group: Group, device: str) -> None:
+        self._group = group
+        self._buffer = torch.empty(0, device=device)
+        self.asked = 0.0
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """See :class:`GradientAllReduce`; only rank 0 is ever absent, and that asks all to end."""
+        return self._sum(gradients, 0.0 if present else END, meanwhile)
+
+    def ask(self, gradients: Tensor, request: float) -> None:
+        """Called by rank 0: asks all for ``request``; this update is left out."""
+        self._sum(gradients, request, None)
+
+    def _sum(self, gradients: Tensor, flag: float, meanwhile: Callable[[], object] | None) -> bool:
+        import torch.distributed as dist
+
+        buffer = self._buffer = pack_flag(self._buffer, gradients, flag)
+        work: Any = dist.all_reduce(buffer, async_op=True)
+        if meanwhile is not None:
+            meanwhile()
+        work.wait()
+        self.asked = float(buffer[-1].item())
+        if self.asked:
+            return False
+        gradients.copy_(buffer[:-1].div_(self._group.size))
+        return True
+
+    def close(self) -> None:
+        """Does nothing: the process group outlives the loop."""
+
+
+class RolloutCoordinator:
+    """Rank 0 tells the other processes before each rollout what comes next; gradients are averaged.
+
+    Args:
+        group: its processes are connected.
+        device: where learners compute.
+    """
+
+    def __init__(self, group: Group, device: str) -> None:
+        self._size = group.size
+        self._device = device
+
+    def send(self, request: float, env_steps: int) -> None:
+        """Called by rank 0: what all do next, and how many transitions the run has."""
+        self._broadcast(torch.tensor([request, float(env_steps)], dtype=torch.float64))
+
+    def receive(self) -> tuple[float, int]:
+        """Called by the other ranks: what rank 0 sent."""
+        request, env_steps = self._broadcast(torch.zeros(2, dtype=torch.float64)).tolist()
+        return request, int(env_steps)
+
+    def _broadcast(self, message: Tensor) -> Tensor:
+        import torch.distributed as dist
+
+        message = message.to(self._device)
+        dist.broadcast(message, src=0)
+        return message
+
+    def average(self, values: Tensor) -> None:
+        """Replaces ``values``, on any device, by their mean over the group."""
+        import torch.distributed as dist
+
+        sent = values.to(self._device)
+        dist.all_reduce(sent)
+        sent.div_(self._size)
+        if sent is not values:
+            values.copy_(sent)

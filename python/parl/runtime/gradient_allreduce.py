@@ -1,0 +1,182 @@
+"""Averages gradients over learners: L learners on parts of a batch update like one on the whole batch.
+
+The parts have equal sizes, so the mean of their mean gradients is that of the concatenated batch. One
+all-reduce does it, and tells every learner whether one of them could not take part.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class GradientAllReduce(Protocol):
+    """Protocol: averages the gradients of one learner with those of the run's other learners."""
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """Replaces ``gradients`` (P,) by the mean over all learners.
+
+        Args:
+            gradients: of this learner's part; ignored unless ``present``.
+            present: whether this learner has gradients. If one has not, all learners skip this update.
+            meanwhile: called while the gradients are transferred.
+
+        Returns:
+            whether all learners were present, equal for every learner. If not, ``gradients`` are undefined.
+        """
+        ...
+
+    def close(self) -> None:
+        """Closes the connection."""
+        ...
+
+
+class SingleLearner:
+    """One learner: its gradients are the mean."""
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """See :class:`GradientAllReduce`."""
+        if meanwhile is not None:
+            meanwhile()
+        return present
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        pass
+
+
+class Rendezvous:
+    """An unnamed file in memory through which processes of one machine connect.
+
+    It ends with the process that made it, also where that is killed.
+
+    Attributes:
+        path: where any process of this user opens the file, until :meth:`close`.
+    """
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = os.memfd_create("parl-rendezvous")
+        self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+
+    def close(self) -> None:
+        """Frees it; safe to call twice."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+class GlooAllReduce:
+    """Learners in processes of one machine, connected by ``torch.distributed``'s gloo over loopback.
+
+    Args:
+        path: of an empty file where the processes find each other.
+        rank: number of this learner, ``0 <= rank < learners``.
+        learners: L.
+        timeout_s: how long a peer may keep the others waiting.
+    """
+
+    def __init__(self, path: str, rank: int, learners: int, timeout_s: float = 600.0) -> None:
+        import torch.distributed as dist
+
+        # A group of its own: the process-wide default one, and its network settings, are the user's.
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()
+        options._devices = [gloo.create_device(hostname="127.0.0.1")]
+        options._timeout = timedelta(seconds=timeout_s)
+        store: Any = getattr(dist, "FileStore")(path, learners)  # noqa: B009 - not exported
+        self._group: Any = gloo(store, rank, learners, options)
+        self._learners = learners
+        self._buffer = torch.empty(0)
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """See :class:`GradientAllReduce`."""
+        # [gradients | learners that are absent]
+        buffer = self._buffer = pack_flag(self._buffer, gradients, 0.0 if present else 1.0)
+        work = self._group.allreduce([buffer])
+        if meanwhile is not None:
+            meanwhile()
+        work.wait()
+        if buffer[-1].item() != 0.0:
+            return False
+        gradients.copy_(buffer[:-1].div_(self._learners))
+        return True
+
+    def close(self) -> None:
+        """Ends it; safe to call twice."""
+        self._group = None
+
+
+class ThreadGroup:
+    """State that the :class:`ThreadAllReduce` objects of one process share.
+
+    Args:
+        learners: L.
+        timeout_s: seconds after which a learner that waits for the others raises an error.
+    """
+
+    def __init__(self, learners: int, timeout_s: float = 600.0) -> None:
+        self.barrier = threading.Barrier(learners, timeout=timeout_s)
+        self.gradients = [torch.empty(0)] * learners
+        self.present = [False] * learners
+
+
+class ThreadAllReduce:
+    """Averages gradients between threads: each averages one section of all gradients, in order of the ranks.
+
+    Args:
+        group: shared by all learners.
+        rank: number of this learner, ``0 <= rank < learners``.
+    """
+
+    def __init__(self, group: ThreadGroup, rank: int) -> None:
+        self._group, self._rank = group, rank
+
+    def average(
+        self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
+    ) -> bool:
+        """See :class:`GradientAllReduce`."""
+        group, rank = self._group, self._rank
+        group.gradients[rank], group.present[rank] = gradients, present
+        if meanwhile is not None:
+            meanwhile()
+        group.barrier.wait()
+        all_present = all(group.present)
+        if all_present:
+            parts = [whole.tensor_split(len(group.gradients))[rank] for whole in group.gradients]
+            mean = parts[0].clone()
+            for part in parts[1:]:
+                mean.add_(part)
+            mean.div_(len(parts))
+            for part in parts:
+                part.copy_(mean)
+        group.barrier.wait()
+        return all_present
+
+    def close(self) -> None:
+        """Wakes learners that wait in :meth:`average`, with an error; safe to call twice."""
+        self._group.barrier.abort()
+
+
+def pack_flag(buffer: Tensor, gradients: Tensor, sign: float) -> Tensor:
+    """Copies ``gradients`` (P,), or zeros unless ``sign`` is 0, and ``sign`` into one buffer (P + 1,)."""
+    size = len(gradients)
+    if len(buffer) != size + 1:
+        buffer = torch.zeros(size + 1, device=buffer.device)
+    if sign == 0.0:
+        buffer[:size] = gradients
+    else:
+        buffer.zero_()
+    buffer[size] = sign
+    return buffer

@@ -1,0 +1,1 @@
+"""Actors write into a replay, learners sample from it."""

@@ -1,0 +1,173 @@
+"""An actor of off-policy algorithms: steps a vector environment and writes the rows into a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl.envs import EnvMaker, Observer, games_over, points
+from parl.runtime.env_actor import Counts, EnvActor
+from parl.runtime.off_policy.initial_priorities import InitialPriorities
+from parl.runtime.seeds import actor_seeds
+from parl.runtime.setup import env_range
+from parl.types import Algorithm, EnvSpec, Policy, Sink
+
+if TYPE_CHECKING:
+    from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
+
+
+class Actor(EnvActor):
+    """Writes one row per environment and step into a replay.
+
+    Args:
+        env: a vector environment of ``num_envs``, owned by the actor from now on.
+        spec: its description.
+        policy: chooses the actions.
+        replay: takes the rows.
+        first_env: number of the first environment within the run.
+        seed: of the first reset.
+        initial_priorities: computes the rows' first priorities; None: the replay chooses them.
+        pickles: see :class:`EnvActor`.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        spec: EnvSpec,
+        policy: Policy,
+        replay: Sink,
+        first_env: int,
+        seed: int,
+        initial_priorities: InitialPriorities | None = None,
+        pickles: bool = False,
+    ) -> None:
+        self._observe = Observer(spec)
+        super().__init__(env, spec, policy, seed, first_env, pickles)
+        self._replay = replay
+        self._env_id = np.arange(first_env, first_env + self.num_envs)
+        self._env_steps = 0
+        self._action: Any = None
+        self._results: Any = None
+        self._initial_priorities = initial_priorities
+
+    def _observed(self, observations: Any, step: int | str) -> Any:
+        observations = self._observe(observations)
+        self._check.observations(observations, step)
+        return observations
+
+    def step(self, env_steps: int) -> Counts:
+        """One vector step.
+
+        Args:
+            env_steps: transitions that the run has collected, for the policy's schedules.
+        """
+        self.act(env_steps)
+        self.step_envs()
+        return self.record()
+
+    def act(self, env_steps: int) -> None:
+        """First part of a step: chooses the actions."""
+        self._env_steps = env_steps
+        self._action = np.asarray(self.policy.act(self._obs, env_steps), self._action_dtype)
+        if self._initial_priorities is not None:
+            self._initial_priorities.after_act()
+
+    def step_envs(self) -> None:
+        """Second part of a step: steps the environments; another thread may call it."""
+        self._results = self._env.step(self._action)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the environments have stepped and the rows are not written yet."""
+        return self._results is not None
+
+    def record(self) -> Counts:
+        """Last part of a step: writes the rows.
+
+        Raises:
+            NonFiniteError: a reward or an observation is NaN or infinite; no row is written.
+        """
+        results, self._results = self._results, None
+        assert results is not None
+        obs, reward, terminated, truncated, info = results
+        reward = np.asarray(reward, np.float32)
+        self._check.rewards(reward, self._env_steps)
+        obs = self._observed(obs, self._env_steps)
+        extra = {"final_obs": self._observe.final(obs, info)} if self._same_step else {}
+        if extra:
+            self._check.observations(extra["final_obs"], self._env_steps, "final observation")
+        tickets = self._replay.add(
+            obs=self._obs,
+            action=self._action,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            env_id=self._env_id,
+            **extra,
+        )
+        if self._initial_priorities is not None:
+            self._initial_priorities.add(tickets, reward, terminated, truncated)
+        self._obs = obs
+        score = points(reward, info)
+        over = games_over(terminated, np.logical_or(terminated, truncated), info)
+        return Counts(*self._episodes.step(score, terminated, truncated, over), float(score.sum()))
+
+    def _extra_state(self) -> dict[str, Any]:
+        priorities = self._initial_priorities
+        return {
+            "pending_step": (self._action, self._results),
+            "initial_priorities": None if priorities is None else priorities.state_dict(),
+        }
+
+    def _load_extra_state(self, state: Mapping[str, Any]) -> None:
+        self._action, self._results = state["pending_step"]
+        if self._initial_priorities is not None and state["initial_priorities"] is not None:
+            self._initial_priorities.load_state_dict(state["initial_priorities"])
+
+    def end_episodes(self) -> None:
+        """Tells the replay that the next rows do not continue the episodes it holds."""
+        self._replay.end_episodes(self._env_id)
+        self._results = None
+        if self._initial_priorities is not None:
+            self._initial_priorities.clear()
+
+    def keep_priorities(self) -> None:
+        """Leaves rows that are written with the priorities they have."""
+        if self._initial_priorities is not None:
+            self._initial_priorities.keep_priorities()
+
+
+def make_actor(
+    maker: EnvMaker,
+    spec: EnvSpec,
+    algorithm: Algorithm,
+    replay: Sink,
+    index: int,
+    actors: int,
+    num_envs: int,
+    seed: int,
+    double_buffer: bool = False,
+) -> Actor | DoubleBufferedActor:
+    """Actor ``index`` of ``actors``, which share ``num_envs`` environments as evenly as can be.
+
+    Each environment's first seed and each policy's generator follow from ``seed`` and their number alone.
+    """
+    from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
+
+    first, end = env_range(index, actors, num_envs)
+    policy_seed, env_seed = actor_seeds(seed, index)
+    policy = algorithm.make_policy(index, actors, end - first, policy_seed)
+
+    def part(start: int, stop: int) -> Actor:
+        own_seed = env_seed + start - first
+        priorities = InitialPriorities.of(algorithm, policy, replay, stop - start, spec)
+        env = maker.for_actors(actors)(stop - start)
+        pickles = not isinstance(maker.env, str)
+        return Actor(env, spec, policy, replay, start, own_seed, priorities, pickles)
+
+    if not double_buffer:
+        return part(first, end)
+    middle = (first + end) // 2
+    return DoubleBufferedActor(part(first, middle), part(middle, end))

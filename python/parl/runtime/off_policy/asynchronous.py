@@ -1,0 +1,448 @@
+"""The async schedule of off-policy algorithms: actors and learners overlap, in processes or threads.
+
+The driver is learner 0. The other learners and the actors are workers. All share the replay, the counters and
+the weights through memory; they use a pipe to the driver only while they are parked::
+
+    actor      read the command | newest weights | pace | step the environments, write rows
+    learner    read the command | pace | draw, compute, average with the others, step, set priorities
+    driver     learner 0; also publishes the weights after each update, and watches the workers
+
+Learners skip an update together: one that cannot take part sets a flag in the all-reduce, and all leave that
+update out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parl.replay import PrioritizedReplay
+from parl.runtime import checkpoint
+from parl.runtime import shared_counters as b
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.distributed.ray_actors import WeightsRef, connect, disconnect, run_ray_actor
+from parl.runtime.distributed.torchrun import SAVE, TorchrunAllReduce
+from parl.runtime.gradient_allreduce import (
+    GlooAllReduce,
+    GradientAllReduce,
+    Rendezvous,
+    SingleLearner,
+    ThreadAllReduce,
+    ThreadGroup,
+)
+from parl.runtime.off_policy.learner_worker import LearnerWorker
+from parl.runtime.off_policy.pacer import ACTOR_PAUSE_MAX_S, ACTOR_PAUSE_S, LEARNER_PAUSE_S
+from parl.runtime.off_policy.parking import PERIOD_S, ActorParking
+from parl.runtime.off_policy.setup import OffPolicySetup
+from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.weights import SharedWeights
+from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
+from parl.runtime.workers import WorkerGroup, choose_context
+from parl.types import Learner
+
+_CHECK_EVERY_S = 0.05
+PARKED_PAUSE_S = 0.01
+
+
+def _run_actor(
+    connection: Connection,
+    setup: OffPolicySetup,
+    index: int,
+    counters: SharedCounters,
+    shared_weights: SharedWeights,
+    replay: Any,
+    resumes: int,
+    state: bytes | None,
+) -> None:
+    """An actor's main function; ``replay`` is a name to attach to, or the replay itself."""
+    if isinstance(replay, str):
+        replay = PrioritizedReplay.attach(replay)
+    actor = setup.make_actor(index, replay, resumes)
+    if state is not None:
+        actor.load(state)
+    elif resumes:
+        actor.end_episodes()
+    connection.send(("ready", None))
+    row = counters.actor[index]
+    updates = counters.learner[0]
+    weights, version = actor.policy.weights, -1
+    pause_s = ACTOR_PAUSE_S
+    while True:
+        command = counters.command
+        if command == b.STOP:
+            break
+        if command == b.PARK:
+            answer_while_parked(connection, actor)
+            continue
+        if not counters.is_awake(index):
+            time.sleep(PARKED_PAUSE_S)
+            continue
+        env_steps = counters.env_steps
+        if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
+            started = time.perf_counter_ns()
+            # Longer and longer: each wake-up takes time from a learner that needs all cores.
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, ACTOR_PAUSE_MAX_S)
+            row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
+            continue
+        pause_s = ACTOR_PAUSE_S
+        version = shared_weights.read(weights, version)
+        collected = actor.step(env_steps)
+        counters.count_lag(index, shared_weights.version - version)
+        counters.count(index, collected)
+    actor.close()
+
+
+def _run_learner(
+    connection: Connection,
+    setup: OffPolicySetup,
+    rank: int,
+    counters: SharedCounters,
+    replay: Any,
+    where: str | ThreadGroup,
+    saved: Checkpoint | None,
+    learner: Learner | None = None,
+) -> None:
+    """The loop of learner ``rank >= 1``, in a process or thread; ``replay`` as in :func:`_run_actor`.
+
+    A thread is given its ``learner``: seeding is process-wide.
+    """
+    if isinstance(replay, str):
+        replay = PrioritizedReplay.attach(replay)
+    learner = setup.make_learner() if learner is None else learner
+    assert learner is not None
+    updates = 0
+    if saved is not None:
+        checkpoint.load_learner(saved, learner)
+        updates = int(saved.counters["updates"])
+    connection.send(("ready", None))
+    learner.use_threads(setup.threads)
+    allreduce = _make_allreduce(where, rank, setup.learners)
+    try:
+        _learn(setup, rank, counters, learner, replay, allreduce, updates)
+    finally:
+        allreduce.close()
+
+
+def _make_allreduce(where: str | ThreadGroup, rank: int, learners: int) -> GradientAllReduce:
+    return (
+        ThreadAllReduce(where, rank)
+        if isinstance(where, ThreadGroup)
+        else GlooAllReduce(where, rank, learners)
+    )
+
+
+def _learn(
+    setup: OffPolicySetup,
+    rank: int,
+    counters: SharedCounters,
+    learner: Learner,
+    replay: Any,
+    allreduce: GradientAllReduce,
+    updates: int,
+) -> None:
+    worker = setup.make_learner_worker(learner, replay, allreduce, rank)
+    row = counters.learner[rank]
+    row[b.UPDATES] = updates
+    while True:
+        if counters.command != b.RUN:
+            worker.skip()
+            if _stopped_after_parking(counters):
+                break
+            continue
+        env_steps = counters.env_steps
+        if not setup.pacer.may_learn(env_steps, updates):
+            started = time.perf_counter_ns()
+            time.sleep(LEARNER_PAUSE_S)
+            row[b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
+        elif worker.update(env_steps):
+            updates += 1
+            row[b.UPDATES] = updates
+        elif _stopped_after_parking(counters):
+            break
+
+
+def _stopped_after_parking(counters: SharedCounters) -> bool:
+    """Waits while the workers are parked; whether they are stopped then."""
+    while counters.command == b.PARK:
+        time.sleep(IDLE_S)
+    return counters.command == b.STOP
+
+
+class AsyncOffPolicyLoop(CommandedLoop[Learner]):
+    """See the module. An iteration is an update, or a short wait if the replay ratio allows none.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to start from, or None.
+    """
+
+    def __init__(self, setup: OffPolicySetup, saved: Checkpoint | None = None) -> None:
+        torch.set_num_threads(1)
+        self._setup = setup
+        self._rendezvous: Rendezvous | None = None
+        self._learner_worker: LearnerWorker | None = None
+        self._allreduce: GradientAllReduce | None = None
+        self._connected = False
+        in_processes = setup.learners > 1 and not setup.learner_threads
+        shares = setup.processes or in_processes
+        name = f"parl-{os.getpid()}-{uuid.uuid4().hex[:12]}" if shares else None
+        context = choose_context(shares, setup.device)
+        if saved is None:
+            replay = setup.make_replay(name)
+        else:
+            replay = PrioritizedReplay.load(saved.folder / "replay.bin", shared=name)
+        try:
+            total_steps = setup.pacer.total_steps * setup.scale
+            learner = setup.make_learner()
+            super().__init__(learner, total_steps, saved, context, setup.actors, setup.learners)
+        except BaseException:
+            replay.unlink()
+            raise
+        self._replay = replay
+        try:
+            self._start(setup, saved, name, context, in_processes)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(
+        self,
+        setup: OffPolicySetup,
+        saved: Checkpoint | None,
+        name: str | None,
+        context: Any,
+        in_processes: bool,
+    ) -> None:
+        """Starts the workers; ``name`` is that of the replay's memory, where processes share it."""
+        assert self._workers is not None
+        counters, workers, learner = self._counters, self._workers, self._learner
+        counters.actor[0, b.STEPS] = self._env_steps
+        if setup.group is not None:
+            # Rank 0 is right: a process that was killed may have saved less.
+            state, self._updates = setup.group.from_first((learner.state_dict(), self._updates))
+            learner.load_state_dict(state)
+        counters.learner[:, b.UPDATES] = self._updates
+        self._shared_weights = SharedWeights(context, len(learner.weights))
+        self._shared_weights.publish(learner.weights)
+        if in_processes:
+            self._rendezvous = Rendezvous()
+            for rank in range(1, setup.learners):
+                args = (setup, rank, counters, name, self._rendezvous.path, saved)
+                workers.start(f"learner {rank}", _run_learner, args, process=True)
+        run, weights = (_run_actor, self._shared_weights)
+        if setup.remote is not None:
+            self._connected = connect(setup.remote, setup.actors)
+            run, weights = run_ray_actor, WeightsRef(self._shared_weights)
+        actors_replay = name if setup.processes else self._replay
+        for index in range(setup.actors):
+            state = checkpoint.actor_state(saved, index)
+            args = (setup, index, counters, weights, actors_replay, self._resumes, state)
+            self._start_actor(f"actor {index}", run, args, setup.processes)
+        learner.use_threads(setup.threads)  # after the forks, which copy no threads
+        rendezvous = self._rendezvous
+        where: str | ThreadGroup = ThreadGroup(setup.learners) if rendezvous is None else rendezvous.path
+        if not in_processes:
+            for rank in range(1, setup.learners):
+                args = (setup, rank, counters, self._replay, where, saved, setup.make_learner())
+                workers.start(f"learner {rank}", _run_learner, args, process=False)
+        self._allreduce = self._make_allreduce(where)
+        self._learner_worker = setup.make_learner_worker(learner, self._replay, self._allreduce, 0)
+        for worker in workers.workers:
+            worker.answer(ANSWER_S)  # ready: it has attached to the replay
+        if name is not None:
+            self._replay.unlink()  # the name is not needed any more, and cannot be left behind now
+        controls = setup.park_actors and setup.actors > 1 and setup.remote is None
+        self._parking = ActorParking.of(setup.actors) if controls else None
+        self._next_check = self._next_parking = 0.0
+        self._waits_before = ((0, 0.0), time.monotonic())
+        self._lags_before = counters.lags.sum(axis=0)
+        self._since_report(**self._report_totals())
+        self.rates()
+
+    def _make_allreduce(self, where: str | ThreadGroup) -> GradientAllReduce:
+        setup = self._setup
+        if setup.group is not None:
+            self._torchrun = TorchrunAllReduce(setup.group, setup.device)
+            return self._torchrun
+        return _make_allreduce(where, 0, setup.learners) if setup.learners > 1 else SingleLearner()
+
+    @property
+    def _own(self) -> LearnerWorker:
+        """Learner 0."""
+        assert self._learner_worker is not None
+        return self._learner_worker
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected; of all processes of torchrun, if each collects as much as this one."""
+        return self._counters.env_steps * self._setup.scale
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """See :class:`Loop`."""
+        self._check()
+        super().advance(until_env_steps, seconds)
+
+    def _iterate(self, seconds: float) -> None:
+        self._check()
+        env_steps = self._counters.env_steps
+        if not self._setup.pacer.may_learn(env_steps, self._updates):
+            started = time.perf_counter_ns()
+            time.sleep(LEARNER_PAUSE_S)
+            self._counters.learner[0, b.LEARNER_WAIT_NS] += time.perf_counter_ns() - started
+        elif self._together(lambda: self._own.update(env_steps)):
+            self._after_update()
+        else:
+            # The driver alone asks for a skipped update, and it does so between updates.
+            self._raise_peer_error(RuntimeError("a learner skipped an update that the driver did not skip"))
+
+    def _after_update(self) -> None:
+        self._updates += 1
+        self._counters.learner[0, b.UPDATES] = self._updates
+        self._shared_weights.publish(self._learner.weights)
+
+    def _check(self) -> None:
+        """Raises if a worker has failed, and parks or wakes actors, every now and then."""
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + _CHECK_EVERY_S
+            assert self._workers is not None
+            self._workers.check()
+            if self._parking is not None and now >= self._next_parking:
+                self._park_or_wake(now)
+
+    def _park_or_wake(self, now: float) -> None:
+        """Parks or wakes actors by how long each side has waited since the last call."""
+        assert self._parking is not None
+        parking, counters = self._parking, self._counters
+        waits = (counters.actor[:, b.ACTOR_WAIT_NS].sum(), counters.learner[:, b.LEARNER_WAIT_NS].mean())
+        (old_waits, then), self._waits_before = self._waits_before, (waits, now)
+        self._next_parking = now + PERIOD_S
+        if counters.env_steps < self._setup.pacer.learning_starts:
+            return
+        elapsed_ns = max(now - then, 1e-9) * 1e9
+        actors_wait = float(waits[0] - old_waits[0]) / elapsed_ns / parking.awake
+        parking.decide(min(1.0, actors_wait), min(1.0, float(waits[1] - old_waits[1]) / elapsed_ns))
+        counters.awake = parking.awake, parking.first
+
+    def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
+        """Learns along with rank 0 of torchrun until that ends.
+
+        Args:
+            save: called when rank 0 saves, with a function that writes this process's part into a folder.
+        """
+        while not self._setup.pacer.may_learn(self._counters.env_steps, 0) or not len(self._replay):
+            self._check()
+            time.sleep(LEARNER_PAUSE_S)
+        while True:
+            self._check()
+            if self._together(lambda: self._own.update(self._counters.env_steps)):
+                self._after_update()
+            elif self._torchrun.asked == SAVE:
+                save(self.save)
+            else:
+                return
+
+    def _together(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` returns, which talks to other learners; their own error if the connection breaks."""
+        try:
+            return work()
+        except RuntimeError as error:
+            self._raise_peer_error(error)
+
+    def _raise_peer_error(self, error: RuntimeError) -> None:
+        assert self._workers is not None
+        if self._setup.learners > 1:
+            self._workers.failure(within_s=3.0)
+        raise error
+
+    def _report_totals(self) -> dict[str, float]:
+        actors, learners = self._counters.actor, self._counters.learner
+        return {
+            "lag": int(actors[:, b.LAG_SUM].sum()),
+            "vector_steps": int(actors[:, b.VECTOR_STEPS].sum()),
+            "actors_wait": float(actors[:, b.ACTOR_WAIT_NS].mean()) * 1e-9,
+            "learners_wait": float(learners[:, b.LEARNER_WAIT_NS].mean()) * 1e-9,
+        }
+
+    def _figures(self, elapsed: float) -> dict[str, Any]:
+        new, counters = self._since_report(**self._report_totals()), self._counters
+        steps = new["vector_steps"]
+        failures = {"actor_failures": int(counters.actor[:, b.FAILURES].sum())}
+        return {
+            "replay_ratio": self._setup.pacer.measured(counters.env_steps, self._updates),
+            "replay_size": len(self._replay),
+            "policy_lag": new["lag"] / steps if steps else math.nan,
+            "actors_wait": min(1.0, new["actors_wait"] / elapsed),
+            "learners_wait": min(1.0, new["learners_wait"] / elapsed),
+            **self._lags(),
+            "actors_awake": counters.awake[0],
+            **(failures if self._setup.remote else {}),
+        }
+
+    def _lags(self) -> dict[str, Any]:
+        """Histogram of the policy lag of vector steps since the last call."""
+        lags = self._counters.lags.sum(axis=0)
+        counts, self._lags_before = lags - self._lags_before, lags
+        if not counts.any():
+            return {}
+        last = int(counts.nonzero()[0][-1])
+        upper = int((counts.cumsum() >= 0.95 * counts.sum()).argmax())
+        return {
+            "policy_lag_histogram": counts[: last + 1].tolist(),
+            "policy_lag_p95": float(2**upper - 1),
+        }
+
+    def _actor_states(self) -> list[bytes | None]:
+        """See :class:`Loop`; all learners skip an update first, so that they are at the same one."""
+        if self._setup.learners > 1:
+            self._together(self._own.skip)
+        elif self._leads:
+            self._together(lambda: self._torchrun.ask(self._learner.gradients, SAVE))
+        self._own.flush()
+        return super()._actor_states()
+
+    def _write(self, folder: Path, actors: Sequence[bytes | None]) -> None:
+        self._env_steps = self._counters.env_steps  # of this process
+        super()._write(folder, actors)
+
+    @property
+    def _leads(self) -> bool:
+        """Whether other processes of torchrun follow this one."""
+        return self._setup.group is not None and self._setup.group.rank == 0
+
+    def _stop_workers(self, workers: WorkerGroup) -> None:
+        super()._stop_workers(workers)
+        if self._setup.learners > 1 or self._leads:
+            try:
+                workers.check()
+                self._own.skip()
+            except Exception:  # a learner is gone: the others are ended below
+                if self._allreduce is not None:
+                    self._allreduce.close()
+                workers.end(within_s=0.5)
+
+    def close(self) -> None:
+        """Ends the workers and frees the replay; safe to call twice."""
+        super().close()
+        worker, self._learner_worker = self._learner_worker, None
+        if worker is not None:
+            worker.close()
+        if self._connected:
+            disconnect()
+            self._connected = False
+        if self._replay is not None:
+            self._replay.unlink()
+            self._replay = None
+        if self._rendezvous is not None:
+            if self._allreduce is not None:
+                self._allreduce.close()
+            self._rendezvous.close()

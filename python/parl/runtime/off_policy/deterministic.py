@@ -1,0 +1,146 @@
+"""The deterministic schedule of off-policy algorithms: one thread, one order, equal numbers for equal seeds.
+
+An iteration steps the actors in order, then makes the updates that the replay ratio asks for. In an update
+the learners' parts are drawn and computed in order, and their gradients summed in that order. The numbers
+depend on settings and seed alone (on one processor family and one version of torch). A run that is stopped at
+a checkpoint and resumed gives the numbers of an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parl.errors import RunDirectoryError
+from parl.replay import PrioritizedReplay
+from parl.replay.batch import Batch as NamedArrays
+from parl.runtime import states
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.loop import LocalLoop
+from parl.runtime.off_policy.learner_worker import (
+    BatchSampler,
+    DelayedPriorities,
+    PrefetchQueue,
+    apply_step,
+    compute_gradients,
+)
+from parl.runtime.off_policy.setup import OffPolicySetup
+from parl.types import Batch, Learner
+
+# Batches drawn ahead and priorities not yet set.
+_PENDING = "pending.npz"
+
+
+def _batch(saved: dict[str, Any]) -> Any:
+    """A batch of what was saved of it; nested where it was."""
+    return NamedArrays({key: _batch(part) if isinstance(part, dict) else part for key, part in saved.items()})
+
+
+class LocalOffPolicyLoop(LocalLoop[Learner]):
+    """Steps the actors, then makes the updates that the replay ratio asks for, all in this thread.
+
+    Args:
+        setup: the run.
+        device: of the replay.
+        saved: the checkpoint to start from, or None.
+    """
+
+    def __init__(self, setup: OffPolicySetup, device: str, saved: Checkpoint | None) -> None:
+        self._setup = setup
+        super().__init__(setup.make_learner(), setup.pacer.total_steps, saved)
+        if saved is None:
+            self._replay = setup.make_replay(shared=None, device=device)
+        else:
+            self._replay = PrioritizedReplay.load(saved.folder / "replay.bin", device=device)
+
+    def _iterate(self, seconds: float) -> None:
+        pacer = self._setup.pacer
+        for actor in self._actors:
+            self.count(actor.step(self._env_steps))
+        if pacer.due(self._env_steps, self._updates):
+            while pacer.due(self._env_steps, self._updates):
+                self._update()
+                self._updates += 1
+            self._publish()
+
+    def _update(self) -> None:
+        """One update."""
+        raise NotImplementedError
+
+    def _publish(self) -> None:
+        """Gives the newest weights to the actors, where they do not share the learner's."""
+
+    def _figures(self, elapsed: float) -> dict[str, Any]:
+        return {
+            "replay_ratio": self._setup.pacer.measured(self._env_steps, self._updates),
+            "replay_size": len(self._replay),
+        }
+
+
+class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
+    """See the module.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to start from, or None.
+    """
+
+    obeys_clock = False
+    exact = True
+
+    def __init__(self, setup: OffPolicySetup, saved: Checkpoint | None = None) -> None:
+        torch.set_num_threads(1)
+        super().__init__(setup, "cpu", saved)
+        self._load_actors([setup.make_actor(index, self._replay, 0) for index in range(setup.actors)], saved)
+        self._ahead: PrefetchQueue[list[Batch]] = PrefetchQueue(setup.prefetch)
+        self._samplers = [
+            BatchSampler(self._replay, setup.part, setup.prefetch + 2, rank, setup.learners)
+            for rank in range(setup.learners)
+        ]
+        self._priorities = DelayedPriorities(self._replay, setup.priority_delay)
+        if saved is not None and (saved.folder / _PENDING).exists():
+            ready, waiting = states.from_bytes((saved.folder / _PENDING).read_bytes())
+            self._ahead.ready.extend([_batch(part) for part in parts] for parts in ready)
+            self._priorities.waiting.extend(waiting)
+        self._sum = torch.empty_like(self._learner.gradients)
+        self._learner.use_threads(setup.threads)
+        self._publish()
+
+    def _publish(self) -> None:
+        for actor in self._actors:
+            actor.policy.weights.copy_(self._learner.weights)
+
+    def _draw(self) -> list[Batch]:
+        """Every learner's part of a batch."""
+        beta = self._setup.algorithm.replay_beta(self._env_steps)
+        return [sampler.draw(beta) for sampler in self._samplers]
+
+    def _update(self) -> None:
+        learners, learner = self._setup.learners, self._learner
+        parts = self._ahead.take(self._draw)
+        self._ahead.fill(self._draw)
+        drawn: list[tuple[Any, Any]] = []
+        self._sum.zero_()
+        for batch in parts:
+            drawn.append((batch.tickets, compute_gradients(learner, batch, self._env_steps)))
+            if learners > 1:
+                self._sum.add_(learner.gradients)
+        if learners > 1:
+            torch.div(self._sum, learners, out=learner.gradients)
+        apply_step(learner, self._env_steps)
+        self._priorities.give(drawn)
+
+    def rescue(self, folder: Path) -> None:
+        """Refuses: a resumed run repeats what follows the last checkpoint, but not half an iteration."""
+        raise RunDirectoryError(
+            f"nothing is written into {folder}: a deterministic run goes on from its last checkpoint"
+        )
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint's parts into ``folder``, with batches drawn ahead and delayed priorities."""
+        super().save(folder)
+        if self._ahead.ready or self._priorities.waiting:
+            pending = (list(self._ahead.ready), list(self._priorities.waiting))
+            (folder / _PENDING).write_bytes(states.to_bytes(pending))

@@ -1,0 +1,105 @@
+"""What a loop with a replay needs to know of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from parl.replay import PrioritizedReplay
+from parl.runtime.distributed.ray_actors import RayCluster
+from parl.runtime.gradient_allreduce import GradientAllReduce
+from parl.runtime.off_policy.actor import Actor, make_actor
+from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
+from parl.runtime.off_policy.learner_worker import LearnerWorker
+from parl.runtime.off_policy.pacer import Pacer
+from parl.runtime.setup import RunSetup
+from parl.types import Algorithm, Learner
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicySetup(RunSetup):
+    """One run with a replay.
+
+    Attributes:
+        learners: number of learners.
+        learner_threads: learners are threads of this process; else all but the first are processes.
+        batch_size: transitions of all learners together in one update.
+        replay_capacity: rows of the replay.
+        pacer: holds the replay ratio.
+        remote: actors run on Ray; None: on this machine.
+        prefetch: batches drawn ahead.
+        priority_delay: updates after which new priorities reach the replay.
+        park_actors: actors that the replay ratio does not need may be parked.
+        double_buffer: each actor has two groups of environments, which step in turns.
+    """
+
+    algorithm: Algorithm
+    learners: int
+    batch_size: int
+    replay_capacity: int
+    pacer: Pacer
+    remote: RayCluster | None = None
+    prefetch: int = 0
+    priority_delay: int = 0
+    park_actors: bool = False
+    double_buffer: bool = False
+    learner_threads: bool = False
+
+    @property
+    def part(self) -> int:
+        """Transitions of one learner in an update."""
+        return self.batch_size // self.learners
+
+    def make_replay(self, shared: str | None, device: str = "cpu") -> PrioritizedReplay:
+        """An empty replay, on ``device``; named shared memory if ``shared``. Stacks' pictures are kept once.
+
+        Importance weights are divided by the largest of the batch or, where learners each see a part of it
+        only, of all rows: either way the learners' mean gradient is that of the whole batch.
+        """
+        spec = self.spec
+        parts = {name: (shape, dtype) for name, shape, dtype in spec.observation_parts}
+        stack = spec.frame_stack
+        shape = spec.observation_shape[1:] if stack > 1 else spec.observation_shape
+        columns = {
+            "obs": parts or (shape, spec.observation_dtype),
+            "action": (spec.action_shape, spec.action_dtype),
+            "reward": ((), "float32"),
+            "terminated": ((), "bool"),
+            "truncated": ((), "bool"),
+        }
+        return PrioritizedReplay(
+            self.replay_capacity,
+            columns,
+            autoreset=spec.autoreset,
+            num_envs=self.num_envs,
+            shared=shared,
+            device=device,
+            seed=self.own_seed(),
+            frame_stack=stack,
+            stack_padding=spec.stack_padding,
+            weight_norm="batch" if self.learners == 1 and self.group is None else "global",
+            **self.algorithm.replay_options(),
+        )
+
+    def make_actor(self, index: int, replay: Any, resumes: int) -> Actor | DoubleBufferedActor:
+        """Actor ``index`` after so many ``resumes``, writing into ``replay``."""
+        seed, envs = self.own_seed(resumes), self.num_envs
+        return make_actor(
+            self.maker, self.spec, self.algorithm, replay, index, self.actors, envs, seed, self.double_buffer
+        )
+
+    def make_learner_worker(
+        self, learner: Learner, replay: PrioritizedReplay, peers: GradientAllReduce, rank: int
+    ) -> LearnerWorker:
+        """What learner ``rank`` does in an update."""
+        return LearnerWorker(
+            self.algorithm,
+            learner,
+            replay,
+            peers,
+            self.part,
+            rank,
+            self.learners,
+            self.prefetch,
+            self.priority_delay,
+        )

@@ -1,0 +1,1 @@
+"""Actors collect rollouts, the learner learns from each once."""

@@ -1,0 +1,167 @@
+"""The topology of A3C: workers with environments of their own change the shared weights without locks.
+
+A worker, a process or thread, copies the newest weights, collects a rollout with them, computes its gradient
+with them and steps on the shared weights, which other workers may have changed meanwhile::
+
+    worker     read the command | newest weights | collect | gradient | step on the shared weights
+    driver     watches, evaluates, saves; it does not learn
+
+Policy lag is the number of steps that other workers made between the copy and the step. It is measured for
+every rollout. Nothing bounds it but the number of workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, cast
+
+import torch
+
+from parl.runtime import checkpoint
+from parl.runtime import shared_counters as b
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.worker_loop import ANSWER_S, IDLE_S, CommandedLoop, answer_while_parked
+from parl.runtime.workers import choose_context
+from parl.types import HogwildLearner
+
+_CHECK_EVERY_S = 0.05
+# Seconds between two reports of a worker's metrics to the driver.
+_METRICS_EVERY_S = 0.25
+
+
+def _lag_counter(parameters: HogwildParameters, row: b.Row, since: int) -> Callable[[torch.Tensor], None]:
+    """Called before a step: counts the steps made since ``since``, which the gradient does not know of."""
+
+    def count(gradients: torch.Tensor) -> None:
+        lag = int(parameters.count) - since
+        row[b.LAG_SUM] += lag
+        row[b.LAG_MAX] = max(lag, int(row[b.LAG_MAX]))
+
+    return count
+
+
+def _run_worker(
+    connection: Connection,
+    setup: RolloutSetup,
+    index: int,
+    counters: SharedCounters,
+    parameters: HogwildParameters,
+    resumes: int,
+    state: bytes | None,
+) -> None:
+    """A worker's main function: collects and learns until it is parked or stopped."""
+    torch.set_num_threads(1)
+    actor = setup.make_actor(index, resumes)
+    if state is not None:
+        actor.load(state)
+    learner = cast("HogwildLearner", setup.make_learner())
+    parameters.attach(learner, fill=False)
+    buffer = setup.make_buffer(index)
+    row = counters.actor[index]
+    reported = 0.0
+    while counters.command != b.STOP:
+        env_steps = counters.env_steps
+        if counters.command == b.PARK or env_steps >= setup.total_steps:
+            answer_while_parked(connection, actor)
+            continue
+        learner.refresh()
+        actor.policy.weights.copy_(learner.weights)
+        since = int(parameters.count)
+        collected = actor.collect(buffer, env_steps)
+        progress = min(1.0, env_steps / setup.total_steps)
+        lag_counter = _lag_counter(parameters, row, since)
+        row[b.ACTOR_UPDATES] += learner.learn(buffer.tensors(), progress, lag_counter)
+        counters.count(index, collected)
+        now = time.monotonic()
+        if index == 0 and now >= reported + _METRICS_EVERY_S:
+            reported = now
+            connection.send(("part", ("metrics", learner.metrics())))
+    actor.close()
+
+
+class HogwildLoop(CommandedLoop[HogwildLearner]):
+    """See the module. An iteration reads the workers' messages and waits a moment.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to start from, or None.
+    """
+
+    def __init__(self, setup: RolloutSetup, saved: Checkpoint | None = None) -> None:
+        torch.set_num_threads(1)
+        context = choose_context(setup.processes, setup.device)
+        learner = cast("HogwildLearner", setup.make_learner())
+        super().__init__(learner, setup.total_steps, saved, context, setup.actors)
+        self._parameters = HogwildParameters(context, len(learner.weights))
+        self._parameters.attach(learner, fill=True)
+        counters = self._counters
+        counters.actor[0, b.STEPS] = self._env_steps
+        counters.actor[0, b.ACTOR_UPDATES] = self._updates
+        self._latest: dict[str, float] = {}
+        self._next_check = 0.0
+        self._since_report(lag=0, updates=self._updates)
+        try:
+            for index in range(setup.actors):
+                state = checkpoint.actor_state(saved, index)
+                args = (setup, index, counters, self._parameters, self._resumes, state)
+                self._start_actor(f"worker {index}", _run_worker, args, setup.processes)
+        except BaseException:
+            self.close()
+            raise
+
+    def advance(self, until_env_steps: int, seconds: float) -> None:
+        """See :class:`Loop`; afterwards ``learner`` holds the newest weights."""
+        self._check()
+        super().advance(until_env_steps, seconds)
+        self._refresh()
+
+    def _iterate(self, seconds: float) -> None:
+        time.sleep(IDLE_S)
+        self._check()
+
+    def _check(self) -> None:
+        """Reads the counter and, every now and then, the workers' metrics; raises if a worker has failed."""
+        self._env_steps = self._counters.env_steps
+        now = time.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + _CHECK_EVERY_S
+        assert self._workers is not None
+        for worker in self._actors:
+            while worker.connection.poll():
+                _, self._latest = worker.answer(ANSWER_S)
+        self._workers.check()
+
+    def _refresh(self) -> None:
+        """Newest weights and counters."""
+        self._learner.refresh()
+        self._env_steps = self._counters.env_steps
+        self._updates = int(self._counters.actor[:, b.ACTOR_UPDATES].sum())
+
+    def _figures(self, elapsed: float) -> dict[str, Any]:
+        """See :class:`Loop`; ``policy_lag_max`` is that since the start."""
+        rows = self._counters.actor
+        new = self._since_report(lag=int(rows[:, b.LAG_SUM].sum()), updates=self._updates)
+        return {
+            "policy_lag": new["lag"] / max(new["updates"], 1),
+            "policy_lag_max": float(rows[:, b.LAG_MAX].max()),
+        }
+
+    def _metrics(self) -> dict[str, float]:
+        """Those of worker 0's learner: the driver's does not learn."""
+        return self._latest
+
+    def _actor_states(self) -> list[bytes | None]:
+        states = super()._actor_states()
+        self._refresh()
+        return states
+
+    def rescue(self, folder: Any) -> None:
+        """Writes learner and counters; environments start anew."""
+        self._refresh()
+        super().rescue(folder)

@@ -1,0 +1,77 @@
+"""Recorded play in the place of an environment: rollouts are rows of files, in random order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from parl.envs.recorded import read_play
+from parl.runtime import states
+from parl.runtime.env_actor import Counts
+from parl.runtime.on_policy.rollout import RolloutBuffer
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.types import Array, RolloutPolicy
+
+
+class RecordedActor:
+    """Fills rollouts with recorded rows, every row once before any comes again.
+
+    Args:
+        obs: (M, *observation_shape).
+        action: (M, *action_shape).
+        policy: has the weights that a loop writes; it does not act.
+        seed: of the order.
+    """
+
+    def __init__(self, obs: Array, action: Array, policy: RolloutPolicy, seed: int) -> None:
+        self.policy = policy
+        self._obs, self._action = obs, action
+        self._rng = np.random.default_rng(seed)
+        self._order = np.zeros(0, np.int64)
+
+    def collect(self, buffer: RolloutBuffer, env_steps: int) -> Counts:
+        """Fills ``buffer`` with T N independent rows."""
+        steps, envs = buffer.reward.shape
+        count = steps * envs
+        while len(self._order) < count:
+            self._order = np.concatenate([self._order, self._rng.permutation(len(self._obs))])
+        rows, self._order = self._order[:count], self._order[count:]
+        buffer.obs[:-1] = self._obs[rows].reshape(steps, envs, *self._obs.shape[1:])
+        buffer.obs[-1] = buffer.obs[-2]
+        buffer.action[:] = self._action[rows].reshape(steps, envs, *self._action.shape[1:])
+        for column in (buffer.log_prob, buffer.reward, buffer.terminated):
+            column[:] = 0
+        buffer.ended[:] = True
+        buffer.valid[:] = True
+        return Counts(count, [], 0.0)
+
+    def save(self) -> bytes:
+        """The order as bytes; the rows stay in their files."""
+        return states.to_bytes((self._rng.bit_generator.state, self._order))
+
+    def load(self, state: bytes) -> None:
+        """Restores what :meth:`save` returned."""
+        self._rng.bit_generator.state, self._order = states.from_bytes(state)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedSetup(RolloutSetup):
+    """One run that learns from files.
+
+    Attributes:
+        data: their paths, see :mod:`parl.envs.recorded`.
+    """
+
+    data: tuple[str, ...]
+
+    def make_actor(self, index: int, resumes: int, policy: RolloutPolicy | None = None) -> Any:
+        """Gives the files' rows in another order after each of ``resumes``."""
+        obs, action = read_play(self.data, self.maker, self.spec)
+        seed = self.own_seed(resumes)
+        own = policy or self.algorithm.make_policy(index, self.actors, self.num_envs, seed)
+        return RecordedActor(obs, action, own, seed)

@@ -1,0 +1,272 @@
+"""An actor that writes rollouts: T steps of its vector environment into arrays that are made once."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from parl.envs import Rows, games_over, points, rows_of
+from parl.runtime.env_actor import Counts, EnvActor
+from parl.types import Array, EnvSpec, RecurrentPolicy, Rollout, RolloutPolicy
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of an array, rounded up to whole cache lines."""
+    return -(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64
+
+
+class RolloutBuffer:
+    """Arrays of one rollout, numpy and torch on the same memory.
+
+    Args:
+        spec: of the environment.
+        steps: T.
+        num_envs: N.
+        context: a ``multiprocessing`` context whose processes share the arrays when the buffer is given to
+            them; the memory has no name that could be left behind. None: memory of this process alone.
+        memory: H, the width of what the policy remembers; 0 without.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, steps: int, num_envs: int, context: Any = None, memory: int = 0
+    ) -> None:
+        rows = (steps, num_envs)
+        self._arrays: dict[str, tuple[tuple[int, ...], str]] = {
+            "obs": ((steps + 1, num_envs, *spec.row[0]), spec.row[1]),
+            "action": ((*rows, *spec.action_shape), spec.action_dtype),
+            "log_prob": (rows, "float32"),
+            "reward": (rows, "float32"),
+            "terminated": (rows, "bool"),
+            "ended": (rows, "bool"),
+            "valid": (rows, "bool"),
+            "starts": ((steps + 1, num_envs), "bool"),
+            "memory": ((2, num_envs, memory), "float32"),
+        }
+        size = sum(_size(*array) for array in self._arrays.values())
+        self._memory: Any = np.zeros(size, np.uint8) if context is None else context.RawArray("B", size)
+        self._map()
+
+    def _map(self) -> None:
+        found: dict[str, Array] = {}
+        start = 0
+        for name, (shape, dtype) in self._arrays.items():
+            flat = np.frombuffer(self._memory, dtype, math.prod(shape), start)
+            found[name] = flat.reshape(shape)
+            start += _size(shape, dtype)
+        self.obs, self.action, self.log_prob = found["obs"], found["action"], found["log_prob"]
+        self.reward, self.terminated = found["reward"], found["terminated"]
+        self.ended, self.valid = found["ended"], found["valid"]
+        self.starts, self.memory = found["starts"], found["memory"]
+        self.final_obs: list[Array] = []
+        self.final_at: list[tuple[int, int]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"arrays": self._arrays, "memory": self._memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._arrays, self._memory = state["arrays"], state["memory"]
+        self._map()
+
+    def names(self) -> tuple[str, ...]:
+        """The columns; what a policy remembers only where it does."""
+        own = ("starts", "memory") if self.memory.size else ()
+        return ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid", *own)
+
+    def tensors(self) -> Rollout:
+        """The rollout on the same memory; valid until the arrays are written again."""
+        final = np.stack(self.final_obs) if self.final_obs else self.obs[0, :0]
+        at = np.array(self.final_at, np.int64).reshape(-1, 2)
+        columns = {name: torch.from_numpy(getattr(self, name)) for name in self.names()}
+        return Rollout(**columns, final_obs=torch.from_numpy(final), final_at=torch.from_numpy(at))
+
+
+def concatenate(rollouts: list[Rollout]) -> Rollout:
+    """Rollouts of the same T as one, their environments next to each other."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    columns = {
+        name: torch.cat([getattr(part, name) for part in rollouts], dim=1)
+        for name, value in vars(rollouts[0]).items()
+        if value is not None and not name.startswith("final")
+    }
+    before = np.cumsum([0, *(part.reward.shape[1] for part in rollouts)])
+    at = [part.final_at + torch.tensor([0, int(n)]) for part, n in zip(rollouts, before, strict=False)]
+    return Rollout(
+        **columns, final_obs=torch.cat([part.final_obs for part in rollouts]), final_at=torch.cat(at)
+    )
+
+
+def _resets_one(env: Any) -> bool:
+    """Whether ``reset`` of a vector environment knows gymnasium's ``reset_mask``."""
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    from parl.envs import AtariVectorEnv
+    from parl.envs.classic import AcrobotVectorEnv
+
+    return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv | AtariVectorEnv | AcrobotVectorEnv)
+
+
+class RolloutActor(EnvActor):
+    """Fills a :class:`RolloutBuffer` with steps of its environments.
+
+    Args:
+        env: a vector environment of ``num_envs``, owned by the actor from now on.
+        spec: its description.
+        policy: chooses the actions.
+        seed: of the first reset.
+        random_steps: vector steps of random actions before the first rollout, in which the environments are
+            reset one by one, so that their episodes do not end at the same time.
+        first_env: number of the first environment within the run.
+        pickles: see :class:`EnvActor`.
+    """
+
+    policy: RolloutPolicy
+
+    def __init__(
+        self,
+        env: Any,
+        spec: EnvSpec,
+        policy: RolloutPolicy,
+        seed: int,
+        random_steps: int = 0,
+        first_env: int = 0,
+        pickles: bool = False,
+    ) -> None:
+        self._rows = Rows(spec)
+        self._parted = bool(spec.observation_parts)
+        super().__init__(env, spec, policy, seed, first_env, pickles)
+        self._resetting = np.zeros(self.num_envs, bool)
+        self._starting = np.ones(self.num_envs, bool)
+        self._random_steps, self._seed = random_steps, seed
+        self._inspect_env()
+
+    def _observed(self, observations: Any, step: int | str) -> Array:
+        """What an environment returned as rows (N, ...)."""
+        parts = self._rows.parts(observations)
+        self._check.observations(parts, step)
+        return rows_of(parts)
+
+    def _inspect_env(self) -> None:
+        """Finds once what every step needs to know of the environment."""
+        self._writes_into = "out" in inspect.signature(self._env.step).parameters
+        space = self._env.single_action_space
+        self._bounds = None if self._spec.num_actions else (space.low, space.high)
+
+    def collect(self, buffer: RolloutBuffer, env_steps: int) -> Counts:
+        """Fills ``buffer``.
+
+        Args:
+            buffer: T steps of this many environments.
+            env_steps: transitions that the run has collected, for the policy's schedules.
+
+        Raises:
+            NonFiniteError: a reward or an observation is NaN or infinite.
+        """
+        collected = self._take_random_steps(env_steps) if self._random_steps else 0
+        buffer.final_obs.clear()
+        buffer.final_at.clear()
+        buffer.obs[0] = self._obs
+        finished: list[tuple[float, int]] = []
+        unclipped = 0.0
+        for t in range(len(buffer.reward)):
+            obs = buffer.obs[t]
+            if buffer.memory.size:
+                self._remember(buffer, t)
+            action, log_prob = self.policy.sample(obs, env_steps + collected)
+            buffer.action[t] = action
+            buffer.log_prob[t] = log_prob
+            np.logical_not(self._resetting, out=buffer.valid[t])
+            info = self._step(buffer, t, env_steps + collected)
+            reward, terminated, ended = buffer.reward[t], buffer.terminated[t], buffer.ended[t]
+            score = points(reward, info)
+            if score is not reward:
+                unclipped += float(score.sum()) - float(reward.sum())
+            over = games_over(terminated, ended, info)
+            transitions, games = self._episodes.step(score, terminated, ended, over)
+            collected += transitions
+            finished += games
+            if self._same_step and ended.any():
+                self._keep_final(buffer, t, info, env_steps + collected)
+            self._starting = ended if self._same_step else ~buffer.valid[t]
+            if not self._same_step:
+                self._resetting = ended
+        buffer.starts[-1] = self._starting
+        self._starting = self._starting.copy()
+        self._obs = buffer.obs[-1].copy()
+        self._resetting = self._resetting.copy()
+        return Counts(collected, finished, unclipped + float(buffer.reward.sum()))
+
+    def _take_random_steps(self, env_steps: int) -> int:
+        """Takes the random steps; returns their transitions, which are not learned from.
+
+        Environment i is reset after a number of steps that is drawn from 0..random_steps. A vector
+        environment that cannot reset one environment alone only takes the random actions.
+
+        Source: Stooke and Abbeel (2018), "Accelerated Methods for Deep Reinforcement Learning", section 3.
+        """
+        steps, self._random_steps = self._random_steps, 0
+        rng = np.random.default_rng([self._seed, steps])
+        due = rng.integers(steps + 1, size=self.num_envs)
+        self._env.action_space.seed(self._seed)
+        can_reset_one = _resets_one(self._env)
+        collected = 0
+        for step in range(steps):
+            obs, reward, terminated, truncated, info = self._env.step(self._env.action_space.sample())
+            self._check.rewards(np.asarray(reward), env_steps + collected)
+            over = games_over(terminated, np.logical_or(terminated, truncated), info)
+            collected += self._episodes.step(points(reward, info), terminated, truncated, over)[0]
+            self._resetting = np.logical_or(terminated, truncated) & (not self._same_step)
+            mask = due == step + 1
+            if can_reset_one and mask.any():
+                obs, _ = self._env.reset(options={"reset_mask": mask})
+                self._resetting &= ~mask
+                self._episodes.restart(mask)
+            self._obs = np.array(self._observed(obs, env_steps + collected))
+        return collected
+
+    def _remember(self, buffer: RolloutBuffer, t: int) -> None:
+        """Resets the policy's memory where episodes begin at row t; writes the memory before row 0."""
+        assert isinstance(self.policy, RecurrentPolicy)
+        buffer.starts[t] = self._starting
+        self.policy.restart(self._starting)
+        if t == 0:
+            buffer.memory[:] = self.policy.memory.numpy()
+
+    def _step(self, buffer: RolloutBuffer, t: int, env_steps: int) -> Mapping[str, Any]:
+        """Row t of ``buffer`` and the observations after it, from one step of the environment."""
+        action = buffer.action[t]
+        if self._bounds is not None:
+            action = np.clip(action, *self._bounds)
+        if self._writes_into:
+            _, reward, terminated, truncated, info = self._env.step(action, out=buffer.obs[t + 1])
+        else:
+            obs, reward, terminated, truncated, info = self._env.step(action)
+            buffer.obs[t + 1] = self._observed(obs, env_steps) if self._parted else obs
+        if not self._parted:
+            self._check.observations(buffer.obs[t + 1], env_steps)
+        buffer.reward[t] = reward
+        self._check.rewards(buffer.reward[t], env_steps)
+        buffer.terminated[t] = terminated
+        np.logical_or(terminated, truncated, out=buffer.ended[t])
+        return info
+
+    def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any], env_steps: int) -> None:
+        """Successors of truncated rows, which the next observations do not show."""
+        for index in np.nonzero(buffer.ended[t] & ~buffer.terminated[t])[0]:
+            final = info["final_obs"][index]
+            self._check.final(int(index), self._rows.parts(final), env_steps)
+            buffer.final_obs.append(self._rows.one(final))
+            buffer.final_at.append((t, int(index)))
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {"resetting": self._resetting, "starting": self._starting}
+
+    def _load_extra_state(self, state: Mapping[str, Any]) -> None:
+        self._random_steps = 0
+        self._inspect_env()
+        self._resetting, self._starting = state["resetting"], state["starting"]

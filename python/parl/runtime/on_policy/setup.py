@@ -1,0 +1,55 @@
+"""What a loop that learns from rollouts needs to know of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.seeds import actor_seeds
+from parl.runtime.setup import RunSetup
+from parl.types import RolloutAlgorithm, RolloutPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSetup(RunSetup):
+    """One run that learns from rollouts.
+
+    Attributes:
+        total_steps: transitions in the whole run, for schedules.
+        max_lag: updates by which a rollout's weights may be behind; async only.
+        predictors: threads that compute actions at the start; predictor only, as all that follow but one.
+        trainers: threads that learn at the start.
+        rollouts: rollouts of one update at the start.
+        tune_every_s: seconds between changes of these sizes; 0 keeps them.
+        random_steps: vector steps of random actions before the first rollout, see :class:`RolloutActor`.
+    """
+
+    algorithm: RolloutAlgorithm
+    total_steps: int
+    max_lag: int = 0
+    predictors: int = 1
+    trainers: int = 1
+    rollouts: int = 1
+    tune_every_s: float = 0.0
+    random_steps: int = 0
+
+    def envs_of(self, index: int) -> int:
+        """Number of environments of actor ``index``."""
+        first, end = self.env_range(index)
+        return end - first
+
+    def make_actor(self, index: int, resumes: int, policy: RolloutPolicy | None = None) -> RolloutActor:
+        """Actor ``index`` after so many ``resumes``; ``policy`` takes the place of the algorithm's."""
+        policy_seed, env_seed = actor_seeds(self.own_seed(resumes), index)
+        envs = self.envs_of(index)
+        if policy is None:
+            policy = self.algorithm.make_policy(index, self.actors, envs, policy_seed)
+        first = self.env_range(index)[0] + (0 if self.group is None else self.group.rank * self.num_envs)
+        env = self.maker.for_actors(self.actors)(envs)
+        return RolloutActor(env, self.spec, policy, env_seed, self.random_steps, first, self.pickles)
+
+    def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
+        """A rollout of actor ``index``, in memory that processes of ``context`` share, if one is given."""
+        algorithm, envs = self.algorithm, self.envs_of(index)
+        return RolloutBuffer(self.spec, algorithm.rollout_steps, envs, context, algorithm.memory)

@@ -1,0 +1,124 @@
+"""The topology of A2C, PPO and PQN: the learner steps the environments itself, then learns from the rollout.
+
+Collection and learning alternate, so the newest weights always act and policy lag is 0. With
+``schedule = "deterministic"`` torch uses one thread and the numbers depend on settings and seed alone; with
+``"async"`` it uses ``threads``. Environments may have threads of their own in both.
+
+Under ``torchrun`` every process has its share of the environments, and gradients are averaged. Before each
+rollout rank 0 broadcasts what comes next: a rollout, a checkpoint or the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parl.errors import WorkerError
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator
+from parl.runtime.loop import LocalLoop
+from parl.runtime.on_policy.rollout import RolloutBuffer
+from parl.runtime.on_policy.rollout_loop import Collected, RolloutLoop
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.types import Rollout, RolloutLearner
+
+
+class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
+    """See the module. An iteration is one rollout of every actor.
+
+    Args:
+        setup: the run.
+        saved: the checkpoint to start from, or None.
+    """
+
+    obeys_clock = False
+
+    def __init__(self, setup: RolloutSetup, saved: Checkpoint | None = None) -> None:
+        torch.set_num_threads(setup.threads)
+        super().__init__(setup, setup.make_learner(), saved)
+        self._coordinator: RolloutCoordinator | None = None
+        if setup.group is not None:
+            self._coordinator = RolloutCoordinator(setup.group, setup.device)
+            self._average = self._coordinator.average
+            self._learner.learners = setup.group.size
+            self._load_from_first(setup.group)
+        self._load_actors(self._make_actors(), saved)
+        self._buffers = self._make_buffers()
+
+    def _make_actors(self) -> Sequence[Any]:
+        return [self._setup.make_actor(index, self._resumes) for index in range(self._setup.actors)]
+
+    def _make_buffers(self) -> list[RolloutBuffer]:
+        return [self._setup.make_buffer(index) for index in range(self._setup.actors)]
+
+    def _iterate(self, seconds: float) -> None:
+        self._broadcast(ROLLOUT)
+        super()._iterate(seconds)
+
+    def _collect(self, seconds: float) -> Iterator[list[Collected]]:
+        for index, (actor, buffer) in enumerate(zip(self._actors, self._buffers, strict=True)):
+            started = time.perf_counter()
+            actor.policy.weights.copy_(self._learner.weights)
+            counts = actor.collect(buffer, self._env_steps)
+            self._collect_s += time.perf_counter() - started
+            yield [Collected(index, counts)]
+
+    def _rollouts(self, group: Sequence[Collected]) -> list[Rollout]:
+        return [self._buffers[one.actor].tensors() for one in group]
+
+    def _broadcast(self, request: float) -> None:
+        """Tells the other processes of torchrun what comes next, if there are any."""
+        if self._coordinator is not None:
+            self._coordinator.send(request, self._env_steps)
+
+    def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
+        """Collects and learns along with rank 0 until that ends.
+
+        Args:
+            save: called when rank 0 saves, with a function that writes this process's part into a folder.
+
+        Raises:
+            WorkerError: the connection to the others broke.
+        """
+        assert self._coordinator is not None
+        while True:
+            try:
+                request, self._env_steps = self._coordinator.receive()
+                if request == END:
+                    return
+                if request == ROLLOUT:
+                    super()._iterate(0.0)
+            except RuntimeError as error:
+                raise WorkerError("a process of torchrun is gone") from error
+            if request == SAVE:
+                save(super().save)
+
+    def _load_from_first(self, group: Group) -> None:
+        """Takes learner and counters of rank 0: a process that was killed may have saved less."""
+        counts = (self._env_steps, self._updates, self._resumes)
+        state, first = group.from_first((self._learner.state_dict(), counts))
+        if counts != first:
+            self._learner.load_state_dict(state)
+            self._env_steps, self._updates, self._resumes = first
+
+    def _figures(self, elapsed: float) -> dict[str, Any]:
+        seconds = self._since_report(collecting=self._collect_s, learning=self._learn_s)
+        return {name: min(1.0, value / elapsed) for name, value in seconds.items()}
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint's parts into ``folder``; other ranks of torchrun write theirs elsewhere."""
+        self._broadcast(SAVE)
+        super().save(folder)
+
+    def close(self) -> None:
+        """Closes the environments, and ends the other processes of torchrun; safe to call twice."""
+        if self._actors and self._setup.group is not None and self._setup.group.rank == 0:
+            # If a process is gone, the others have ended already.
+            with contextlib.suppress(RuntimeError):
+                self._broadcast(END)
+        super().close()

@@ -1,0 +1,145 @@
+"""Counters of actors and learners, and the driver's command, in shared memory; each has one writer.
+
+There are no locks, so a killed process cannot leave one locked. Each row takes two cache lines and has one
+writer; readers may read a value that is a moment old.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from parl.runtime.env_actor import Counts
+
+# Commands of the driver.
+RUN, PARK, STOP = 0, 1, 2
+# Columns of an actor's row.
+(
+    STEPS,
+    EPISODES,
+    LAG_SUM,
+    VECTOR_STEPS,
+    ACTOR_WAIT_NS,
+    ACTOR_UPDATES,
+    LAG_MAX,
+    IN_FLIGHT,
+    FAILURES,
+) = range(9)
+# Columns of a learner's row.
+UPDATES, LEARNER_WAIT_NS = range(2)
+_WORDS = 16
+# Vector steps are counted by their policy's lag in versions: 0, 1, 2-3, 4-7, ..., the last bucket open.
+LAG_BUCKETS = 16
+# Finished episodes of an actor that the driver has not read yet; older ones are overwritten.
+EPISODE_SLOTS = 512
+Row = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class SharedCounters:
+    """Counters of ``actors`` actors and ``learners`` learners, and the driver's command.
+
+    Args:
+        context: a ``multiprocessing`` context; the memory is unnamed, so that none can be left behind.
+    """
+
+    def __init__(self, context: Any, actors: int, learners: int) -> None:
+        self.actors, self.learners = actors, learners
+        rows = 1 + actors + learners
+        words = (rows + actors) * _WORDS + actors * (LAG_BUCKETS + 2 * EPISODE_SLOTS)
+        self._memory = context.RawArray(ctypes.c_int64, words)
+        self._map()
+        self.awake = actors, 0
+
+    def _map(self) -> None:
+        words = np.frombuffer(self._memory, np.int64)
+        end = (1 + self.actors + self.learners) * _WORDS
+        rows = words[:end].reshape(-1, _WORDS)
+        self._control = rows[0]
+        self.actor = rows[1 : 1 + self.actors]
+        """(A, 16) int64, see the column names."""
+        self.learner = rows[1 + self.actors :]
+        """(L, 16) int64, see the column names."""
+        self._steps = self.actor[:, STEPS]
+        lags_end = end + self.actors * LAG_BUCKETS
+        self.lags = words[end:lags_end].reshape(self.actors, LAG_BUCKETS)
+        """(A, 16) int64, vector steps of each actor by lag, see LAG_BUCKETS."""
+        floats = words[lags_end:].view(np.float64)
+        self.rewards = floats[: self.actors * _WORDS].reshape(self.actors, _WORDS)[:, 0]
+        """(A,) float64, sum of the rewards that each actor received; a cache line each."""
+        self._episodes = floats[self.actors * _WORDS :].reshape(self.actors, EPISODE_SLOTS, 2)
+        self._read = np.zeros(self.actors, np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"actors": self.actors, "learners": self.learners, "memory": self._memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.actors, self.learners, self._memory = state["actors"], state["learners"], state["memory"]
+        self._map()
+
+    @property
+    def command(self) -> int:
+        """What the driver wants: RUN, PARK or STOP."""
+        return int(self._control[0])
+
+    @command.setter
+    def command(self, value: int) -> None:
+        self._control[0] = value
+
+    @property
+    def awake(self) -> tuple[int, int]:
+        """How many actors may run, and the number of the first of them."""
+        return int(self._control[1]), int(self._control[2])
+
+    @awake.setter
+    def awake(self, value: tuple[int, int]) -> None:
+        self._control[1], self._control[2] = value
+
+    def is_awake(self, actor: int) -> bool:
+        """Whether ``actor`` may run."""
+        count, first = self.awake
+        return (actor - first) % self.actors < count
+
+    def count_lag(self, actor: int, lag: int, steps: int = 1) -> None:
+        """``steps`` vector steps of ``actor`` with weights ``lag`` versions old."""
+        self.actor[actor, LAG_SUM] += lag * steps
+        self.actor[actor, VECTOR_STEPS] += steps
+        self.lags[actor, min(lag.bit_length(), LAG_BUCKETS - 1)] += steps
+
+    @property
+    def env_steps(self) -> int:
+        """Transitions collected by all actors."""
+        return int(self._steps.sum())
+
+    @property
+    def episodes(self) -> int:
+        """Episodes ended in all actors."""
+        return int(self.actor[:, EPISODES].sum())
+
+    def count(self, actor: int, counts: Counts) -> None:
+        """Adds an actor's counts; only that actor calls this."""
+        self.actor[actor, STEPS] += counts.transitions
+        self.rewards[actor] += counts.reward
+        if counts.finished:
+            self.add_episodes(actor, counts.finished)
+
+    def add_episodes(self, actor: int, finished: list[tuple[float, int]]) -> None:
+        """Return and length of each episode that ``actor`` finished."""
+        row = self.actor[actor]
+        count = int(row[EPISODES])
+        for item in finished:
+            self._episodes[actor, count % EPISODE_SLOTS] = item
+            count += 1
+        row[EPISODES] = count
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call (the driver's)."""
+        taken: list[tuple[float, int]] = []
+        for actor in range(self.actors):
+            count = int(self.actor[actor, EPISODES])
+            for number in range(max(int(self._read[actor]), count - EPISODE_SLOTS), count):
+                value, length = self._episodes[actor, number % EPISODE_SLOTS].tolist()
+                taken.append((value, int(length)))
+            self._read[actor] = count
+        return taken

@@ -1,0 +1,130 @@
+"""Loops whose actors are worker processes or threads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from parl.runtime.checkpoint import Checkpoint
+from parl.runtime.loop import L, Loop, Saveable, kept, state_or_reason
+from parl.runtime.shared_counters import PARK, RUN, STOP, SharedCounters
+from parl.runtime.workers import INTERRUPTED_END_S, Deadline, Worker, WorkerGroup
+
+ANSWER_S = 120.0
+"""Seconds in which an actor finishes its step or rollout and saves its environment."""
+IDLE_S = 0.002
+"""Seconds between two reads of the driver's command while parked."""
+
+
+def send_state(connection: Connection, actor: Saveable) -> None:
+    """Sends an actor's state to the driver, or the reason why it cannot be saved."""
+    connection.send(("part", ("state", state_or_reason(actor))))
+
+
+def answer_while_parked(connection: Connection, actor: Saveable) -> None:
+    """Sends a parked actor's state to the driver if it asks for it within :data:`IDLE_S`."""
+    if connection.poll(IDLE_S):
+        connection.recv()
+        send_state(connection, actor)
+
+
+class WorkerLoop(Loop[L]):
+    """A loop whose actors are worker processes or threads: starts them, collects their states and stops them.
+
+    Args:
+        learner: see :class:`Loop`.
+        total_steps: see :class:`Loop`.
+        saved: see :class:`Loop`.
+        context: of ``multiprocessing``, for workers and shared memory.
+    """
+
+    def __init__(self, learner: L, total_steps: int, saved: Checkpoint | None, context: Any) -> None:
+        super().__init__(learner, total_steps, saved)
+        self._workers: WorkerGroup | None = WorkerGroup(context)
+        self._actors: list[Worker] = []
+
+    def _start_actor(
+        self, name: str, target: Callable[..., None], args: tuple[Any, ...], process: bool
+    ) -> None:
+        """Starts ``target(connection, *args)`` in a process or a thread."""
+        assert self._workers is not None
+        self._actors.append(self._workers.start(name, target, args, process))
+
+    def _ask_for_states(self, other: Callable[[int, Any], object]) -> list[bytes | None]:
+        """The state of every actor.
+
+        Args:
+            other: called with an actor's number and what it sent before its state.
+        """
+        for worker in self._actors:
+            worker.send("state")
+        deadline = Deadline(ANSWER_S, lambda: self._interrupted)
+        return [
+            kept(worker.name, worker.state(deadline, lambda value, index=index: other(index, value)))
+            for index, worker in enumerate(self._actors)
+        ]
+
+    def _actor_states(self) -> list[bytes | None]:
+        return self._ask_for_states(lambda index, value: None)
+
+    def rescue(self, folder: Path) -> None:
+        """Writes learner, replay and counters; environments start anew."""
+        self._write(folder, [None] * len(self._actors))
+
+    @abstractmethod
+    def _stop_workers(self, workers: WorkerGroup) -> None:
+        """Tells ``workers`` to stop; some may have failed."""
+
+    def close(self) -> None:
+        """Ends the workers; safe to call twice."""
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            self._stop_workers(workers)
+            workers.end(within_s=INTERRUPTED_END_S if self._interrupted else 5.0)
+
+
+class CommandedLoop(WorkerLoop[L]):
+    """A loop whose workers follow the command, and write the counters, of a :class:`SharedCounters`.
+
+    Args:
+        learner: see :class:`Loop`.
+        total_steps: see :class:`Loop`.
+        saved: see :class:`Loop`.
+        context: of ``multiprocessing``.
+        actors: number of actors.
+        learners: number of learners.
+    """
+
+    def __init__(
+        self,
+        learner: L,
+        total_steps: int,
+        saved: Checkpoint | None,
+        context: Any,
+        actors: int,
+        learners: int = 1,
+    ) -> None:
+        super().__init__(learner, total_steps, saved, context)
+        self._counters = SharedCounters(context, actors, learners)
+
+    def take_episodes(self) -> list[tuple[float, int]]:
+        """Return and length of the episodes finished since the last call."""
+        return self._counters.take_episodes()
+
+    def rewards_and_episodes(self) -> tuple[float, int]:
+        """Sum of all rewards, and number of all episodes ended, since this loop was made."""
+        return float(self._counters.rewards.sum()), self._counters.episodes
+
+    def save(self, folder: Path) -> None:
+        """Parks the workers between two of their steps and writes the checkpoint's parts into ``folder``."""
+        self._counters.command = PARK
+        try:
+            super().save(folder)
+        finally:
+            self._counters.command = RUN
+
+    def _stop_workers(self, workers: WorkerGroup) -> None:
+        self._counters.command = STOP

@@ -1,0 +1,573 @@
+"""Topologies: how actors and learners are arranged, with the settings and the loop of each arrangement.
+
+A topology turns settings into a setup of ``parl.runtime``, which knows no algorithm. ``trainer.py`` runs,
+logs, evaluates and saves all topologies in the same way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from parl.envs import usable_cores
+from parl.errors import ConfigError
+from parl.train.config import (
+    AsyncRunConfig,
+    DatasetRunConfig,
+    HogwildRunConfig,
+    OffPolicyRunConfig,
+    PopulationRunConfig,
+    PredictorRunConfig,
+    RunConfig,
+    SyncRunConfig,
+)
+
+if TYPE_CHECKING:
+    from parl.envs import EnvMaker
+    from parl.runtime.checkpoint import Checkpoint
+    from parl.runtime.distributed.torchrun import Group
+    from parl.runtime.loop import Loop
+    from parl.runtime.off_policy.setup import OffPolicySetup
+    from parl.runtime.on_policy.setup import RolloutSetup
+    from parl.runtime.population import PopulationSetup
+    from parl.types import EnvSpec
+
+
+# Members of a population that are played at once where that costs no more than playing all at once.
+_BATCH_MEMBERS = 16
+
+
+class Topology(Protocol):
+    """One topology."""
+
+    config: type[Any]
+    """Settings of a run, a kind of :class:`RunConfig`."""
+    grouped: bool
+    """Whether the processes that torchrun starts can share a run."""
+
+    def resolve_auto(
+        self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
+    ) -> Any:
+        """``config`` with numbers in place of ``auto``; says why."""
+        ...
+
+    def setup(self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec) -> Any:
+        """A :class:`parl.runtime.setup.RunSetup`: the parts of a run."""
+        ...
+
+    def loop(self, setup: Any, config: Any, saved: Checkpoint | None) -> Loop[Any]:
+        """The running topology."""
+        ...
+
+
+class OffPolicyTopology:
+    """Actors write into a replay, learners sample from it."""
+
+    config = OffPolicyRunConfig
+    grouped = True
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: OffPolicyRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> OffPolicyRunConfig:
+        """See :class:`Topology`: numbers of actors and learners, measured, and of threads."""
+        from parl.runtime.cuda.envs import is_on_device
+        from parl.runtime.distributed.torchrun import Group
+
+        if is_on_device(maker):
+            return _resolve_on_device(config, say)
+        group = Group.found()
+        if group is not None:
+            if config.schedule == "deterministic":
+                raise ConfigError("schedule = 'deterministic' is one process; torchrun needs 'async'")
+            if config.learners not in ("auto", 1):
+                raise ConfigError(
+                    f"learners = {config.learners}: under torchrun every process is one learner; "
+                    "say --nproc-per-node instead"
+                )
+            config = dataclasses.replace(config, learners=1)
+            say(f"{group.size} processes of torchrun share environments, batch, replay and steps")
+            if config.actors == "auto":
+                config = dataclasses.replace(config, actors=_actors_of(group, config, say))
+        if config.threads == "auto":
+            config = dataclasses.replace(config, threads=self._threads(algorithm, config, say))
+        if "auto" not in (config.actors, config.learners):
+            return config
+        actors = None if config.actors == "auto" else config.actors
+        learners = None if config.learners == "auto" else config.learners
+        if config.schedule == "deterministic":
+            say("the deterministic schedule runs in one thread: 1 actor and 1 learner unless told otherwise")
+            return dataclasses.replace(config, actors=actors or 1, learners=learners or 1)
+        if config.engine == "ray":
+            return self._resolve_cluster(config, actors, learners or 1, say)
+
+        cores, threads = usable_cores(), 1 if config.threads == "auto" else config.threads
+        divisible = config.num_envs // (2 if config.double_buffer else 1)
+        from parl.runtime import autotune
+
+        rates = autotune.measure(
+            self.setup(algorithm, config, maker, spec),
+            [actors] if actors else list(range(1, min(cores, 16, divisible) + 1)),
+            [learners]
+            if learners
+            else [m for m in range(1, max(1, min(cores // threads, 8)) + 1) if config.batch_size % m == 0],
+        )
+        split = autotune.choose(rates, config.num_envs, config.batch_size / config.replay_ratio, cores)
+        kind = "processes" if _in_processes(config, maker) else "threads"
+        say(f"{split.reason}; actors are {kind}{_on_threads(maker, split.actors, config.num_envs)}")
+        return dataclasses.replace(config, actors=split.actors, learners=split.learners)
+
+    def _resolve_cluster(
+        self, config: OffPolicyRunConfig, actors: int | None, learners: int, say: Callable[[str], None]
+    ) -> OffPolicyRunConfig:
+        """An actor for every processor of the cluster that no learner needs."""
+        from parl.runtime.distributed.ray_actors import RayCluster
+
+        if actors is None:
+            from parl.runtime.distributed.ray_actors import cluster_cpus
+
+            found = cluster_cpus(RayCluster(config.ray_address, config.ray_steps))
+            actors = max(1, min(found - learners, config.num_envs))
+            say(f"the Ray cluster has {found} processors: {actors} actors, {learners} learners here")
+        return dataclasses.replace(config, actors=actors, learners=learners)
+
+    def _threads(self, algorithm: Any, config: OffPolicyRunConfig, say: Callable[[str], None]) -> int:
+        from parl.nets.fused.rust_mlp import MANY_PRODUCTS
+
+        learners = 1 if config.learners == "auto" else config.learners
+        cores = usable_cores() // learners
+        if config.schedule == "deterministic" or cores < 2 or config.device != "cpu":
+            return 1
+        products = len(algorithm.make_learner(config.seed, "cpu").gradients) * config.batch_size // learners
+        if products < MANY_PRODUCTS:
+            return 1
+        threads = min(cores, 4)
+        say(f"{threads} threads in each learner: an update takes about {products / 1e6:,.0f} M products")
+        return threads
+
+    def setup(
+        self, algorithm: Any, config: OffPolicyRunConfig, maker: EnvMaker, spec: EnvSpec
+    ) -> OffPolicySetup:
+        """See :class:`Topology`."""
+        from parl.runtime.distributed.ray_actors import RayCluster
+        from parl.runtime.distributed.torchrun import Group
+        from parl.runtime.off_policy.pacer import Pacer
+        from parl.runtime.off_policy.setup import OffPolicySetup
+
+        group = Group.found()
+        if group is not None:
+            config = _divided(config, group)
+        # A row can be drawn once the n steps after it are known: by then every environment has taken n + 1.
+        drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
+        starts = max(config.learning_starts, drawable)
+        far = config.engine == "ray"
+        # Actors elsewhere collect several vector steps at once.
+        at_once = config.num_envs * (config.ray_steps if far else 1)
+        pacer = Pacer(config.replay_ratio, config.batch_size, at_once, starts, config.total_steps)
+        return OffPolicySetup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=config.seed,
+            actors=1 if config.actors == "auto" else config.actors,
+            processes=not far and _in_processes(config, maker),
+            learners=1 if config.learners == "auto" else config.learners,
+            learner_threads=config.learner_kind == "thread",
+            num_envs=config.num_envs,
+            batch_size=config.batch_size,
+            replay_capacity=config.replay_capacity,
+            pacer=pacer,
+            device=config.device,
+            threads=1 if config.threads == "auto" else config.threads,
+            remote=RayCluster(config.ray_address, config.ray_steps) if far else None,
+            prefetch=_prefetch(config),
+            priority_delay=config.priority_delay,
+            group=group,
+            park_actors=config.park_actors,
+            double_buffer=config.double_buffer,
+        )
+
+    def loop(self, setup: OffPolicySetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
+        """See :class:`Topology`."""
+        from parl.runtime.cuda.envs import is_on_device
+        from parl.runtime.cuda.off_policy import CudaOffPolicyLoop
+        from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
+        from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
+
+        if is_on_device(setup.maker):
+            return CudaOffPolicyLoop(setup, saved)
+        return (DeterministicOffPolicyLoop if config.schedule == "deterministic" else AsyncOffPolicyLoop)(
+            setup, saved
+        )
+
+
+def _in_processes(config: OffPolicyRunConfig, maker: EnvMaker) -> bool:
+    """Whether actors are processes."""
+    return not maker.has_threads if config.actor_kind == "auto" else config.actor_kind == "process"
+
+
+def _on_threads(maker: EnvMaker, actors: int, num_envs: int) -> str:
+    """How many threads step the environments of each actor, if they have any, to be said."""
+    threads = maker.threads_per_actor(actors, max(1, num_envs // actors))
+    each = " each" if actors > 1 else ""
+    return f" on {threads} thread{'s' * (threads > 1)}{each}" if threads else ""
+
+
+def _resolve_on_device(config: OffPolicyRunConfig, say: Callable[[str], None]) -> OffPolicyRunConfig:
+    """Settings of a run whose environments are on a device: one process, where all is.
+
+    Raises:
+        ConfigError: others were asked for.
+    """
+    if config.device == "cpu":
+        raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
+    alone: tuple[tuple[str, Any], ...] = (
+        ("actors", 1),
+        ("learners", 1),
+        ("threads", 1),
+        ("actor_kind", "auto"),
+        ("learner_kind", "process"),
+        ("prefetch", 0),
+        ("priority_delay", 0),
+        ("double_buffer", False),
+        ("engine", "local"),
+    )
+    for name, only in alone:
+        value = getattr(config, name)
+        if value not in (only, "auto"):
+            raise ConfigError(
+                f"{name} = {value!r}: with environments on a CUDA device all is one process, {only!r}"
+            )
+    if "WORLD_SIZE" in os.environ:
+        raise ConfigError("torchrun starts processes; environments on a CUDA device are all in one")
+    say(f"environments, replay and learner are on {config.device}, in one process")
+    return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
+
+
+def _actors_of(group: Group, config: OffPolicyRunConfig, say: Callable[[str], None]) -> int:
+    """As many actors for every process of ``group`` as it has cores beside its learner, at least one.
+
+    Not measured: the processes would measure in each other's way, and have to choose alike.
+    """
+    envs = config.num_envs // group.size // (2 if config.double_buffer else 1)
+    each = max(1, min(usable_cores() // group.local_size - 1, 16, envs))
+    say(f"actors in each process: {each}, one core left for its learner")
+    return each * group.size
+
+
+def _divided(config: OffPolicyRunConfig, group: Group) -> OffPolicyRunConfig:
+    """The settings of one process of ``group``."""
+    actors = config.actors if config.actors == "auto" else group.share("actors", config.actors)
+    shared = {name: group.share(name, getattr(config, name)) for name in ("num_envs", "batch_size")}
+    rounded = {
+        name: -(-getattr(config, name) // group.size)
+        for name in ("total_steps", "replay_capacity", "learning_starts")
+    }
+    return dataclasses.replace(config, actors=actors, device=group.device(config.device), **shared, **rounded)
+
+
+def _prefetch(config: OffPolicyRunConfig) -> int:
+    if config.prefetch != "auto":
+        return config.prefetch
+    several = config.learners != "auto" and config.learners > 1
+    return int(several and config.schedule == "async")
+
+
+def _refuse_device(maker: EnvMaker) -> None:
+    """Refuses environments on a CUDA device.
+
+    Raises:
+        ConfigError: they are there.
+    """
+    from parl.runtime.cuda.envs import is_on_device
+
+    if is_on_device(maker):
+        raise ConfigError(
+            "environments on a CUDA device are for a2c, dqn, ppo, pqn and rainbow: leave device out of "
+            "env_options"
+        )
+
+
+# More environments than this start at random places, after so many steps.
+_IN_STEP, _RANDOM_STARTS = 64, 500
+
+
+def _rollout_setup(
+    algorithm: Any, config: RunConfig, maker: EnvMaker, spec: EnvSpec, **own: Any
+) -> RolloutSetup:
+    """The parts of a run that learns from rollouts; ``own`` is what differs between its topologies."""
+    from parl.runtime.on_policy.setup import RolloutSetup
+
+    starts = getattr(config, "random_starts", 0)
+    if starts == "auto":
+        starts = _RANDOM_STARTS if config.num_envs > _IN_STEP else 0
+    return RolloutSetup(
+        algorithm=algorithm,
+        maker=maker,
+        spec=spec,
+        seed=config.seed,
+        num_envs=config.num_envs,
+        total_steps=config.total_steps,
+        device=config.device,
+        random_steps=starts,
+        **own,
+    )
+
+
+class SyncTopology:
+    """The learner steps the environments and learns from what it saw; nothing is kept."""
+
+    config: type[Any] = SyncRunConfig
+    grouped = True
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: SyncRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> SyncRunConfig:
+        """See :class:`Topology`: threads of torch."""
+        from parl.runtime.cuda.envs import is_on_device
+        from parl.runtime.distributed.torchrun import Group
+
+        group = Group.found()
+        if group is not None:
+            say(f"{group.size} processes of torchrun share environments, minibatches and steps")
+        if is_on_device(maker):
+            if config.device == "cpu":
+                raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
+            if config.threads not in ("auto", 1):
+                raise ConfigError(
+                    f"threads = {config.threads}: the learner is on {config.device}, which one thread drives"
+                )
+            say(f"environments, policy, rollouts and learner are on {config.device}, in one process")
+            return dataclasses.replace(config, threads=1)
+        if getattr(algorithm.config, "cuda_graph", False):
+            raise ConfigError(
+                "cuda_graph = True records what environments on a CUDA device give: env_options device=cuda"
+            )
+        if config.threads != "auto":
+            return config
+        cores = max(1, usable_cores() // (group.local_size if group is not None else 1))
+        threads = 1 if config.schedule == "deterministic" or not spec.has_images else cores
+        stepped = _on_threads(maker, 1, config.num_envs)
+        say(f"{config.num_envs} environments{stepped}, {threads} thread{'s' * (threads > 1)} of torch")
+        return dataclasses.replace(config, threads=threads)
+
+    def setup(self, algorithm: Any, config: SyncRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Topology`."""
+        from parl.runtime.distributed.torchrun import Group
+
+        threads = 1 if config.threads == "auto" else config.threads
+        setup = _rollout_setup(algorithm, config, maker, spec, threads=threads)
+        group = Group.found() if self.grouped else None
+        if group is None:
+            return setup
+        share = group.share("num_envs", config.num_envs)
+        return dataclasses.replace(setup, group=group, num_envs=share, device=group.device(config.device))
+
+    def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
+        """See :class:`Topology`."""
+        from parl.runtime.cuda.envs import is_on_device
+        from parl.runtime.cuda.on_policy import CudaRolloutLoop
+        from parl.runtime.on_policy.sync import SyncRolloutLoop
+
+        return (CudaRolloutLoop if is_on_device(setup.maker) else SyncRolloutLoop)(setup, saved)
+
+
+class DatasetTopology(SyncTopology):
+    """The learner learns from files of recorded play."""
+
+    config = DatasetRunConfig
+    grouped = False
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: SyncRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> SyncRunConfig:
+        """See :class:`Topology`."""
+        _refuse_device(maker)
+        return super().resolve_auto(algorithm, config, maker, spec, say)
+
+    def setup(self, algorithm: Any, config: SyncRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Topology`."""
+        from parl.runtime.on_policy.recorded import RecordedSetup
+
+        assert isinstance(config, DatasetRunConfig)
+        fields: dict[str, Any] = vars(super().setup(algorithm, config, maker, spec)) | {"data": config.data}
+        return RecordedSetup(**fields)
+
+
+class HogwildTopology:
+    """Workers collect and learn at once, on weights that they share."""
+
+    config: type[Any] = HogwildRunConfig
+    grouped = False
+    actors_per_core = 1
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: HogwildRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> HogwildRunConfig:
+        """See :class:`Topology`: the number of actors."""
+        _refuse_device(maker)
+        if config.actors != "auto":
+            return config
+        many = min(usable_cores() * self.actors_per_core, config.num_envs)
+        actors = 1 if config.schedule == "deterministic" else many
+        stepped = _on_threads(maker, actors, config.num_envs)
+        say(f"{actors} actor{'s' * (actors > 1)} of {config.num_envs // actors} environments{stepped}")
+        return dataclasses.replace(config, actors=actors)
+
+    def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Topology`."""
+        return _rollout_setup(
+            algorithm,
+            config,
+            maker,
+            spec,
+            threads=1,
+            actors=1 if config.actors == "auto" else config.actors,
+            processes=config.actor_kind == "process",
+            max_lag=config.max_lag if isinstance(config, AsyncRunConfig) else 0,
+        )
+
+    def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
+        """See :class:`Topology`: in the deterministic schedule the actors take turns."""
+        from parl.runtime.on_policy.sync import SyncRolloutLoop
+
+        return (
+            SyncRolloutLoop(setup, saved)
+            if config.schedule == "deterministic"
+            else self.async_loop(setup, saved)
+        )
+
+    def async_loop(self, setup: RolloutSetup, saved: Checkpoint | None) -> Loop[Any]:
+        """The loop of the async schedule."""
+        from parl.runtime.on_policy.hogwild import HogwildLoop
+
+        return HogwildLoop(setup, saved)
+
+
+class AsyncTopology(HogwildTopology):
+    """Actors collect rollouts while the learner learns from earlier ones."""
+
+    config = AsyncRunConfig
+
+    def async_loop(self, setup: RolloutSetup, saved: Checkpoint | None) -> Loop[Any]:
+        """See :class:`HogwildTopology`."""
+        from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
+
+        return AsyncRolloutLoop(setup, saved)
+
+
+class PredictorTopology(AsyncTopology):
+    """Actors without networks ask predictors; a trainer learns from a queue."""
+
+    config = PredictorRunConfig
+    actors_per_core = 2  # an actor waits for its actions most of the time
+
+    def setup(self, algorithm: Any, config: HogwildRunConfig, maker: EnvMaker, spec: EnvSpec) -> RolloutSetup:
+        """See :class:`Topology`."""
+        setup = super().setup(algorithm, config, maker, spec)
+        assert isinstance(config, PredictorRunConfig)
+        return dataclasses.replace(
+            setup,
+            predictors=config.predictors,
+            trainers=config.trainers,
+            rollouts=config.rollouts_per_update,
+            tune_every_s=config.tune_every_s,
+        )
+
+    def async_loop(self, setup: RolloutSetup, saved: Checkpoint | None) -> Loop[Any]:
+        """See :class:`HogwildTopology`."""
+        from parl.runtime.on_policy.predictor import PredictorLoop
+
+        return PredictorLoop(setup, saved)
+
+
+class PopulationTopology:
+    """Processes evaluate members of a population; the learner sees their returns."""
+
+    config = PopulationRunConfig
+    grouped = False
+
+    def resolve_auto(
+        self,
+        algorithm: Any,
+        config: PopulationRunConfig,
+        maker: EnvMaker,
+        spec: EnvSpec,
+        say: Callable[[str], None],
+    ) -> PopulationRunConfig:
+        """See :class:`Topology`: the number of processes and of member_batches."""
+        _refuse_device(maker)
+        given, actors, member_batches = config, config.actors, config.member_batches
+        if actors == "auto":
+            limit = config.num_envs if member_batches == "auto" else member_batches
+            actors = 1 if config.schedule == "deterministic" else min(usable_cores(), limit)
+        if member_batches == "auto":
+            from parl.envs.make import steps_one_by_one
+
+            probe = maker(1)
+            members = _BATCH_MEMBERS if steps_one_by_one(probe) else config.num_envs
+            probe.close()
+            member_batches = max(actors, -(-config.num_envs // members))
+        config = dataclasses.replace(config, actors=actors, member_batches=member_batches)
+        if config != given:
+            parts = f"{member_batches} batch{'es' * (member_batches > 1)}"
+            by = f"{actors} process{'es' * (actors > 1)}"
+            say(f"{config.num_envs} members a generation, in {parts}, evaluated by {by}")
+        return config
+
+    def setup(
+        self, algorithm: Any, config: PopulationRunConfig, maker: EnvMaker, spec: EnvSpec
+    ) -> PopulationSetup:
+        """See :class:`Topology`."""
+        from parl.runtime.population import PopulationSetup
+
+        return PopulationSetup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=config.seed,
+            num_envs=config.num_envs,
+            total_steps=config.total_steps,
+            actors=1 if config.actors == "auto" else config.actors,
+            processes=config.schedule == "async",
+            member_batches=1 if config.member_batches == "auto" else config.member_batches,
+        )
+
+    def loop(self, setup: PopulationSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
+        """See :class:`Topology`."""
+        from parl.runtime.population import PopulationLoop
+
+        return PopulationLoop(setup, saved)
+
+
+TOPOLOGIES: Mapping[str, Topology] = {
+    "replay": OffPolicyTopology(),
+    "rollout": SyncTopology(),
+    "async": AsyncTopology(),
+    "data": DatasetTopology(),
+    "hogwild": HogwildTopology(),
+    "predictor": PredictorTopology(),
+    "population": PopulationTopology(),
+}
+"""Every topology by its name."""

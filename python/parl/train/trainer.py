@@ -1,0 +1,396 @@
+"""One process's share of a run: trains, logs, evaluates and saves, whatever the topology of the algorithm."""
+
+from __future__ import annotations
+
+import collections
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parl.errors import NonFiniteError, ParlError, WorkerError
+from parl.run import MetricsLog, Progress, RunDirectory
+from parl.runtime.seeds import evaluation_seed
+from parl.train.protocol import protocol_of
+
+if TYPE_CHECKING:
+    from parl.envs import EnvMaker
+    from parl.runtime.checkpoint import Checkpoint
+    from parl.runtime.evaluate import Evaluator
+    from parl.runtime.loop import Loop
+    from parl.runtime.setup import RunSetup
+    from parl.train.config import RunConfig
+    from parl.train.topologies import Topology
+
+# An unscheduled evaluation starts once training earns this share of ``stop_at_return``, measured over this
+# many vector steps as rewards received per episode ended: returns of whole episodes are those of older
+# policies.
+_PROMISING = 0.8
+_PROMISING_WINDOW = 75
+# Vector steps between checks of returns, clocks and signals; between two evaluations of a promising policy.
+_LOOK_EVERY = 25
+_EVALUATE_EVERY = 75
+# After an unscheduled evaluation, this many times its duration passes before the next (async schedule).
+_EVALUATION_REST = 2.0
+# Seconds that the training loop has to answer an interrupt; workers that hang are given up within four.
+_ANSWER_S = 6.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run ended.
+
+    Attributes:
+        path: its directory.
+        env_steps: transitions collected.
+        updates: optimizer steps.
+        training_s: seconds from the start of collection to the last checkpoint, over all resumes.
+        evaluation_return: mean return of the last evaluation, None without one.
+        stopped: why: ``"total_steps"``, ``"stop_at_return"``, ``"interrupted"``, or ``"followed"`` in a
+            process of torchrun other than the first.
+    """
+
+    path: Path
+    env_steps: int
+    updates: int
+    training_s: float
+    evaluation_return: float | None
+    stopped: str
+
+
+def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
+    """Plays episodes in environments of ``maker`` with a policy of ``setup``."""
+    from parl.runtime.evaluate import Evaluator
+
+    return Evaluator(maker, setup.make_policy(), setup.spec)
+
+
+def follow(
+    run: RunDirectory, topology: Topology, config: RunConfig, setup: Any, saved: Checkpoint | None
+) -> Run:
+    """The share of a process of torchrun that is not the first: learns along, and saves what only it has."""
+    began = time.monotonic()
+    checkpoints = run.checkpoints_of(setup.group.rank)
+
+    def save(write: Callable[[Path], None]) -> None:
+        with checkpoints.write(loop.env_steps) as folder:
+            write(folder)
+
+    # The first process decides what an interrupt means.
+    with _signals(lambda: None):
+        loop: Any = topology.loop(setup, config, saved)
+        try:
+            loop.follow(save)
+            return Run(run.path, loop.env_steps, loop.updates, time.monotonic() - began, None, "followed")
+        finally:
+            loop.close()
+
+
+class Trainer:
+    """One process's share of a run, from its start or a checkpoint to its end or an interruption."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        topology: Topology,
+        config: RunConfig,
+        setup: RunSetup,
+        evaluation: EnvMaker,
+        progress: Progress,
+    ) -> None:
+        self._run, self._topology, self._config, self._setup = run, topology, config, setup
+        self._evaluation, self._progress = evaluation, progress
+        self._recent: collections.deque[float] = collections.deque(maxlen=100)
+        self._window: collections.deque[tuple[int, float, int]] = collections.deque()
+        self._episodes_played = 0
+        self._evaluation_return: float | None = None
+        self._score: dict[str, Any] = {}
+        self._evaluated_at = self._saved_at = self._logged_at = 0
+        self._evaluate_again = 0.0
+        self._interrupted = False
+
+    def go(self, saved: Checkpoint | None) -> Run:
+        """Trains until the end, a stop or an interruption."""
+        before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
+        self._episodes_played = int(saved.counters.get("evaluation_episodes", 0)) if saved else 0
+        self._began = time.monotonic() - before_s
+        self._saved_clock = self._logged_clock = time.monotonic()
+        # The environments of evaluations come first: workers are forked, and find everything loaded.
+        evaluator = make_evaluator(self._setup, self._evaluation)
+        with (
+            _signals(self._interrupt, _ANSWER_S) as self._signals,
+            MetricsLog(self._run, self._config.tensorboard) as log,
+            self._progress,
+        ):
+            loop = self._topology.loop(self._setup, self._config, saved)
+            try:
+                self._loop = loop
+                self._saved_at = self._evaluated_at = self._logged_at = loop.env_steps
+                if saved is not None:
+                    log.write({"env_steps": loop.env_steps, "resumed": True})
+                try:
+                    stopped = self._ended(loop, saved) or self._train(loop, log, evaluator)
+                except NonFiniteError:
+                    # What is in memory may be on its way to NaN: the last checkpoint stays.
+                    self._progress.say(f"nothing is saved; {self._last_checkpoint()}")
+                    raise
+                except WorkerError:
+                    self._rescue(loop)
+                    raise
+                except _NoAnswer:
+                    self._progress.say(
+                        f"interrupted: an environment of this process did not return within {_ANSWER_S:g} s; "
+                        f"nothing is saved; {self._last_checkpoint()}"
+                    )
+                    raise KeyboardInterrupt from None
+                training_s = time.monotonic() - self._began
+                return Run(
+                    self._run.path, loop.env_steps, loop.updates, training_s, self._evaluation_return, stopped
+                )
+            finally:
+                loop.close()
+                evaluator.close()
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        loop = getattr(self, "_loop", None)
+        if loop is not None:
+            loop.interrupt()
+
+    def _ended(self, loop: Loop[Any], saved: Checkpoint | None) -> str | None:
+        """Why nothing is left to do: the last process saved the end, and may have been killed after that."""
+        score = saved.counters.get("score") if saved else None
+        if score is None:
+            return None
+        self._evaluation_return = float(score["evaluation_return"])
+        goal, confirmed = self._config.stop_at_return, score.get("confirmed")
+        if goal is not None and confirmed is not None and confirmed >= goal:
+            return "stop_at_return"
+        return "total_steps" if loop.env_steps >= self._config.total_steps else None
+
+    def _train(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> str:
+        config = self._config
+        look_every = _LOOK_EVERY * config.num_envs
+        while True:
+            loop.advance((loop.env_steps // look_every + 1) * look_every, seconds=0.25)
+            self._recent += [value for value, _ in loop.take_episodes()]
+            if self._interrupted:
+                self._signals.answer()
+                self._log(loop, log)
+                self._save(loop, None)
+                self._progress.say(f"interrupted; saved in {self._run.path}, parl resume goes on from there")
+                return "interrupted"
+            over = loop.env_steps >= config.total_steps
+            if self._log_is_due(loop) or over:
+                self._log(loop, log)
+            if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
+                try:
+                    solved = self._evaluate(loop, log, evaluator)
+                except _NoAnswer:
+                    # Of the evaluation; the training loop stands between two updates and can be saved.
+                    self._progress.say("the evaluation is cut off")
+                    continue
+                if solved or over or config.evaluation_every:
+                    self._save(loop, self._evaluation_return)
+                if solved:
+                    return "stop_at_return"
+            elif over or self._checkpoint_is_due(loop):
+                self._save(loop, None)
+            if over:
+                return "total_steps"
+
+    def _log_is_due(self, loop: Loop[Any]) -> bool:
+        if self._config.schedule == "deterministic":
+            return loop.env_steps - self._logged_at >= 1_000
+        now = time.monotonic()
+        # Closer together at the start, so that a run of seconds has a curve too.
+        return now - self._logged_clock >= min(self._config.log_every_s, 0.1 + 0.05 * (now - self._began))
+
+    def _evaluation_is_due(self, loop: Loop[Any]) -> bool:
+        config = self._config
+        since = loop.env_steps - self._evaluated_at
+        if config.evaluation_every and since >= config.evaluation_every:
+            return True
+        goal = config.stop_at_return
+        now = (loop.env_steps, *loop.rewards_and_episodes())
+        # Long enough, and with an end in it: episodes may be longer than the window.
+        while (
+            len(self._window) > 1
+            and now[0] - self._window[1][0] >= _PROMISING_WINDOW * config.num_envs
+            and now[2] > self._window[1][2]
+        ):
+            self._window.popleft()
+        self._window.append(now)
+        if goal is None or since < _EVALUATE_EVERY * config.num_envs or not self._recent:
+            return False
+        rewards, ended = (new - old for new, old in zip(now[1:], self._window[0][1:], strict=True))
+        if config.schedule == "async" and time.monotonic() < self._evaluate_again:
+            return False
+        return rewards / max(ended, 1) >= goal - (1 - _PROMISING) * abs(goal)
+
+    def _checkpoint_is_due(self, loop: Loop[Any]) -> bool:
+        if self._config.checkpoint_every:
+            return loop.env_steps - self._saved_at >= self._config.checkpoint_every
+        if self._config.schedule == "deterministic":
+            return False
+        return time.monotonic() - self._saved_clock >= self._config.checkpoint_every_s
+
+    def _log(self, loop: Loop[Any], log: MetricsLog) -> None:
+        recent = float(np.mean(self._recent)) if self._recent else None
+        report = loop.report()
+        log.write(
+            {
+                "env_steps": loop.env_steps,
+                "updates": loop.updates,
+                "wall_time_s": time.monotonic() - self._began,
+                "episode_return": recent,
+                **report,
+            }
+        )
+        shown = ("env_steps_per_s", "updates_per_s", "replay_ratio", "policy_lag")
+        fields = {key: report[key] for key in shown if key in report}
+        self._progress.update(loop.env_steps, **fields, episode_return=recent)
+        self._logged_at, self._logged_clock = loop.env_steps, time.monotonic()
+
+    def _evaluate(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> bool:
+        """Evaluates the weights; returns whether they reach ``stop_at_return``, twice, on different seeds.
+
+        A run evaluates many times: the first mean that is high enough is a maximum over noisy ones, and too
+        high on average. The second does not depend on that choice, and it is the score that is kept.
+        """
+        goal = self._config.stop_at_return
+        score = self._play(loop, log, evaluator)
+        if goal is None or score < goal:
+            return False
+        self._progress.say(f"that reaches stop_at_return = {goal:g}: evaluating again on other seeds")
+        again = self._play(loop, log, evaluator)
+        if again < goal:
+            self._progress.say(f"not confirmed ({again:.1f} is below {goal:g})")
+            return False
+        self._progress.say(f"confirmed: {score:.1f}, then {again:.1f}")
+        self._score["confirmed"] = min(score, again)
+        return True
+
+    def _play(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> float:
+        """The mean return of one evaluation, which is logged and becomes the score of the weights."""
+        from parl.ops.finite import check_state
+
+        check_state({"weights": loop.learner.weights}, f"the policy after {loop.env_steps:,} steps")
+        evaluator.policy.weights.copy_(loop.learner.weights)
+        episodes = self._config.evaluation_episodes
+        seed = evaluation_seed(self._config.seed, self._episodes_played, episodes)
+        self._episodes_played += episodes
+        started = time.monotonic()
+        returns = evaluator.play(episodes, seed)
+        ended = time.monotonic()
+        self._evaluate_again = ended + _EVALUATION_REST * (ended - started)
+        score = float(returns.mean())
+        self._score = {
+            "evaluation_return": score,
+            "evaluation_return_std": float(returns.std()),
+            "evaluation_episodes": len(returns),
+            "evaluation_seed": seed,
+            "protocol": protocol_of(self._run, loop.env_steps, len(returns)),
+        }
+        log.write(
+            {
+                "env_steps": loop.env_steps,
+                "updates": loop.updates,
+                "wall_time_s": time.monotonic() - self._began,
+                **self._score,
+            }
+        )
+        self._progress.say(f"evaluation after {loop.env_steps:,} steps: mean return {score:.1f}")
+        self._evaluation_return, self._evaluated_at = score, loop.env_steps
+        return score
+
+    def _last_checkpoint(self) -> str:
+        """What parl resume starts from, as part of a message."""
+        try:
+            return f"parl resume goes on from {self._run.checkpoints.last()}"
+        except FileNotFoundError:
+            return "there is no earlier checkpoint"
+
+    def _rescue(self, loop: Loop[Any]) -> None:
+        """Saves what outlives a failed worker, if anything does; the failure itself matters more."""
+        try:
+            self._save(loop, None, loop.rescue)
+        except (ParlError, OSError) as error:
+            self._progress.say(f"no checkpoint after the failure: {error}")
+        else:
+            self._progress.say(f"saved in {self._run.path}, parl resume goes on from there")
+
+    def _save(self, loop: Loop[Any], score: float | None, save: Callable[[Path], None] | None = None) -> None:
+        with self._run.checkpoints.write(loop.env_steps, score) as folder:
+            (save or loop.save)(folder)
+            path = folder / "counters.json"
+            counters = json.loads(path.read_text(encoding="utf-8"))
+            counters["training_s"] = time.monotonic() - self._began
+            counters["evaluation_episodes"] = self._episodes_played
+            if score is not None:
+                counters["score"] = self._score
+            path.write_text(json.dumps(counters, indent=2) + "\n", encoding="utf-8")
+        self._saved_at, self._saved_clock = loop.env_steps, time.monotonic()
+
+
+class _NoAnswer(KeyboardInterrupt):
+    """The main thread did not come back to the training loop in time after an interrupt."""
+
+
+class _signals:  # noqa: N801 - a context manager, used like a function
+    """Within it the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
+
+    After an interrupt the training loop has ``answer_s`` seconds to call :meth:`answer`; an environment that
+    hangs in this process keeps it from that, and :class:`_NoAnswer` is raised in the main thread. With None
+    there is no such limit.
+    """
+
+    def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
+        self._action, self._answer_s = action, answer_s
+        self._old: dict[int, Any] = {}
+        self._asked = self._late = self._answered = False
+        self._timer: threading.Timer | None = None
+
+    def answer(self) -> None:
+        """Ends the wait: the training loop has seen the interrupt."""
+        self._answered = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _time_is_up(self) -> None:
+        if self._answered:
+            return
+        self._late = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self._late:
+            self._late = False
+            if self._answered:
+                return  # the answer came between the end of the wait and this signal
+            raise _NoAnswer
+        if self._asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._answer_s is not None and not self._asked:
+            self._timer = threading.Timer(self._answer_s, self._time_is_up)
+            self._timer.daemon = True
+            self._timer.start()
+        self._asked = True
+        self._action()
+
+    def __enter__(self) -> _signals:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.answer()
+        for number, old in self._old.items():
+            signal.signal(number, old)
