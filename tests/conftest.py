@@ -1,14 +1,35 @@
+import subprocess
+from pathlib import Path
+
 import pytest
+
+from times import Budget, Times
+
+
+def pytest_addoption(parser):
+    parser.addoption("--times", type=Path, help="write processor and wall seconds of each test to this file")
+    parser.addoption("--minutes", type=float, help="leave out slow tests that would end later")
+
+
+def pytest_configure(config):
+    path, minutes = config.getoption("--times"), config.getoption("--minutes")
+    if path is not None:
+        worker = hasattr(config, "workerinput")
+        config.pluginmanager.register(Times(None if worker else path))
+    if minutes is not None:
+        command = ["git", "rev-parse", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False, cwd=config.rootpath)
+        config.pluginmanager.register(Budget(minutes, commit.stdout.strip()))
 
 
 @pytest.fixture
-def taped(monkeypatch):
-    """What is recorded as a CUDA graph goes on a tape that is played on the processor."""
+def fake_cuda_graph(monkeypatch):
+    """Work that is captured as a CUDA graph is recorded and replayed on the processor."""
     import torch
 
+    from fake_cuda_graph import FakeCapture, FakeCudaGraph
     from parl.ops import execution
-    from tape import Tape, Taping
 
     monkeypatch.setattr(execution, "beside", lambda work: work())
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
-    monkeypatch.setattr(torch.cuda, "graph", Taping)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeCudaGraph)
+    monkeypatch.setattr(torch.cuda, "graph", FakeCapture)

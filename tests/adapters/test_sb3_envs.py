@@ -140,7 +140,7 @@ def test_a_seed_counts_once_and_may_be_any_of_sb3s():
     assert isinstance(envs.observation_space, spaces.Box)
 
 
-@pytest.mark.parametrize("name", ["batch_size", "autoreset_mode", "output", "device", "num_envs", "lockstep"])
+@pytest.mark.parametrize("name", ["batch_size", "autoreset_mode", "output", "device", "num_envs", "ordered"])
 def test_what_belongs_to_other_interfaces_is_refused(name):
     with pytest.raises(AtariError, match=f"{name} is 1"):
         AtariVecEnv("pong", **{name: 1})

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from parl.nets.actor_critic import ActorCritic
+from parl.nets.fused import Update
 from parl.types import EnvSpec, Rollout
 
 SPEC = EnvSpec((3,), "float32", (), "int64", 4, "next_step")
@@ -44,9 +44,9 @@ def rollout(steps=8, envs=4, seed=0, final=0, spec=SPEC):
 
 
 def both_ways(monkeypatch):
-    """Twice: while networks step without torch's records, then while they need them."""
+    """Twice: while updates are replayed, then while torch runs them."""
     yield
-    monkeypatch.setattr(ActorCritic, "record", lambda self, observations: None)
+    monkeypatch.setattr(Update, "replays_at_all", False)
     yield
 
 

@@ -7,6 +7,7 @@ from rollouts import BOX, SPEC, alone, both_ways, numpy_of, rollout, successors
 
 from parl.algos.a2c import A2C, Config, group, joined
 from parl.errors import ConfigError
+from parl.nets.fused import Update
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def test_loss_against_numpy(advantage, normalize):
     learner = A2C(config, SPEC).make_learner(1, "cpu")
     data = rollout(steps=12, envs=6, final=2)
     data.log_prob.add_(0.3 * torch.randn(12, 6, generator=torch.Generator().manual_seed(5)))
-    loss = learner.loss(data).item()
+    loss = learner.loss(data)[0].item()
 
     p, value = outputs(learner, data.obs)
     _, final_value = outputs(learner, data.final_obs[None])
@@ -74,7 +75,8 @@ def test_an_update_looks_at_the_newest_window_of_one_group_in_turn():
     learner = A2C(config, SPEC).make_learner(0, "cpu")
     seen = []
     loss = learner.loss
-    learner.loss = lambda data: (seen.append(data), loss(data))[1]
+    learner.loss = lambda data, *more: (seen.append(data), loss(data, *more))[1]
+    learner._update = Update(learner.make_gradients, learner.gradients, replay=False)
     parts = [rollout(steps=4, seed=seed) for seed in range(5)]
     assert [learner.learn(part, 0.0, alone) for part in parts] == [0, 0, 1, 1, 1]
     for update, data in enumerate(seen):
@@ -105,7 +107,7 @@ def test_two_learners_with_half_the_environments_step_like_one_with_all():
     halves = [A2C(config, SPEC).make_learner(0, "cpu") for _ in range(2)]
     for index, half in enumerate(halves):
         half.gradients.zero_()
-        half.loss(group(data, index, 2)).backward()
+        half.loss(group(data, index, 2))[0].backward()
     mean = (halves[0].gradients + halves[1].gradients) / 2
     halves[0].learn(group(data, 0, 2), 0.0, lambda gradients: gradients.copy_(mean))
     torch.testing.assert_close(halves[0].weights, whole.weights, rtol=1e-4, atol=1e-6)
@@ -140,10 +142,10 @@ def test_settings_are_checked():
         {"normalize_observations": True, "activation": "relu", "shared_layers": True},
         {"rollout_steps": 8, "window": 16, "env_groups": 2, "optimizer": "rmsprop"},
     ],
-    ids=["gae", "vtrace", "normalised", "windows"],
+    ids=["gae", "vtrace", "normalized", "windows"],
 )
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options, spec):
+def test_replayed_steps_are_torchs(monkeypatch, options, spec):
     """Some rollouts with rows that are not valid, both ways: the same weights but for rounding."""
     found = []
     for _ in both_ways(monkeypatch):

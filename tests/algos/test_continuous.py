@@ -85,14 +85,14 @@ def check(learner, batch, q, y, arrays, actor_loss):
     assert figures["q_mean"] == pytest.approx(q.mean(), rel=1e-3, abs=1e-5)
 
 
-WAYS = pytest.mark.parametrize("way", ["written out", "torch"])
+WAYS = pytest.mark.parametrize("way", ["replayed", "torch"])
 
 
 def by(way, learner):
-    """The learner, with its gradients written out or by torch."""
-    assert learner._direct is not None
-    if way == "torch":
-        learner._direct = None
+    """The learner, whose updates are replayed or torch's."""
+    assert all(part.replays for part in learner._parts)
+    for part in learner._parts:
+        part._replays = way == "replayed"
     return learner
 
 
@@ -109,8 +109,8 @@ def test_sac_against_numpy(count, way):
     unit = (arrays["action"] - CENTER) / HALF
     q = critics(learner.networks, arrays["obs"], unit, count)
     action, log_density = drawn(learner.networks, arrays["obs"], noise[1])
-    judged = critics(learner.networks, arrays["obs"], action, count).min(0)
-    check(learner, batch, q, y, arrays, (0.3 * log_density - judged).mean())
+    least = critics(learner.networks, arrays["obs"], action, count).min(0)
+    check(learner, batch, q, y, arrays, (0.3 * log_density - least).mean())
     assert learner.metrics()["entropy"] == pytest.approx(-log_density.mean(), rel=1e-3)
     # The temperature's gradient: -(mean log pi + H), H = -2.
     place = len(learner.weights)
@@ -221,42 +221,30 @@ def test_gradient_against_finite_differences(name, make, discrete):
         lambda: td3.TD3Learner(ddpg.Config(hidden=(7, 6, 5)), SPEC, 0, "cpu"),
     ],
 )
-def test_gradients_written_out_are_torchs(make):
-    written, threaded, recorded = make(), make(), by("torch", make())
+def test_replayed_gradients_are_torchs(make):
+    replayed, threaded, by_torch = make(), make(), by("torch", make())
     threaded.use_threads(2)
-    for learner in (written, threaded, recorded):
+    for learner in (replayed, threaded, by_torch):
         perturbed(learner)
         learner._all[: len(learner.weights)] *= (
             4  # some standard deviations are at their bounds, or actions at theirs
         )
         learner.gradients.fill_(math.nan)  # all of them are written
-    for seed in range(4):
+    for seed in range(5):
         batch = make_batch(seed)[1]
-        learner_priorities = [learner.compute(batch) for learner in (written, threaded, recorded)]
-        np.testing.assert_array_equal(learner_priorities[0], learner_priorities[1])
-        np.testing.assert_allclose(learner_priorities[0], learner_priorities[2], rtol=1e-4)
-        assert torch.equal(written.gradients, threaded.gradients)
-        torch.testing.assert_close(written.gradients, recorded.gradients, rtol=1e-3, atol=1e-5)
-        assert written.metrics().keys() == recorded.metrics().keys()
-        for name, value in recorded.metrics().items():
-            assert written.metrics()[name] == pytest.approx(value, rel=1e-3, abs=1e-5)
-        for learner in (written, threaded, recorded):
+        priorities = [learner.compute(batch) for learner in (replayed, threaded, by_torch)]
+        np.testing.assert_array_equal(priorities[0], priorities[1])
+        np.testing.assert_allclose(priorities[0], priorities[2], rtol=1e-4)
+        assert torch.equal(replayed.gradients, threaded.gradients)
+        torch.testing.assert_close(replayed.gradients, by_torch.gradients, rtol=1e-3, atol=1e-5)
+        assert replayed.metrics().keys() == by_torch.metrics().keys()
+        for name, value in by_torch.metrics().items():
+            assert replayed.metrics()[name] == pytest.approx(value, rel=1e-3, abs=1e-5)
+        for learner in (replayed, threaded, by_torch):
             learner.step()
-            learner._all.copy_(written._all)
-            learner._target_weights.copy_(written._target_weights)
-
-
-def test_what_cannot_be_written_out_is_left_to_torch():
-    kinds = {name: make()._direct is not None for name, make, _ in learners()}
-    assert kinds == {
-        "sac": True,
-        "redq": False,  # normalised layers
-        "discrete": False,
-        "td3": True,
-        "td3-rates": True,
-        "ddpg": True,
-    }
-    assert td3.TD3Learner(td3.Config(**SMALL, precision="bfloat16"), SPEC, 0, "cpu")._direct is None
+            learner._all.copy_(replayed._all)
+            learner._target_weights.copy_(replayed._target_weights)
+    assert all(part.replays for part in replayed._parts)
 
 
 @ALL

@@ -68,7 +68,7 @@ def test_plain_operations_give_the_same_numbers(kind, config, spec):
     learner = kind(config, spec).make_learner(0, "cpu")
     for module in (getattr(learner, "online", None), getattr(learner, "networks", None)):
         for part in module.modules() if module is not None else ():
-            part.plain = True
+            part.torch_only = True
     rng = np.random.default_rng(0)
     for _ in range(3):
         obs, following = (rng.normal(size=(16, 5)).astype(np.float32) for _ in range(2))
@@ -85,7 +85,7 @@ def test_graphs_need_a_gpu_and_say_so(kind, config, spec):
         kind(dataclasses.replace(config, cuda_graph=True), spec).make_learner(0, "cpu")
 
 
-def stepped(kind, config, spec, device, alone=False):
+def run_step(kind, config, spec, device, alone=False):
     """A learner after eight updates."""
     learner = kind(config, spec).make_learner(0, device)
     learner.alone = alone
@@ -102,13 +102,13 @@ def stepped(kind, config, spec, device, alone=False):
     ("kind", "config", "spec"),
     [*KINDS, pytest.param(td3.TD3, td3.Config(hidden=(32, 32), policy_delay=2), BOX, id="delayed")],
 )
-def test_a_recorded_update_gives_the_same_numbers(monkeypatch, taped, kind, config, spec, alone):
+def test_a_recorded_update_gives_the_same_numbers(monkeypatch, fake_cuda_graph, kind, config, spec, alone):
     """Of a learner that is alone, the optimizer's step is in the graph too."""
     for module in (dqn, critics):
         monkeypatch.setattr(module, "prepare", plainly)
     monkeypatch.setattr(adam, "_MANY", -1)  # torch's step, as on a GPU
     by_calls, by_graph = (
-        stepped(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cpu", alone)
+        run_step(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cpu", alone)
         for graph in (False, True)
     )
     recorded = by_graph._captured._kinds
@@ -122,7 +122,7 @@ def plainly(config, device, *modules):
     for module in modules:
         for part in module.modules():
             if isinstance(part, execution.Executed):
-                part.plain = True
+                part.torch_only = True
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -130,7 +130,7 @@ def plainly(config, device, *modules):
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
 def test_a_recorded_update_gives_the_same_numbers_on_a_device(kind, config, spec, alone):
     by_calls, by_graph = (
-        stepped(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cuda", alone)
+        run_step(kind, dataclasses.replace(config, cuda_graph=graph), spec, "cuda", alone)
         for graph in (False, True)
     )
     torch.testing.assert_close(by_calls.weights, by_graph.weights, rtol=1e-3, atol=1e-4)

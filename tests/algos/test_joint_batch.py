@@ -27,7 +27,7 @@ found = {}
 for name, module, options in (
     ("a2c", a2c, {}),
     ("ppo", ppo, {"epochs": 2, "minibatch_size": 1000, "target_kl": 5.0}),
-    ("normalised", ppo, {"epochs": 2, "minibatch_size": 1000, "normalize_observations": True}),
+    ("normalized", ppo, {"epochs": 2, "minibatch_size": 1000, "normalize_observations": True}),
     ("rewards", ppo, {"epochs": 2, "minibatch_size": 1000, "normalize_rewards": True}),
 ):
     config = module.Config(normalize_advantages=False, hidden=(8,), **options)
@@ -59,6 +59,6 @@ def test_two_on_halves_step_like_one_on_the_whole(tmp_path):
     one = torch.load(tmp_path / "0-of-1.pt", weights_only=True)
     for rank in range(2):
         parts = torch.load(tmp_path / f"{rank}-of-2.pt", weights_only=True)
-        assert parts.keys() == one.keys() == {"a2c", "ppo", "normalised", "rewards"}
+        assert parts.keys() == one.keys() == {"a2c", "ppo", "normalized", "rewards"}
         for name, weights in parts.items():
             torch.testing.assert_close(weights, one[name], rtol=1e-4, atol=1e-5)

@@ -53,7 +53,7 @@ def test_vectors_by_part_are_what_one_vector_is(kind, config, spec):
 
 @pytest.mark.parametrize(("kind", "config", "spec"), KINDS)
 def test_images_and_vectors_together(kind, config, spec):
-    """Both parts are seen, by who acts and by who judges, and every weight is learned."""
+    """Both parts are seen, by the actor and by the critics, and every weight is learned."""
     spec = dataclasses.replace(spec, observation_shape=(), observation_parts=CAMERA)
     rng = np.random.default_rng(0)
     obs, following = observations(CAMERA, 16, rng), observations(CAMERA, 16, rng)

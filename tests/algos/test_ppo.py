@@ -41,7 +41,7 @@ def test_loss_against_numpy(spec, options):
     config = Config(entropy_coefficient=0.02, value_coefficient=0.7, initial_log_std=-0.3, **options)
     learner = PPO(config, spec).make_learner(1, "cpu")
     obs, action, old, advantage, old_value = batch = minibatch(spec)
-    loss, kl = learner.loss(*batch, 0.2)
+    loss, figures = learner.loss(*batch, torch.tensor(0.2))
     parameters, value = outputs(learner, obs)
     if spec.num_actions:
         p = np.exp(parameters) / np.exp(parameters).sum(1, keepdims=True)
@@ -65,14 +65,14 @@ def test_loss_against_numpy(spec, options):
         error = np.maximum(error, (moved - target) ** 2)
     expected = policy_loss + 0.7 * 0.5 * error.mean() - 0.02 * entropy.mean()
     assert loss.item() == pytest.approx(expected, rel=1e-5)
-    assert kl.item() == pytest.approx((r - 1 - np.log(r)).mean(), rel=1e-4)
+    assert figures["kl"].item() == pytest.approx((r - 1 - np.log(r)).mean(), rel=1e-4)
 
 
 def test_every_valid_row_is_learned_from_once_an_epoch():
     learner = PPO(Config(epochs=3, minibatch_size=8), SPEC).make_learner(0, "cpu")
     seen = []
-    record = learner.network.record
-    learner.network.record = lambda obs: (seen.append(obs), record(obs))[1]
+    differentiate = learner.differentiate
+    learner.differentiate = lambda obs, *rest: (seen.append(obs), differentiate(obs, *rest))
     data = rollout()
     updates = learner.learn(data, 0.0, alone)
     valid = data.obs[:-1][data.valid]
@@ -110,12 +110,12 @@ def test_the_clip_range_falls_to_nothing(monkeypatch):
         assert torch.equal(falling, quarter) and not torch.equal(falling, whole)
 
 
-def test_the_first_rollout_of_a_normalised_run_sets_statistics_only():
+def test_the_first_rollout_of_a_normalized_run_sets_statistics_only():
     learner = PPO(Config(normalize_observations=True), SPEC).make_learner(0, "cpu")
     data = rollout()
     assert learner.learn(data, 0.0, alone) == 0
     torch.testing.assert_close(
-        learner.network.flattener.normaliser.mean.data, data.obs[:-1].flatten(0, 1).mean(0)
+        learner.network.flattener.normalizer.mean.data, data.obs[:-1].flatten(0, 1).mean(0)
     )
     assert learner.learn(data, 0.0, alone) > 0
 
@@ -146,10 +146,10 @@ def test_settings_are_checked():
         {"target_kl": 1e-4, "learning_rate": 0.1},
         {"normalize_observations": True, "activation": "relu", "shared_layers": True},
     ],
-    ids=["parts", "clipped", "kl", "normalised"],
+    ids=["parts", "clipped", "kl", "normalized"],
 )
 @pytest.mark.parametrize("spec", [SPEC, BOX], ids=["discrete", "continuous"])
-def test_steps_without_torch_s_records_are_those_with_them(monkeypatch, options, spec):
+def test_replayed_steps_are_torchs(monkeypatch, options, spec):
     """Two rollouts, several epochs, both ways: as many steps, the same weights but for rounding."""
     found = []
     for _ in both_ways(monkeypatch):

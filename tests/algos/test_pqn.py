@@ -42,7 +42,7 @@ def test_targets_and_loss_against_numpy(normalize):
 
 
 def test_epsilon_falls_and_the_rest_is_greedy():
-    policy = PQN(Config(epsilon_frames=100, epsilon_last=0.0), SPEC).make_policy(0, 1, 500, 0)
+    policy = PQN(Config(epsilon_steps=100, epsilon_last=0.0), SPEC).make_policy(0, 1, 500, 0)
     obs = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
     greedy = policy.act_greedily(obs)
     assert np.array_equal(policy.sample(obs, 100)[0], greedy)

@@ -12,14 +12,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rollouts import alone
 
 from parl.algos import a2c, impala, ppo
-from parl.algos.actor_critic import judge
+from parl.algos.actor_critic import log_prob_and_entropy
 from parl.algos.bc import Config as BCConfig
 from parl.algos.ga3c import Config as GA3CConfig
 from parl.envs import spec_of
 from parl.errors import ConfigError
 from parl.nets.recurrent import RecurrentActorCritic
-from parl.runtime.rollout import RolloutActor, RolloutBuffer, side_by_side
-from parl.types import Remembering
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer, concatenate
+from parl.types import RecurrentPolicy
 
 
 def test_unrolled_as_torch_does_it_episode_by_episode():
@@ -72,7 +72,7 @@ def collected(mode, module, kind, rounds=3, seed=0):
     algorithm = kind(config, spec)
     learner = algorithm.make_learner(seed, "cpu")
     policy = algorithm.make_policy(0, 1, 3, seed)
-    assert isinstance(policy, Remembering)
+    assert isinstance(policy, RecurrentPolicy)
     policy.weights.copy_(learner.weights)
     actor = RolloutActor(env, spec, policy, seed)
     found = []
@@ -90,8 +90,10 @@ def test_learning_sees_the_memory_that_acted(mode):
     learner, rollouts = collected(mode, a2c, a2c.A2C)
     assert any(rollout.ended[:-1].any() for rollout in rollouts)
     for rollout in rollouts:
-        parameters, _ = learner.look(rollout)
-        log_prob, _ = judge(learner.network, parameters[:-1].flatten(0, 1), rollout.action.flatten())
+        parameters, _ = learner.outputs(rollout)
+        log_prob, _ = log_prob_and_entropy(
+            learner.network, parameters[:-1].flatten(0, 1), rollout.action.flatten()
+        )
         valid = rollout.valid.flatten()
         torch.testing.assert_close(log_prob[valid], rollout.log_prob.flatten()[valid])
 
@@ -113,7 +115,7 @@ def test_values_of_truncated_steps_know_what_came_before():
 def test_an_update_moves_every_weight(module, kind):
     learner, rollouts = collected(AutoresetMode.NEXT_STEP, module, kind)
     before = learner.weights.clone()
-    assert learner.learn(side_by_side(rollouts[:2]), 0.0, alone) >= 1
+    assert learner.learn(concatenate(rollouts[:2]), 0.0, alone) >= 1
     # The value has nothing of the policy's head, so all but a few biases get gradients.
     assert (learner.weights != before).float().mean() > 0.95
 

@@ -15,7 +15,7 @@ from parl.algos import a2c, bc, impala, ppo, pqn
 from parl.envs import Rows, rows_of, spec_of
 from parl.errors import ConfigError
 from parl.nets.observations import RowTorso
-from parl.runtime.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 
 torch.set_num_threads(1)
 PARTED = dataclasses.replace(SPEC, observation_shape=(), observation_parts=CAMERA)

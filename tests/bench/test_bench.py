@@ -44,7 +44,7 @@ def test_atari_gives_a_row_for_each_number_and_a_figure(tmp_path, capsys, monkey
     lines = capsys.readouterr().out.splitlines()
     columns = cells(lines[1])
     assert columns == [
-        "environments", "random actions", "inference", "training a2c", "updates/s a2c", "GPU busy",
+        "environments", "random actions", "inference", "training a2c", "updates/s a2c", "GPU utilization",
     ]  # fmt: skip
     rows = [dict(zip(columns, cells(line), strict=True)) for line in lines[3:5]]
     assert [row["environments"] for row in rows] == ["2", "3"]
@@ -111,11 +111,11 @@ def test_the_gpu_s_share_is_the_mean_of_what_the_tool_says(tmp_path, monkeypatch
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(loops, "_SAMPLE_S", 0.01)
-    with loops.GpuBusy() as busy:
+    with loops.GpuUtilization() as busy:
         while not busy._found:
             time.sleep(0.01)
     assert busy.mean == pytest.approx(0.4)
     monkeypatch.setenv("PATH", "")
-    with loops.GpuBusy() as busy:
+    with loops.GpuUtilization() as busy:
         pass
     assert busy.mean is None

@@ -34,36 +34,36 @@ def test_what_does_not_fit_is_named():
     net = Dense([layer(4, 3)], [layer(2, 4)])
     x, out = zeros(5, 3), zeros(5, 2)
     with pytest.raises(ValueError, match=r"x has shape \[5, 4\], expected \(rows, 3\)"):
-        net.forth(zeros(5, 4), [out], True)
+        net.forward(zeros(5, 4), [out], True)
     with pytest.raises(ValueError, match="x is not a C-contiguous array of float32"):
-        net.forth(zeros(3, 5).T, [out], True)
+        net.forward(zeros(3, 5).T, [out], True)
     with pytest.raises(ValueError, match="output 0 has 8 numbers, expected 10"):
-        net.forth(x, [zeros(4, 2)], True)
+        net.forward(x, [zeros(4, 2)], True)
     with pytest.raises(ValueError, match="2 outputs, expected 1"):
-        net.forth(x, [out, zeros(5, 2)], True)
+        net.forward(x, [out, zeros(5, 2)], True)
     with pytest.raises(ValueError, match="share memory"):
-        net.forth(x, [x], True)
-    net.forth(x, [out], True)
+        net.forward(x, [x], True)
+    net.forward(x, [out], True)
     with pytest.raises(ValueError, match="the latest pass had 5 rows, its way back is asked for 4"):
-        net.back(zeros(4, 3), [zeros(4, 2)])
+        net.backward(zeros(4, 3), [zeros(4, 2)])
     with pytest.raises(ValueError, match="share memory"):
-        net.back(x, [x])
+        net.backward(x, [x])
 
 
 def test_a_frozen_network_has_no_way_back():
     net = Dense([layer(4, 3, learns=False)], [layer(2, 4, learns=False)])
     x, out = zeros(5, 3), zeros(5, 2)
-    net.forth(x, [out], True)
+    net.forward(x, [out], True)
     with pytest.raises(ValueError, match="no memory for gradients"):
-        net.back(x, [out.copy()])
+        net.backward(x, [out.copy()])
 
 
 def test_weights_are_read_at_each_call():
     one, two = layer(4, 3), layer(2, 4)
     net = Dense([one], [two])
     x, out = np.ones((5, 3), np.float32), zeros(5, 2)
-    net.forth(x, [out], False)
+    net.forward(x, [out], False)
     assert not out.any()
     two[1][:] = 7
-    net.forth(x, [out], False)
+    net.forward(x, [out], False)
     assert (out == 7).all()

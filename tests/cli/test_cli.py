@@ -1,13 +1,25 @@
-"""The command ``parl`` from outside: settings, files, exit statuses."""
+"""The command ``parl``: settings, files, exit statuses.
 
+:func:`parl` starts a process, which imports everything again; the other tests call :func:`main` in this one.
+"""
+
+import contextlib
+import dataclasses
+import io
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+from parl.cli import main
+from parl.cli.settings import GROUPS
+from parl.train import ALGORITHMS
+from parl.train.registry import module_of, topology_of
+
 QUICK = [
-    "--total-frames", "3k", "--num-envs", "8", "--learning-starts", "500", "--evaluation-episodes", "5",
+    "--total-steps", "3k", "--num-envs", "8", "--learning-starts", "500", "--evaluation-episodes", "5",
 ]  # fmt: skip
 
 
@@ -21,6 +33,19 @@ def parl(*arguments, cwd=None):
     )
 
 
+def called(*arguments):
+    """As :func:`parl`, in this process: the exit status and what was printed."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+    for file in (out, err):
+        file.seek(0)
+    return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A short run with two actors and two learners: its folder and what it printed."""
@@ -32,7 +57,7 @@ def trained(tmp_path_factory):
 
 def test_train_leaves_a_run(trained):
     run, done = trained
-    assert "ended by total_frames" in done.stdout
+    assert "ended by total_steps" in done.stdout
     assert "3,0" in done.stderr  # plain progress lines: standard error is no terminal here
     about = json.loads((run / "run.json").read_text())
     assert about["command"][:3] == ["parl", "train", "dqn"]
@@ -40,9 +65,10 @@ def test_train_leaves_a_run(trained):
     assert list((run / "tensorboard").iterdir())
 
 
-def test_resolved_settings_train_again(trained, tmp_path):
+def test_resolved_settings_train_again(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     run, _ = trained
-    done = parl("train", "dqn", "--config", run / "config.toml", "--seed", 7, cwd=tmp_path)
+    done = called("train", "dqn", "--config", run / "config.toml", "--seed", 7)
     assert done.returncode == 0, done.stderr
     again = (tmp_path / "runs" / "dqn-CartPole-v1-7" / "config.toml").read_text()
     assert again == (run / "config.toml").read_text().replace("seed = 0", "seed = 7")
@@ -50,31 +76,56 @@ def test_resolved_settings_train_again(trained, tmp_path):
 
 def test_eval_plot_and_resume_use_the_run(trained):
     run, _ = trained
-    scores = parl("eval", run, "--episodes", 7, "--seed", 5)
+    scores = called("eval", run, "--episodes", 7, "--seed", 5)
     assert scores.returncode == 0, scores.stderr
     assert scores.stdout.startswith("7 greedy episodes, best checkpoint, seed 5: mean ")
     assert "interquartile mean " in scores.stdout
     assert "protocol: dqn on CartPole-v1, greedy" in scores.stdout
     saved = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])
     assert len(saved["returns"]) == saved["episodes"] == 7
-    video = parl("record", run, "-o", run / "videos" / "cart.gif", "--seed", 3)
+    video = called("record", run, "-o", run / "videos" / "cart.gif", "--seed", 3)
     assert video.returncode == 0, video.stderr
     assert "cart.gif: one episode, return " in video.stdout
     assert (run / "videos" / "cart.gif").read_bytes().startswith(b"GIF8")
-    picture = parl("plot", run)
+    picture = called("plot", run)
     assert picture.returncode == 0, picture.stderr
     assert (run / "plots" / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
-    finished = parl("resume", run)
+    finished = called("resume", run)
     assert finished.returncode == 0, finished.stderr
-    assert "ended by total_frames" in finished.stdout
+    assert "ended by total_steps" in finished.stdout
 
 
 def test_help_shows_units_and_defaults():
-    text = parl("train", "dqn", "--help").stdout
+    text = called("train", "dqn", "--help").stdout
     assert "--replay-ratio" in text and "--learning-rate" in text and "default: 0.99" in text
-    assert parl("--help").returncode == 0
-    assert "dqn" in parl("train", "--help").stdout
+    assert called("--help").returncode == 0
+    assert "dqn" in called("train", "--help").stdout
     assert parl("--version").stdout.startswith("parl 0.")
+
+
+def test_help_has_the_common_settings_first_and_every_setting_once():
+    text = called("train", "dqn", "--help").stdout
+    headings = [f" {group} options " for group in GROUPS]
+    assert [text.index(heading) for heading in headings] == sorted(map(text.index, headings))
+    assert text.index("--learning-rate ") < text.index(" algorithm options ") < text.index("--beta ")
+    names = [field.name for kind in kinds_of("dqn") for field in dataclasses.fields(kind)]
+    for name in names:
+        flag = re.escape("--" + name.replace("_", "-"))
+        assert len(re.findall(rf"^│ {flag}[ ,]", text, re.MULTILINE)) == 1, name
+
+
+def test_groups_name_settings_that_there_are():
+    known = {
+        field.name for name in ALGORITHMS for kind in kinds_of(name) for field in dataclasses.fields(kind)
+    }
+    listed = [name for names in GROUPS.values() for name in names]
+    assert set(listed) <= known
+    assert len(listed) == len(set(listed))
+
+
+def kinds_of(name):
+    """The dataclasses of the settings of an algorithm and its runs."""
+    return topology_of(name).config, module_of(name).Config
 
 
 @pytest.mark.parametrize(
@@ -85,7 +136,7 @@ def test_help_shows_units_and_defaults():
         (["train", "dqm"], 1, "no algorithm 'dqm'; there are: a2c, a3c, "),
         (["train", "dqn", "--gama", "0.9"], 2, "--gamma"),
         (["train", "dqn", "--gamma", "1.5"], 2, "gamma = 1.5 is outside 0..1"),
-        (["train", "dqn", "--total-frames", "ten"], 2, "ten"),
+        (["train", "dqn", "--total-steps", "ten"], 2, "ten"),
         (["train", "dqn", "--config", "missing.toml"], 1, "missing.toml"),
         (["train", "dqn", "--env", "CartPole-v99"], 1, "CartPole-v99"),
         (["eval", "nowhere"], 1, "no run directory at nowhere"),
@@ -94,15 +145,24 @@ def test_help_shows_units_and_defaults():
         (["doctor", "who"], 1, "'who'"),
     ],
 )
-def test_wrong_usage_is_answered_in_words(arguments, status, message, tmp_path):
-    done = parl(*arguments, cwd=tmp_path)
+def test_wrong_usage_is_answered_in_words(arguments, status, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = called(*arguments)
     assert done.returncode == status, done.stdout + done.stderr
     assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
+def test_wrong_usage_is_the_status_of_the_process(tmp_path):
+    done = parl("train", "dqn", "--gamma", "1.5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "gamma = 1.5 is outside 0..1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_key_in_a_file_names_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text('algorithm = "dqn"\n[dqn]\nlearning_rat = 0.1\n')
-    done = parl("train", "dqn", "--config", "run.toml", cwd=tmp_path)
+    done = called("train", "dqn", "--config", "run.toml")
     assert done.returncode == 1
     assert "learning_rat" in done.stderr and "did you mean 'learning_rate'?" in done.stderr

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import forked
+
 ROOT = Path(__file__).parents[2]
-CUDA = ROOT / "tests" / "cuda"
+CUDA = ROOT / "tests" / "cuda" / "device"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = [
     pytest.param(code, id=f"{page.name}:{number}")
@@ -46,15 +48,19 @@ def display(shown):
 """
 
 
-def _run(arguments, folder, environment=os.environ):
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment | {"PARL_EXAMPLE_QUICK": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+def _run(arguments, folder, environment=None):
+    """In a fork, or with an environment of its own in a new process."""
+    if environment is None:
+        done = forked.run(arguments, folder, os.environ | {"PARL_EXAMPLE_QUICK": "1"})
+    else:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment | {"PARL_EXAMPLE_QUICK": "1"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -76,16 +82,16 @@ def test_block_runs(code, tmp_path):
 
 @pytest.mark.timeout(1200)  # The kernels are compiled once, some 50 s of it.
 @pytest.mark.parametrize("code", CUDA_BLOCKS)
-def test_cuda_block_runs(code, tmp_path, monkeypatch, pytestconfig):
-    """To its end, on a fake driver whose device is the processor (`tests/cuda`)."""
+def test_cuda_block_runs(code, tmp_path, monkeypatch):
+    """To its end, on a fake driver whose device is the processor (`tests/cuda/fake_driver`)."""
     monkeypatch.syspath_prepend(str(CUDA))
-    import driver
+    import fake_driver
 
     for large, small in SMALLER.items():
         code = code.replace(large, small)
     (tmp_path / "block.py").write_text(code + "\nprint('the end')\n")
-    environment = driver.build(pytestconfig.cache.mkdir("driver-double"))
-    out = _run([str(CUDA / "rehearse.py"), "block.py"], tmp_path, environment)
+    environment = fake_driver.build()
+    out = _run([str(CUDA / "run_on_fake_driver.py"), "block.py"], tmp_path, environment)
     assert out.endswith("the end\n"), out
 
 

@@ -51,7 +51,7 @@ def test_a_part_starts_as_the_whole_does():
     )
     np.testing.assert_array_equal(part.reset(seed=9, options={"part": (5, 7)})[0], obs[[5, 6, 6, 6]])
     assert part.num_envs == 4 and part.step(np.zeros(4, int))[0].shape == (4, 4)
-    with pytest.raises(ValueError, match=r"a part from 7 is outside 0\.\.7"):
+    with pytest.raises(ValueError, match=r"part is \(7, 7\)"):
         part.reset(options={"part": (7, 7)})
 
 
@@ -59,11 +59,11 @@ def test_wrong_actions_are_named():
     env = EnvMaker("CartPole-v1")(2)
     env.reset(seed=0)
     for wrong in ([0, 2], [-1, 0]):
-        with pytest.raises(ValueError, match="not 0 or 1"):
+        with pytest.raises(ValueError, match="expected 0 or 1"):
             env.step(np.array(wrong))
     with pytest.raises(ValueError, match="float64 of shape"):
         env.step(np.zeros(2))
-    with pytest.raises(ValueError, match=r"shape \(3,\), not integers of \(2,\)"):
+    with pytest.raises(ValueError, match=r"shape \(3,\), expected integers of \(2,\)"):
         env.step(np.zeros(3, int))
 
 

@@ -47,7 +47,7 @@ def test_some_can_be_started_alone_and_bounds_given():
         given = {"reset_mask": np.array([False, True, True]), "low": -0.3, "high": 0.2}
         mine = ours.reset(seed=seed, options=dict(given))[0]
         np.testing.assert_array_equal(mine, theirs.reset(seed=seed, options=dict(given))[0])
-    with pytest.raises(ValueError, match="2 seeds for 3"):
+    with pytest.raises(ValueError, match="seed has 2 entries, expected 3"):
         ours.reset(seed=[1, 2])
     with pytest.raises(ValueError, match="reset_mask"):
         ours.reset(options={"reset_mask": np.ones(2, bool)})

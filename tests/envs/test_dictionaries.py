@@ -71,7 +71,7 @@ def test_parts_are_described_and_named():
     ("space", "message"),
     [
         (Dict({"a": Discrete(3)}), "observation part a is Discrete"),
-        (Dict({"a.b": Box(0, 1, (1,))}), "without dots"),
+        (Dict({"a.b": Box(0, 1, (1,))}), "non-empty string without"),
         (Dict({}), "neither Box nor a Dict"),
     ],
 )
@@ -89,14 +89,27 @@ def test_parts_that_cannot_be_taken_are_named(space, message):
 def test_transitions_of_dictionaries(mode):
     """Three-step successors are three counts on, also at the ends of episodes."""
     from parl.algos.sac import SAC, Config
-    from parl.runtime.pacer import Pacer
-    from parl.runtime.setup import Setup
+    from parl.runtime.off_policy.pacer import Pacer
+    from parl.runtime.off_policy.setup import OffPolicySetup
 
     maker = EnvMaker(Lamps(mode))
     spec = spec_of(maker(1))
     algorithm = SAC(Config(hidden=(4,), n_step=3, images="nature", image_features=4), spec)
     pacer = Pacer(1.0, 8, 2, 50, 10**9)
-    setup = Setup(algorithm, maker, spec, 0, 1, False, 1, 2, 8, 500, pacer, "cpu")
+    setup = OffPolicySetup(
+        algorithm=algorithm,
+        maker=maker,
+        spec=spec,
+        seed=0,
+        actors=1,
+        processes=False,
+        learners=1,
+        num_envs=2,
+        batch_size=8,
+        replay_capacity=500,
+        pacer=pacer,
+        device="cpu",
+    )
     replay = setup.make_replay(None)
     actor = setup.make_actor(0, replay, 0)
     for _ in range(60):
@@ -117,7 +130,7 @@ def test_transitions_of_dictionaries(mode):
 def test_a_run_on_dictionaries_resumes_exactly(tmp_path):
     options = {
         "env": Lamps(AutoresetMode.NEXT_STEP),
-        "schedule": "lockstep",
+        "schedule": "deterministic",
         "num_envs": 2,
         "hidden": (8,),
         "image_features": 8,
@@ -129,9 +142,9 @@ def test_a_run_on_dictionaries_resumes_exactly(tmp_path):
         "runs": str(tmp_path),
         "quiet": True,
     }
-    whole = train("sac", **options, total_frames=200, name="whole")
-    half = train("sac", **options, total_frames=100, name="half")
-    resume(half.path, total_frames=200)
+    whole = train("sac", **options, total_steps=200, name="whole")
+    half = train("sac", **options, total_steps=100, name="half")
+    resume(half.path, total_steps=200)
     folders = [RunDirectory.open(run.path).checkpoints.last() for run in (whole, half)]
     one, two = (torch.load(folder / "learner.pt", weights_only=True)["weights"] for folder in folders)
     assert torch.equal(one, two) and whole.updates > 5

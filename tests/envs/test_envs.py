@@ -32,7 +32,7 @@ def test_functions():
         )
     )(2)
     assert spec_of(vector).autoreset == "same_step"
-    with pytest.raises(ConfigError, match="not that many"):
+    with pytest.raises(ConfigError, match="expected a VectorEnv of"):
         EnvMaker(lambda n: None)(2)
 
 
@@ -87,11 +87,11 @@ def test_actors_divide_the_threads_of_atari_environments():
     maker = EnvMaker("parl/Pong-v0", {"obs_type": "ram"})
     cores = usable_cores()
     for actors in (1, 2, 4 * cores):
-        env = maker.beside(actors)(64)
+        env = maker.for_actors(actors)(64)
         assert env.num_threads == max(1, cores // actors)
         env.close()
     assert "num_threads" not in maker.options
-    assert EnvMaker("parl/Pong-v0", {"device": "cpu"}).beside(4 * cores).options["num_threads"] == 1
+    assert EnvMaker("parl/Pong-v0", {"device": "cpu"}).for_actors(4 * cores).options["num_threads"] == 1
     on_device = ("parl/Pong-v0", {"device": "cuda"})
     for name, options in (("parl/Pong-v0", {"num_threads": 3}), on_device, ("CartPole-v1", {})):
-        assert EnvMaker(name, options).beside(4).options == options
+        assert EnvMaker(name, options).for_actors(4).options == options

@@ -22,25 +22,25 @@ COMMON = {
     "evaluation_episodes": 5,
     "quiet": True,
 }
-ONCE = {"schedule": "lockstep", "actors": 1, "learners": 1}
+ONCE = {"schedule": "deterministic", "actors": 1, "learners": 1}
 
 
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
 def test_the_right_action_is_found(tmp_path, name):
-    run = train(name, env=Follow, **COMMON, **ONCE, total_frames=3_000, runs=str(tmp_path))
+    run = train(name, env=Follow, **COMMON, **ONCE, total_steps=3_000, runs=str(tmp_path))
     # Uniform actions: -33. Within 0.2 of the right action on average: -20 * 0.04.
     assert evaluate(run.path, episodes=20).mean() > -0.8
 
 
 def test_several_actors_learners_and_priorities(tmp_path):
     free = {"actors": 2, "learners": 2, "prioritized": True, "n_step": 2}
-    run = train("td3", env=Follow, **COMMON, **free, total_frames=4_000, runs=str(tmp_path))
+    run = train("td3", env=Follow, **COMMON, **free, total_steps=4_000, runs=str(tmp_path))
     assert evaluate(run.path, episodes=20).mean() > -2.0
 
 
 def test_discrete_actions(tmp_path):
     options = COMMON | {"temperature": 0.1}
-    run = train("sac", env=Identity, **options, **ONCE, total_frames=3_000, runs=str(tmp_path))
+    run = train("sac", env=Identity, **options, **ONCE, total_steps=3_000, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
 
 
@@ -51,9 +51,9 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, name):
         return torch.load(folder / "learner.pt", weights_only=True)["weights"]
 
     options = COMMON | ONCE | {"learners": 2, "actors": 2, "hidden": (16,), "runs": str(tmp_path)}
-    whole = train(name, env=Follow, **options, total_frames=800, name="whole")
-    half = train(name, env=Follow, **options, total_frames=400, name="half")
+    whole = train(name, env=Follow, **options, total_steps=800, name="whole")
+    half = train(name, env=Follow, **options, total_steps=400, name="half")
     assert not torch.equal(weights(half), weights(whole))
-    resumed = resume(half.path, total_frames=800)
+    resumed = resume(half.path, total_steps=800)
     assert (resumed.env_steps, resumed.updates) == (whole.env_steps, whole.updates)
     assert torch.equal(weights(resumed), weights(whole))

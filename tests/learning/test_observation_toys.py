@@ -7,7 +7,7 @@ from toys import Aim, Seen
 from parl.train import evaluate, train
 
 COMMON = {
-    "schedule": "lockstep",
+    "schedule": "deterministic",
     "actors": 1,
     "learners": 1,
     "num_envs": 8,
@@ -24,19 +24,24 @@ COMMON = {
 def test_dqn_sees_both_parts(tmp_path):
     options = {"replay_ratio": 8.0, "hidden": (32,), "epsilon_steps": 1_500, "learning_rate": 1e-3}
     options |= {"reward_scale": 1.0, "target_period": 25, "dueling": False, "layer_norm": True}
-    run = train("dqn", env=Seen, **COMMON, **options, total_frames=2_500, runs=str(tmp_path))
+    run = train("dqn", env=Seen, **COMMON, **options, total_steps=2_500, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=20), 20.0)
 
 
-ROLLOUTS = {"schedule": "lockstep", "num_envs": 8, "evaluation_episodes": 5, "quiet": True, "gamma": 0.5}
-ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_frames": 5_000}
+ROLLOUTS = {"schedule": "deterministic", "num_envs": 8, "evaluation_episodes": 5, "quiet": True, "gamma": 0.5}
+ROLLOUTS |= {"hidden": (32,), "rollout_steps": 16, "total_steps": 5_000}
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3, "total_frames": 8_000}),
-        ("pqn", {"minibatch_size": 64, "learning_rate": 2e-3, "reward_scale": 1.0, "epsilon_frames": 2_000}),
+        ("ppo", {"minibatch_size": 64, "epochs": 4, "learning_rate": 3e-3, "total_steps": 8_000}),
+        # Its rollouts and its torso are those of PPO.
+        pytest.param(
+            "pqn",
+            {"minibatch_size": 64, "learning_rate": 2e-3, "reward_scale": 1.0, "epsilon_steps": 2_000},
+            marks=pytest.mark.slow(minutes=1),
+        ),
     ],
 )
 def test_rollouts_hold_both_parts(tmp_path, name, options):
@@ -45,15 +50,18 @@ def test_rollouts_hold_both_parts(tmp_path, name, options):
     assert evaluate(run.path, episodes=20).mean() > 18
 
 
-@pytest.mark.parametrize("name", ["sac", "td3", pytest.param("ddpg", marks=pytest.mark.slow)])
+# All three encode observations by the same lines.
+@pytest.mark.parametrize(
+    "name", ["sac", *(pytest.param(n, marks=pytest.mark.slow(minutes=1)) for n in ("td3", "ddpg"))]
+)
 def test_continuous_actions_see_both_parts(tmp_path, name):
-    options = {"replay_ratio": 16.0, "image_features": 32, "target_tau": 0.05, "total_frames": 2_000}
+    options = {"replay_ratio": 16.0, "image_features": 32, "target_tau": 0.05, "total_steps": 2_000}
     if name == "sac":
-        options |= {"hidden": (32,), "learning_rate": 2e-3, "random_steps": 200}
+        options |= {"hidden": (32,), "learning_rate": 2e-3, "random_steps": 200, "total_steps": 1_200}
     else:  # without entropy nothing holds actions off the bounds but a critic that has seen them all
         options |= {"hidden": (64, 64), "learning_rate": 1e-3, "random_steps": 1_000}
     if name == "ddpg":  # nor is its actor delayed
-        options |= {"learning_rate": 2e-4, "critic_learning_rate": 1e-3, "total_frames": 5_000}
+        options |= {"learning_rate": 2e-4, "critic_learning_rate": 1e-3, "total_steps": 5_000}
     run = train(name, env=Aim, **COMMON, **options, runs=str(tmp_path))
     # By the picture alone -20 * 0.15^2 = -0.45, by the number alone -20 * 0.36.
     assert evaluate(run.path, episodes=20).mean() > -0.4

@@ -22,7 +22,7 @@ COMMON = {
     "quiet": True,
 }
 TOPOLOGIES = [
-    pytest.param({"schedule": "lockstep", "actors": 1, "learners": 1}, id="lockstep"),
+    pytest.param({"schedule": "deterministic", "actors": 1, "learners": 1}, id="deterministic"),
     pytest.param({"actors": 2, "learners": 1}, id="processes"),
     pytest.param({"actors": 2, "learners": 1, "actor_kind": "thread"}, id="threads"),
     pytest.param({"actors": 2, "learners": 2}, id="two-learners"),
@@ -32,7 +32,7 @@ TOPOLOGIES = [
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_identity_is_solved(tmp_path, topology):
     run = train(
-        "dqn", env=Identity, **COMMON, **topology, n_step=1, gamma=0.5, total_frames=6_000, runs=str(tmp_path)
+        "dqn", env=Identity, **COMMON, **topology, n_step=1, gamma=0.5, total_steps=6_000, runs=str(tmp_path)
     )
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
 
@@ -54,8 +54,8 @@ FAMILY = [
 
 @pytest.mark.parametrize(("name", "options"), FAMILY)
 def test_the_value_based_family_solves_identity(tmp_path, name, options):
-    once = {"schedule": "lockstep", "actors": 1, "learners": 1, "n_step": 1, "gamma": 0.5}
-    run = train(name, env=Identity, **COMMON, **once, **options, total_frames=5_000, runs=str(tmp_path))
+    once = {"schedule": "deterministic", "actors": 1, "learners": 1, "n_step": 1, "gamma": 0.5}
+    run = train(name, env=Identity, **COMMON, **once, **options, total_steps=5_000, runs=str(tmp_path))
     np.testing.assert_array_equal(evaluate(run.path, episodes=30), 20.0)
 
 
@@ -71,10 +71,10 @@ def test_chain_is_solved_to_its_true_values(tmp_path, n_step, options):
         n_step=n_step,
         gamma=0.9,
         reward_scale=1.0,
-        schedule="lockstep",
+        schedule="deterministic",
         actors=1,
         learners=1,
-        total_frames=14_000,
+        total_steps=14_000,
         epsilon_last=0.3,
         learning_rate=1e-3,
         runs=str(tmp_path),

@@ -1,9 +1,9 @@
 """Mutants of the games' rules, against drawn RAM and against RAM recorded from play on ale-py (``plays.py``).
 
 ``crates/cule/tests/rules.rs`` holds the rules to numbers for drawn RAM. The comparisons with ale-py in
-``tests/atari`` look at reward, lives and game over of each frame, so a mutant that changes none of these on a
-recorded play survives a comparison of that play. Here the rules alone are compiled (``rules.rs``), and run on
-both: seconds instead of minutes a mutant.
+``tests/atari/exactness`` look at reward, lives and game over of each frame, so a mutant that changes none of
+these on a recorded play survives a comparison of that play. Here the rules alone are compiled (``rules.rs``),
+and run on both: seconds instead of minutes a mutant.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ mod games;
 
 use drawn::link;
 use games::evaluate::{evaluate, start_values};
-use games::rows::ROWS;
-use games::{names, select};
+use games::select;
+use games::table::GAMES;
 
 const FRAME_BYTES: usize = 129;
 const CART_RAM: [u8; 128] = [0; 128];
@@ -19,7 +19,8 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let (Some(folder), Some(frames)) = (words.next(), words.next()) else { panic!("usage: rules FOLDER FRAMES") };
     let frames: usize = frames.parse().expect("FRAMES is a number");
-    for (game, name) in names::NAMES.iter().enumerate() {
+    for (game, row) in GAMES.iter().enumerate() {
+        let name = row.name;
         let Ok(bytes) = std::fs::read(format!("{folder}/{name}.ram")) else { continue };
         let mut chain = 0xcbf2_9ce4_8422_2325;
         for value in [select::press_frames(game), select::first_press(game)] {
@@ -28,7 +29,7 @@ fn main() {
         for i in 0..600 {
             chain = link(chain, i64::from(select::start_action(game, i)));
         }
-        let mut rules = games::new(ROWS[game].default_mode);
+        let mut rules = games::new(row.modes[0]);
         for frame in bytes.chunks_exact(FRAME_BYTES).take(frames) {
             let ram: &[u8; 128] = frame[1..].try_into().expect("128 bytes");
             if frame[0] == 1 {
@@ -44,6 +45,6 @@ fn main() {
             chain = seen.iter().fold(chain, |chain, value| link(chain, i64::from(*value)));
         }
         println!("{name}, played {chain:016x}");
-        println!("{name}, drawn {:016x}", drawn::chain(game));
+        println!("{name}, drawn {:016x}", drawn::chain(game, game as u64));
     }
 }

@@ -2,13 +2,15 @@
 
 Reads a job as a line of JSON from standard input (``tests``, ``timeout_s``, ``memory_bytes``), and answers
 with a line: ``outcome`` and ``by``, the test that failed first. ``timeout_s`` is processor time. Tests that
-use next to none of it for ``IDLE_S`` wait for what never comes, and are ended too.
+neither use the processor nor wait for their turn on it for ``IDLE_S`` wait for what never comes, and are
+ended too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import re
@@ -67,6 +69,17 @@ def processor_s() -> float:
     return total
 
 
+def queued_s() -> float:
+    """Time for which all that this process started was ready to run and others ran."""
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        # Seconds on the processor, seconds in its queue, and turns, of each thread, in nanoseconds.
+        for path in glob.glob(f"/proc/{process.pid}/task/*/schedstat"):
+            with contextlib.suppress(OSError), open(path) as figures:
+                total += int(figures.read().split()[1])
+    return total * 1e-9
+
+
 def run(tests: list[str], timeout_s: float, memory_bytes: int) -> dict[str, str]:
     """Forks, waits, and ends whatever the tests left running."""
     with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
@@ -87,9 +100,11 @@ def run(tests: list[str], timeout_s: float, memory_bytes: int) -> dict[str, str]
             elif (used_s := processor_s()) > timeout_s:
                 why = f"no end after {timeout_s:.0f} s of the processor"
             elif time.monotonic() > seen_at + IDLE_S:
-                if used_s - seen_s < IDLE_SHARE * IDLE_S:
+                active_s = used_s + queued_s()
+                # A process that ends takes its time in the queue with it.
+                if 0 <= active_s - seen_s < IDLE_SHARE * IDLE_S:
                     why = f"idle for {IDLE_S:.0f} s"
-                seen_s, seen_at = used_s, time.monotonic()
+                seen_s, seen_at = active_s, time.monotonic()
             else:
                 time.sleep(0.2)
         end_children()

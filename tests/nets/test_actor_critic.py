@@ -6,7 +6,7 @@ import torch
 
 from parl.nets import flatten
 from parl.nets.actor_critic import ActorCritic, Towers
-from parl.nets.normaliser import Flattener, RunningMoments
+from parl.nets.normalizer import Flattener, RunningMoments
 
 
 def make(shape=(5,), dtype="float32", shared=False, normalize=False, log_std=None, hidden=(8, 6)):
@@ -54,15 +54,15 @@ def test_statistics_travel_in_the_weights_and_get_no_gradient():
     assert inverse[4] == 1.0  # never changed
     assert moments.inverse_std(5.0)[1] == inverse[1] and moments.inverse_std(5.0)[2] == 0.2
     np.testing.assert_allclose(inverse[:4], 1 / rows[:, :4].std(0, correction=0), rtol=1e-4)
-    network.flattener.normaliser.mean.copy_(moments.mean)
-    network.flattener.normaliser.inverse_std.copy_(inverse)
+    network.flattener.normalizer.mean.copy_(moments.mean)
+    network.flattener.normalizer.inverse_std.copy_(inverse)
     other = make(normalize=True)
     flatten(other, gradients=False).weights.copy_(flat.weights)
     torch.testing.assert_close(other(rows)[0], network(rows)[0])
     flat.gradients.zero_()
     network(rows)[0].sum().backward()
     assert (flat.gradients != 0).any()
-    assert network.flattener.normaliser.mean.grad.abs().sum() == 0
+    assert network.flattener.normalizer.mean.grad.abs().sum() == 0
 
 
 def test_bytes_are_scaled_and_images_convolved():
@@ -78,13 +78,13 @@ def test_bytes_are_scaled_and_images_convolved():
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_changes_take_the_place_of_older_readings(dtype):
     stack = np.array([[[1, 250, 7], [4, 3, 7], [3, 5, 9]]], dtype)
-    flattener = Flattener((3, 3), dtype, normalize=False, changes=True)
+    flattener = Flattener((3, 3), dtype, normalize=False, frame_deltas=True)
     # Bytes go round: from 250 to 3 are 9 steps.
     wrapped = 9 if dtype == "uint8" else -247
     expected = np.array([[3, 5, 9, 3, wrapped, 0, -1, 2, 2]]) / (255 if dtype == "uint8" else 1)
     np.testing.assert_allclose(flattener(torch.from_numpy(stack)), expected, rtol=1e-6)
-    with pytest.raises(ValueError, match="changes need stacked readings"):
-        Flattener((9,), dtype, normalize=False, changes=True)
+    with pytest.raises(ValueError, match="frame_deltas needs stacked readings"):
+        Flattener((9,), dtype, normalize=False, frame_deltas=True)
 
 
 def test_widths_are_checked():
@@ -92,11 +92,11 @@ def test_widths_are_checked():
         make(hidden=())
 
 
-def test_vectors_are_normalised_alike_by_numpy_and_torch():
+def test_vectors_are_normalized_alike_by_numpy_and_torch():
     flattener = Flattener((2, 3), "float32", True)
-    normaliser = flattener.normaliser
-    normaliser.mean.copy_(torch.linspace(-2, 2, 6))
-    normaliser.inverse_std.copy_(torch.linspace(0.1, 30, 6))
+    normalizer = flattener.normalizer
+    normalizer.mean.copy_(torch.linspace(-2, 2, 6))
+    normalizer.inverse_std.copy_(torch.linspace(0.1, 30, 6))
     observations = np.random.default_rng(0).standard_normal((9, 2, 3)).astype(np.float32)
     observations[3, 1, 1] = np.nan
     before = observations.copy()

@@ -12,9 +12,8 @@ from torch import nn
 
 from parl.nets import MLP, flatten
 from parl.nets.actor_critic import ActorCritic
-from parl.nets.dense import head
-from parl.nets.single import Single
-from parl.nets.small import Small
+from parl.nets.fused import NumpyMLP, RustMLP
+from parl.nets.fused.layers import head
 
 
 def gradients_of(module):
@@ -71,29 +70,29 @@ def test_policy_and_value_and_their_gradients(seed, rows, hidden, shared, activa
     activation=st.sampled_from(["tanh", "relu"]),
     parts=st.integers(0, 3),
 )
-def test_a_record_and_its_way_back(seed, rows, hidden, shared, activation, parts):
-    """By numpy, its rows in one part and several, and by torch."""
+def test_a_pass_by_numpy_and_by_torch(seed, rows, hidden, shared, activation, parts):
+    """By numpy, its rows in one part and several, and by torch's operations."""
     rows *= max(1, parts)
     network, plain, flat = twins(seed, hidden, shared, activation)
-    assert isinstance(network._small, Small) and copy.deepcopy(network)._small is None
-    network._small.parts = lambda rows: parts
+    dense = network._dense
+    dense.rust, dense.numpy = None, NumpyMLP(dense)
+    dense.numpy.parts = lambda rows: parts
     for _ in range(2):
-        x = torch.randn(rows, 3)
-        flat.gradients.zero_()
+        x = torch.randn(rows, 3, requires_grad=True)
+        other = x.detach().clone().requires_grad_()
+        flat.gradients.fill_(0.5)
         plain.zero_grad()
-        recorded = network.record(x)
-        policy, value = plain(x)
-        for found, expected in zip(recorded.outputs, (policy, value), strict=True):
-            np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
-        recorded.back(3 * recorded.outputs[0] ** 2, 3 * recorded.outputs[1] ** 2)
-        ((policy**3).sum() + (value**3).sum()).backward()
-        torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
+        for net, given_rows in ((network, x), (plain, other)):
+            policy, value = net(given_rows)
+            ((policy**3).sum() + (value**3).sum()).backward()
+        torch.testing.assert_close(flat.gradients - 0.5, gradients_of(plain), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(x.grad, other.grad, rtol=1e-3, atol=1e-5)
 
 
 def test_rows_are_cut_so_that_no_product_is_large():
     network = ActorCritic((3,), "float32", 4, (64, 64), False, "tanh", False)
     flatten(network)
-    found = [network._small.parts(rows) for rows in (1, 64, 65, 256, 96, 67, 2_048)]
+    found = [network._dense.numpy.parts(rows) for rows in (1, 64, 65, 256, 96, 67, 2_048)]
     # 64 rows of 64 x 64 are 2^18 products; 65 = 5 * 13 have no cut in 2 to 4, 67 is prime.
     assert found == [1, 1, 0, 4, 2, 0, 32]
 
@@ -102,7 +101,7 @@ def test_rows_are_not_cut_into_parts_of_a_few():
     network = ActorCritic((256,), "float32", 4, (512,), False, "tanh", False)
     flatten(network)
     # A row is 2^17 products, so that two of them are all that a part may hold.
-    assert [network._small.parts(rows) for rows in (1, 2, 4, 32, 512)] == [1, 1, 0, 0, 0]
+    assert [network._dense.numpy.parts(rows) for rows in (1, 2, 4, 32, 512)] == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -146,45 +145,47 @@ def test_one_network_by_the_extension(seed, rows, inputs, hidden, outputs):
     plain = copy.deepcopy(network)
     flat = flatten(network)
     dense = network[0].headed([head(0, one, scalar=one.out_features == 1) for one in linears])
-    assert Single.suits(dense)
-    single = Single(dense)
+    assert isinstance(dense.rust, RustMLP)
     for _ in range(2):  # the second time in memory that was used before
         # Rows that do not lie side by side, too.
-        x, other = torch.randn(inputs, rows).T, torch.randn(rows, inputs)
-        flat.gradients.fill_(9.0)
+        x, other = torch.randn(inputs, rows).T.requires_grad_(), torch.randn(rows, inputs)
+        again = x.detach().clone().requires_grad_()
+        flat.gradients.fill_(0.5)
         plain.zero_grad()
-        recorded = single.record(x)
-        features = plain[0](x)
+        found, features = dense.outputs(x), plain[0](again)
         expected = [one(features) for one in plain[1:]]
-        for found, wanted in zip(recorded.outputs, expected, strict=True):
-            np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
-        for found, wanted in zip(single.outputs(x), expected, strict=True):
-            np.testing.assert_allclose(found, wanted.detach(), rtol=1e-4, atol=1e-5)
-        single.outputs(other)  # between a pass and its way back
-        recorded.back(*(3 * output**2 for output in recorded.outputs))
+        dense.outputs(other)  # between a pass and its backward pass
+        with torch.no_grad():
+            without = dense.outputs(x)
+        for one, two, wanted in zip(found, without, expected, strict=True):
+            torch.testing.assert_close(one, wanted.view(one.shape), rtol=1e-4, atol=1e-5)
+            assert torch.equal(one, two)
+        sum((one**3).sum() for one in found).backward()
         sum((one**3).sum() for one in expected).backward()
-        torch.testing.assert_close(flat.gradients, gradients_of(plain), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(flat.gradients - 0.5, gradients_of(plain), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(x.grad, again.grad, rtol=1e-3, atol=1e-5)
 
 
 def test_one_network_takes_batches_that_one_thread_is_enough_for():
     network = MLP(4, (256, 256), False)
     last = nn.Linear(256, 2)
     flatten(nn.ModuleList([network, last]))
-    single = Single(network.headed([head(0, last)]))
+    rust = network.headed([head(0, last)]).rust
     # A row is 4 * 256 + 256 * 256 + 256 * 2 = 67,072 products; 2^24 are 250 rows and a bit.
-    assert single.takes(64) and single.takes(250) and not single.takes(251)
+    assert rust.takes(64) and rust.takes(250) and not rust.takes(251)
 
 
 def test_which_networks_are_one():
     def suits(network, heads):
         flatten(network)
-        return Single.suits(network.headed(heads))
+        return network.headed(heads).rust is not None
 
+    assert suits(MLP(3, (4,), False), [head(0, nn.Linear(4, 2))])
     assert not suits(MLP(3, (4,), True), [head(0, nn.Linear(4, 2))])
     assert not suits(MLP(3, (4,), False), [])
     network = ActorCritic((3,), "float32", 4, (8,), False, "tanh", False)
     flatten(network)
-    assert not Single.suits(network._dense)
+    assert network._dense.rust is None
 
 
 def test_acting_sees_new_weights_and_large_batches_go_by_torch():

@@ -84,7 +84,8 @@ def sdist(package: str) -> Path:
 def pytest(name: str, paths: list[str], folder: Path, options: tuple[str, ...] = (), **variables: str) -> int:
     """Runs pytest on its own terms in ``folder``."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "PARL_PEER": name, "NUMBA_DISABLE_JIT": "1", **variables}
+    environment = os.environ | {"PYTHONPATH": path, "PARL_PEER": name, **variables}
+    environment |= {"NUMBA_DISABLE_JIT": "1", "OMP_NUM_THREADS": "1"}
     command = ["pytest", "-c", str(HERE / "pytest.ini"), "--rootdir", str(folder), "-p", "substitute"]
     command = [sys.executable, "-m", *command, *options, *paths]
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode

@@ -14,6 +14,7 @@ import torch
 
 import parl
 from parl.errors import NotSampleableError
+from tickets import same_tickets
 
 
 @dataclass
@@ -95,7 +96,9 @@ class Case:
         if not self.uniform:
             options |= {"weight_norm": self.weight_norm, "alpha": self.alpha}
         found = there(self.kind())(self.capacity, self.fields(), device=device, **options)
-        return self.kind()(self.capacity, self.fields(), fan_out=32, **options), found
+        cpu = self.kind()(self.capacity, self.fields(), fan_out=32, **options)
+        same_tickets(cpu, found)
+        return cpu, found
 
 
 def goal_reward(achieved: Any, desired: Any, info: Any) -> Any:

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import subprocess
-import tempfile
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import parl
-from parl.replay.device.kinds import DeviceSequenceReplay, DeviceUniformReplay
-from parl.replay.device.place import Place
-from parl.replay.device.replay import DeviceReplay
-from parl.replay.device.tree import CudaSumTree
+from parl.replay.cuda.classes import CudaSequenceReplay, CudaUniformReplay
+from parl.replay.cuda.device import CudaDevice
+from parl.replay.cuda.replay import CudaReplay
+from parl.replay.cuda.tree import CudaSumTree
+
+sys.path.append(str(Path(__file__).parents[1]))
+from compiled import compiled
 
 KERNELS = Path(__file__).parents[2] / "crates" / "sumtree" / "kernels"
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The kernels, compiled once for a run of tests."""
-    folder = tempfile.mkdtemp(prefix="parl-kernels-")
-    file = Path(folder) / "libkernels.so"
+    """The kernels, compiled."""
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-ffp-contract=off"]
-    compiler = os.environ.get("CXX", "c++")
-    command = [compiler, *flags, "-fPIC", "-shared", str(KERNELS / "host.cpp"), "-o", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = ctypes.CDLL(str(file))
-    file.unlink()
-    os.rmdir(folder)
-    return found
+    arguments = [*flags, "-fPIC", "-shared", str(KERNELS / "host.cpp")]
+    return ctypes.CDLL(str(compiled("libreplay.so", arguments, list(KERNELS.iterdir()))))
 
 
 class HostProgram:
@@ -58,7 +51,7 @@ class HostProgram:
         assert library().parl_launch(kernel.encode(), blocks, threads, arguments) == 0, kernel
 
 
-class HostPlace(Place):
+class HostDevice(CudaDevice):
     """The process's own memory."""
 
     def __init__(self) -> None:
@@ -71,28 +64,28 @@ class HostPlace(Place):
 
 
 class InMemory:
-    """Mixed into a class of `parl.replay.device`, it needs no device."""
+    """Mixed into a class of `parl.replay.cuda`, it needs no device."""
 
     @classmethod
-    def _place_at(cls, device: str) -> Place:
+    def _device_of(cls, device: str) -> CudaDevice:
         assert device == "cuda"
-        return HostPlace()
+        return HostDevice()
 
 
 class HostSumTree(InMemory, CudaSumTree):
     """`CudaSumTree` without a device."""
 
 
-class HostReplay(InMemory, DeviceReplay):
-    """`DeviceReplay` without a device."""
+class HostReplay(InMemory, CudaReplay):
+    """`CudaReplay` without a device."""
 
 
-class HostUniformReplay(InMemory, DeviceUniformReplay):
-    """`DeviceUniformReplay` without a device."""
+class HostUniformReplay(InMemory, CudaUniformReplay):
+    """`CudaUniformReplay` without a device."""
 
 
-class HostSequenceReplay(InMemory, DeviceSequenceReplay):
-    """`DeviceSequenceReplay` without a device."""
+class HostSequenceReplay(InMemory, CudaSequenceReplay):
+    """`CudaSequenceReplay` without a device."""
 
 
 def in_memory(kind: type[parl.PrioritizedReplay]) -> Any:

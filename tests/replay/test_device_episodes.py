@@ -88,7 +88,7 @@ def test_tensors_given_are_filled():
             assert batch.obs.desired_goal is out.obs.desired_goal
             assert torch.equal(batch.obs.desired_goal, expected.obs.desired_goal)
     with pytest.raises(
-        ValueError, match=r"out\['mask'\] is \(2,\) bool on cpu, expected a contiguous tensor \(6, 8\)"
+        ValueError, match=r"out\['mask'\] is bool of shape \(2,\) on cpu, expected .* \(6, 8\)"
     ):
         grown(SEQUENCES[1], 1)[1].sample(8, out={"mask": torch.zeros(2, dtype=torch.bool)})
 
@@ -116,5 +116,5 @@ def test_functions_of_goals_must_give_one_number_a_row():
     rows = Rows(case, 3)
     for _ in range(5):
         replay.add(**tensors({**rows.take(), "priorities": np.ones(4)}))
-    with pytest.raises(ValueError, match=r"reward_fn gave shape \(6, 2\), expected \(6,\)"):
+    with pytest.raises(ValueError, match=r"reward_fn returned shape \(6, 2\), expected \(6,\)"):
         replay.sample(6)

@@ -122,13 +122,17 @@ def test_what_a_file_holds_that_a_device_has_not_is_named(tmp_path: Path):
     fields = {"obs": ((400,), "uint8"), "reward": ((), "float32"), "terminated": ((), "bool")}
     hindsight = GOALS[0].hindsight()
     for made, kind, text in (
-        (parl.SequenceReplay(20, fields, length=2), HostReplay, "no HostReplay; use SequenceReplay"),
-        (parl.UniformReplay(20, fields), HostSequenceReplay, "no HostSequenceReplay; use PrioritizedReplay"),
-        (parl.PrioritizedReplay(20, fields, compression="lz4"), HostReplay, "whose compression is 'lz4'"),
+        (parl.SequenceReplay(20, fields, length=2), HostReplay, "not a HostReplay; use SequenceReplay"),
+        (
+            parl.UniformReplay(20, fields),
+            HostSequenceReplay,
+            "not a HostSequenceReplay; use PrioritizedReplay",
+        ),
+        (parl.PrioritizedReplay(20, fields, compression="lz4"), HostReplay, "has compression 'lz4'"),
         (
             parl.PrioritizedReplay(20, GOALS[0].fields(), hindsight=hindsight),
             HostReplay,
-            "this replay relabels goals; give hindsight",
+            "this replay relabels goals: pass hindsight",
         ),
     ):
         made.save(path)
@@ -141,12 +145,12 @@ def test_what_a_file_holds_that_a_device_has_not_is_named(tmp_path: Path):
         HostReplay.load(path)
     with pytest.raises(FileNotFoundError):
         HostReplay.load(tmp_path / "none")
-    with pytest.raises(ValueError, match='shared memory is of device="cpu"'):
+    with pytest.raises(ValueError, match='shared memory needs device="cpu"'):
         HostReplay.load(path, shared="name")
 
 
 def test_parts_of_the_wrong_length_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from parl.replay.device import files
+    from parl.replay.cuda import files
 
     mine = HostReplay(20, {"x": ((), "int64")}, device="cuda")
     mine.add(x=torch.arange(3))

@@ -12,17 +12,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from device_cases import CASES, GOALS, SEQUENCES, Case, assert_same, compare, tensors  # noqa: E402
-from emulated import HostPlace, HostReplay, HostSumTree, in_memory  # noqa: E402
+from emulated import HostDevice, HostReplay, HostSumTree, in_memory  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import CudaUnavailableError, InconsistentError, NotSampleableError  # noqa: E402
-from parl.replay.device import layout  # noqa: E402
+from parl.replay.cuda import layout  # noqa: E402
+from tickets import same_tickets  # noqa: E402
 
 
 def run(case: Case, seed: int) -> int:
     """The same calls on both, compared; batches that were drawn."""
     cpu, mine = case.pair(seed, "cuda", in_memory)
-    mine._place.program.backwards = case.backwards
+    mine._cuda.program.backwards = case.backwards
     return compare(cpu, mine, case, seed)
 
 
@@ -63,13 +64,13 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
         [0] * 3,
         [[0] * 3] * 3,
     )
-    with pytest.raises(NotSampleableError, match="1 calls drew more rows than could be drawn"):
+    with pytest.raises(NotSampleableError, match="1 calls requested more rows than could be sampled"):
         replay.check()
     tickets = replay.add(**steps(4), env_id=[0, 1, 9, -1])
     with pytest.raises(IndexError, match=r"2 rows were from environments outside 0\.\.4"):
         replay.check()
     replay.add(**steps(2, truncated=torch.tensor([True, False])))
-    with pytest.raises(ValueError, match="1 truncated rows came without their final observation"):
+    with pytest.raises(ValueError, match="1 truncated rows were added without their final observation"):
         replay.check()
     # The one of environment 0 was cut, that of environment 1 has the row after it.
     assert replay.sampleable == 1
@@ -77,13 +78,32 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
     with pytest.raises(ValueError, match="1 priorities were not finite"):
         replay.check()
     replay.update_priorities([1 << 20, -1], torch.ones(2))
-    with pytest.raises(IndexError, match="2 tickets are none of this replay's"):
+    with pytest.raises(IndexError, match="2 tickets were not issued by this replay"):
         replay.check()
     replay.check()
     replay.verify()
     replay._memory.level(1)[0] += 1
     with pytest.raises(InconsistentError):
         replay.verify()
+
+
+def test_tickets_of_another_replay_are_ignored_and_reported():
+    fields = {"x": ((), "int64")}
+    mine, other = (HostReplay(9, fields, alpha=1.0, epsilon=0.0, device="cuda") for _ in range(2))
+    for _ in range(20):
+        own, theirs = (replay.add(x=torch.arange(4)) for replay in (mine, other))
+        both = torch.cat([own, theirs])
+        assert int(mine.update_priorities(both, torch.full((8,), 0.5))) == 0
+        with pytest.raises(IndexError, match="4 tickets were not issued by this replay"):
+            mine.check()
+        assert int(other.update_priorities(theirs, torch.ones(4))) == 0
+        other.check()
+    assert (mine.total_priority, other.total_priority) == (4.5, 9.0)
+    assert mine.stale_updates == 0
+    # Nor are slots; what a replay without rows returns is dropped.
+    assert int(mine.update_priorities(torch.tensor([0, 1, 1 << 32]), torch.ones(3))) == 1
+    with pytest.raises(IndexError, match="2 tickets were not issued by this replay"):
+        mine.check()
 
 
 def test_an_environment_may_be_silent_for_more_than_a_lap():
@@ -112,6 +132,7 @@ def test_the_priority_of_a_row_that_is_gone_counts_for_new_rows_as_on_the_cpu():
     fields = {"x": ((), "int64")}
     cpu = parl.PrioritizedReplay(9, fields, fan_out=32)
     mine = HostReplay(9, fields, device="cuda")
+    same_tickets(cpu, mine)
     tickets = cpu.add(x=np.arange(4))
     mine.add(x=torch.arange(4))
     for _ in range(4):
@@ -129,6 +150,7 @@ def test_extreme_priorities_are_weights_of_the_cpu(alpha: float):
     rows = {"x": np.arange(7), "priorities": priorities}
     cpu = parl.PrioritizedReplay(20, fields, alpha=alpha, epsilon=0.0, fan_out=32)
     mine = HostReplay(20, fields, alpha=alpha, epsilon=0.0, device="cuda")
+    same_tickets(cpu, mine)
     tickets = cpu.add(**rows)
     mine.add(**rows)
     for _ in range(2):
@@ -160,7 +182,6 @@ def test_rewards_that_are_not_finite_are_counted(dtype):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"writer": "combining"}, "writer is 'combining': device=\"cuda\" has it not"),
         ({"compression": "lz4"}, "compression is 'lz4'"),
         ({"shared": "name"}, "shared is 'name'"),
         ({"path": "file"}, "path is 'file'"),
@@ -169,7 +190,7 @@ def test_rewards_that_are_not_finite_are_counted(dtype):
         ({"alpha": -1.0}, "alpha -1 is outside"),
         (
             {"fields": {"x": ((), "complex64")}},
-            "field 'x' has dtype complex64, which device=\"cuda\" has not",
+            "field 'x' has dtype complex64, expected one of",
         ),
     ],
 )
@@ -181,7 +202,7 @@ def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda r: r.add(**steps(5)), IndexError, "row 4 is from no environment: num_envs is 4"),
+        (lambda r: r.add(**steps(5)), IndexError, "5 rows without env_id, expected at most num_envs, 4"),
         (lambda r: r.add(**steps(2), x=1), ValueError, "fields do not match: unknown x"),
         (
             lambda r: r.add(**steps(2, obs=torch.zeros((2, 4)))),
@@ -194,17 +215,21 @@ def test_settings_that_a_device_has_not(options: dict[str, Any], text: str):
             "terminated has dtype torch.float32",
         ),
         (lambda r: r.add(**steps(2), env_id=[1]), ValueError, "env_id has 1 rows, expected 2"),
-        (lambda r: r.sample(2, mode="smallest"), ValueError, "mode 'smallest' is none of"),
+        (lambda r: r.sample(2, mode="smallest"), ValueError, "mode is 'smallest', expected one of"),
         (lambda r: r.sample(2, beta=torch.tensor(0.4)), ValueError, "beta is torch.float32"),
         *(
             (lambda r, beta=beta: r.sample(2, beta=beta), ValueError, f"beta {beta} is outside 0..inf")
             for beta in (-1.0, float("nan"), float("inf"))
         ),
-        (lambda r: r.sample(2, out={"obs": torch.zeros(2)}), ValueError, r"out\['obs'\] is \(2,\) float32"),
-        (lambda r: r.evict(23), ValueError, "23 distinct rows were asked for, 22 is the most"),
-        (lambda r: r.flush(), ValueError, "this replay is in no file"),
-        (lambda r: r.attach("name"), ValueError, 'shared memory is of device="cpu"'),
-        (lambda r: r.open("file"), ValueError, r"load\(\) reads what save\(\) wrote"),
+        (
+            lambda r: r.sample(2, out={"obs": torch.zeros(2)}),
+            ValueError,
+            r"out\['obs'\] is float32 of shape \(2,\)",
+        ),
+        (lambda r: r.evict(23), ValueError, "23 distinct rows were requested, the replay has 22"),
+        (lambda r: r.flush(), ValueError, "the replay has no mapped file"),
+        (lambda r: r.attach("name"), ValueError, "attach needs a replay in shared memory"),
+        (lambda r: r.open("file"), ValueError, "open needs a mapped file"),
     ],
 )
 def test_bad_calls_are_errors_at_once(call: Any, error: type[Exception], text: str):
@@ -224,9 +249,9 @@ def test_memory_that_is_not_there_is_a_reason_with_numbers(monkeypatch: pytest.M
     def none_left(*_: Any, **__: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(HostPlace, "memory", lambda self: (1000, 5000))
+    monkeypatch.setattr(HostDevice, "memory", lambda self: (1000, 5000))
     monkeypatch.setattr(torch, "zeros", none_left)
-    text = r"out of memory on cpu: \d{5,} bytes were asked for, 1000 of 5000 are free"
+    text = r"out of memory on cpu: \d{4,} bytes were asked for, 1000 of 5000 are free"
     for make in (lambda: HostReplay(200, FIELDS, device="cuda"), lambda: HostSumTree(200)):
         with pytest.raises(CudaUnavailableError, match=text):
             make()

@@ -18,7 +18,7 @@ from test_sampling import chi_square_z  # noqa: E402
 
 import parl  # noqa: E402
 from parl.errors import InconsistentError, NotSampleableError  # noqa: E402
-from parl.replay.device import jump, layout, pick, structs  # noqa: E402
+from parl.replay.cuda import generator, layout, structs, tree_modes  # noqa: E402
 
 
 def pair(capacity: int, seed: int = 0) -> tuple[parl.SumTree, HostSumTree]:
@@ -83,7 +83,7 @@ PARTS = {"Reals", "Draws", "Output", "Source"}
 )
 def test_sums_and_draws_are_those_of_the_cpu(capacity, seed, backwards, updates):
     cpu, tree = pair(capacity, seed)
-    tree._place.program.backwards = backwards
+    tree._cuda.program.backwards = backwards
     for batch in updates:
         # Few leaves, so that many items have one in common: the last one wins.
         indices = np.array([i % capacity for i, _ in batch], np.int64)
@@ -106,7 +106,7 @@ def test_sums_and_draws_are_those_of_the_cpu(capacity, seed, backwards, updates)
                 strict=True,
             ):
                 np.testing.assert_array_equal(mine.numpy(), theirs)
-    assert tree.rng_state == list(cpu.rng_state)
+    assert tree.rng_state == cpu.rng_state
     prefixes = np.linspace(0, cpu.total, 50, endpoint=False)
     np.testing.assert_array_equal(tree.find(prefixes).numpy(), cpu.find(prefixes))
     np.testing.assert_array_equal(
@@ -115,8 +115,7 @@ def test_sums_and_draws_are_those_of_the_cpu(capacity, seed, backwards, updates)
     tree.check()
 
 
-def test_large_batches_jump_over_three_digits():
-    """9,000 draws are 282 blocks: 10, 1 and 1 in base 16."""
+def test_large_batches():
     cpu, tree = pair(5000, seed=9)
     priorities = np.random.default_rng(0).random(5000)
     for one in (cpu, tree):
@@ -130,7 +129,7 @@ def test_large_batches_jump_over_three_digits():
 def test_numbers_with_a_preimage_too_many(mode, backwards):
     """At a total of 3 * 2^61 a quarter of the numbers is drawn again, which moves all later ones on."""
     tree, node = HostSumTree(4096, seed=4), 3 * 2**54
-    tree._place.program.backwards = backwards
+    tree._cuda.program.backwards = backwards
     # No leaves weigh so much: sums that claim it lead to the last leaf of a node.
     tree._memory.level(1)[:] = node
     tree._memory.level(2)[:4] = 32 * node
@@ -150,32 +149,16 @@ def test_numbers_with_a_preimage_too_many(mode, backwards):
     assert indices.tolist() == expected
 
 
-def numbers_of(master: list[int], count: int) -> list[int]:
-    """Numbers of the generator of the next call of a tree, one after the other."""
-    mask = 2**64 - 1
-
-    def rotate(word, by):
-        return (word << by | word >> (64 - by)) & mask
-
-    def step(s):
-        out = (rotate((s[0] + s[3]) & mask, 23) + s[0]) & mask
-        t = s[1] << 17 & mask
-        s[2] ^= s[0]
-        s[3] ^= s[1]
-        s[1] ^= s[2]
-        s[0] ^= s[3]
-        s[2] ^= t
-        s[3] = rotate(s[3], 45)
-        return out
-
-    state = jump.seeded(step(list(master)))
-    return [step(state) for _ in range(count)]
+def numbers_of(state: int, count: int) -> list[int]:
+    """Random numbers of the next call of a tree in this state of its generator."""
+    seed = generator.first_number(state)
+    return [generator.first_number((seed + i * 0x9E3779B97F4A7C15) % 2**64) for i in range(count)]
 
 
 def test_what_is_wrong_is_left_out_and_raised_by_check():
     tree = HostSumTree(10)
     tree.update([0, 10, -1, 3], [1.0, 1.0, 1.0, 2.0])
-    with pytest.raises(IndexError, match="2 leaves or prefix sums were outside the tree"):
+    with pytest.raises(IndexError, match="2 indices or prefix sums were outside the tree"):
         tree.check()
     tree.update([1, 2, 4, 5], [-1.0, float("nan"), float("inf"), 3.0])
     with pytest.raises(ValueError, match="3 priorities were not finite numbers >= 0"):
@@ -188,7 +171,7 @@ def test_what_is_wrong_is_left_out_and_raised_by_check():
     tree.verify()
     empty = HostSumTree(10)
     assert [tensor.tolist() for tensor in empty.sample(2)] == [[0, 0], [0.0, 0.0]]
-    with pytest.raises(NotSampleableError, match="1 calls drew from a tree in which every priority was 0"):
+    with pytest.raises(NotSampleableError, match="1 calls sampled from a tree in which every priority is 0"):
         empty.check()
 
 
@@ -196,16 +179,16 @@ def test_bad_calls_are_errors_at_once():
     tree = HostSumTree(10)
     with pytest.raises(ValueError, match=r"priorities have shape \(2,\), expected \(3,\)"):
         tree.update([1, 2, 3], [1.0, 2.0])
-    with pytest.raises(ValueError, match="mode 'smallest' is none of stratified"):
+    with pytest.raises(ValueError, match="mode is 'smallest', expected one of stratified"):
         tree.sample(3, mode="smallest")
-    with pytest.raises(ValueError, match="11 distinct leaves were asked for, 10 is the most"):
+    with pytest.raises(ValueError, match="11 distinct leaves were requested, the tree has 10"):
         tree.sample(11, mode="largest")
-    with pytest.raises(ValueError, match=r"shares uniform 0\.7 and newest 0\.7"):
+    with pytest.raises(ValueError, match=r"uniform is 0\.7 and newest 0\.7"):
         tree.sample_mixture(3, uniform=0.7, newest=0.7)
-    with pytest.raises(ValueError, match=r"0 newest leaves from leaf 0 on are none of 0\.\.10"):
+    with pytest.raises(ValueError, match=r"newest_count 0, expected leaves of 0\.\.10"):
         tree.sample_mixture(3, newest=0.1)
-    with pytest.raises(ValueError, match="131041 draws are outside"):
-        tree.sample(131_041)
+    with pytest.raises(ValueError, match="16777217 draws are outside"):
+        tree.sample(2**24 + 1)
     with pytest.raises(ValueError, match=r"rank 3 is outside 0\.\.3"):
         tree.sample(3, mode="split", rank=3, learners=3)
     with pytest.raises(IndexError, match="leaf 10 is outside"):
@@ -240,7 +223,7 @@ def weighted(priorities: np.ndarray = WEIGHTS) -> tuple[parl.SumTree, HostSumTre
 
 def test_words_are_those_of_the_generator_s_paper():
     """SplitMix64 of seed 0, as its authors print it."""
-    words = pick.words_of(torch.tensor(0), 3, torch).numpy().view(np.uint64)
+    words = tree_modes.random_words(torch.tensor(0), 3, torch).numpy().view(np.uint64)
     assert [hex(word) for word in words.tolist()] == [
         "0xe220a8397b1dcdaf",
         "0x6e789e6aa1b965f4",

@@ -43,7 +43,7 @@ X = {"x": ((), "int64")}
             '"weights" has a name that batches use',
         ),
         ({"fields": {"x": ((), "O")}}, ValueError, "'x' has dtype object"),
-        ({"fields": {"x": ((), "V0")}}, ValueError, "expected one of fixed size without objects"),
+        ({"fields": {"x": ((), "V0")}}, ValueError, "expected a dtype of fixed size without objects"),
         (
             {"fields": {"terminated": ((), "bool")}},
             ValueError,
@@ -77,14 +77,14 @@ def test_settings(options, error, text):
         (
             {"obs": 0.0},
             ValueError,
-            r"obs has shape \(\), expected \(1,\): the leading axis, one entry per row, is missing",
+            r"obs has shape \(\), expected \(1,\): the leading dimension, one entry per row, is missing",
         ),
         (
             {"obs": [0.0, 1.0], "action": 0},
             ValueError,
-            r"action has shape \(\), expected \(2,\): the leading axis, one entry per row, is missing",
+            r"action has shape \(\), expected \(2,\): the leading dimension, one entry per row, is missing",
         ),
-        ({"action": np.zeros(1)}, ValueError, "action has dtype float64, which does not go into int64"),
+        ({"action": np.zeros(1)}, ValueError, "action has dtype float64, which cannot be cast to int64"),
         ({"action": [2**70]}, ValueError, "action"),
         ({"terminated": [2]}, ValueError, "terminated"),
         ({"obs": ["a"]}, ValueError, "obs has dtype <U1"),
@@ -132,7 +132,7 @@ def test_a_vector_without_its_leading_axis_is_named():
     buffer = parl.PrioritizedReplay(10, {"obs": ((3,), "f4"), "x": ((), "f4")})
     for x in ([1.0, 2.0, 3.0], [[1.0]]):
         with pytest.raises(
-            ValueError, match=r"obs has shape \(3,\), expected .*the leading axis.*is missing"
+            ValueError, match=r"obs has shape \(3,\), expected .*the leading dimension.*is missing"
         ):
             buffer.add(obs=np.zeros(3), x=x)
     with pytest.raises(ValueError, match=r"obs has shape \(2,\), expected \(n, 3\)"):
@@ -201,16 +201,53 @@ def test_tickets_of_rows_that_were_never_written_are_refused():
         other.add(x=[i])
     ticket = buffer.add(x=[1])
     theirs = other.sample(3).tickets
-    with pytest.raises(IndexError, match=r"at position 1 was not given out by this replay: it names write"):
+    with pytest.raises(IndexError, match="at position 1 was not issued by this replay"):
         buffer.update_priorities(np.array([ticket[0], *theirs]), [2.0, 1.0, 1.0, 1.0])
     assert (buffer.total_priority, buffer.stale_updates) == (pytest.approx(2**0.6, rel=1e-4), 3)
     # Slots are no tickets.
-    with pytest.raises(IndexError, match="ticket 0x0 at position 0 was not given out by this replay"):
+    with pytest.raises(IndexError, match="ticket 0x0 at position 0 was not issued by this replay"):
         buffer.update_priorities(buffer.sample(1).indices.astype(np.uint64), [1.0])
+    # Nor are slots with a lap, or tickets with one bit changed.
+    for number in (1 << 32, *(int(ticket[0]) ^ 1 << bit for bit in (33, 61, 62, 63))):
+        with pytest.raises(IndexError, match=f"ticket {number:#x} at position 0 was not issued by this"):
+            buffer.update_priorities(np.array([number], np.uint64), [1.0])
     # Tickets of rows that are gone are late, not wrong.
     for i in range(30):
         buffer.add(x=[i])
     assert buffer.update_priorities(ticket, [1.0]) == 1
+
+
+def test_tickets_of_another_replay_are_refused_where_it_has_a_row_too():
+    """Replays with the same settings, seed and rows: slots and laps are those of the other one."""
+    buffer, other = (parl.PrioritizedReplay(10, X, seed=1, alpha=1.0, epsilon=0.0) for _ in range(2))
+    for i in range(3000):
+        for replay in (buffer, other):
+            ticket = replay.add(x=[i])
+        if i % 100 > 9:
+            continue
+        with pytest.raises(IndexError, match=f"ticket {ticket[0]:#x} at position 0 was not issued by this"):
+            buffer.update_priorities(ticket, [0.5])
+        assert other.update_priorities(ticket, [1.0]) == 0
+    assert buffer.total_priority == other.total_priority == 10
+    assert (buffer.stale_updates, other.stale_updates) == (300, 0)
+
+
+def test_tickets_are_valid_in_every_handle_of_a_replay_and_in_what_is_loaded(tmp_path):
+    with parl.PrioritizedReplay(10, X, shared="parl-test-tickets", alpha=1.0, epsilon=0.0) as replay:
+        first = replay.add(x=[1])
+        with parl.PrioritizedReplay.attach("parl-test-tickets") as other:
+            second = other.add(x=[2])
+            assert other.update_priorities(first, [5.0]) == replay.update_priorities(second, [6.0]) == 0
+        replay.save(tmp_path / "saved")
+    for capacity, stale, total in ((None, 0, 7), (20, 2, 11)):
+        loaded = parl.PrioritizedReplay.load(tmp_path / "saved", capacity=capacity)
+        assert loaded.update_priorities(np.concatenate([first, second]), [3.0, 4.0]) == stale
+        assert loaded.total_priority == total
+    ticket = None
+    for _ in range(3):
+        with parl.PrioritizedReplay(10, X, path=tmp_path / "mapped", alpha=1.0, epsilon=0.0) as mapped:
+            ticket = mapped.add(x=[1]) if ticket is None else ticket
+            assert mapped.update_priorities(ticket, [2.0]) == 0
 
 
 @pytest.mark.parametrize(

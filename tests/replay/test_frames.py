@@ -237,7 +237,7 @@ def test_one_stack_per_field():
     [
         ({"frame_stack": 0}, r"frame_stack 0 is outside 1\.\.=64"),
         ({"frame_stack": 65}, r"frame_stack 65 is outside 1\.\.=64"),
-        ({"frame_stack": {"image": 2}}, "frame_stack names image, which is no field"),
+        ({"frame_stack": {"image": 2}}, "frame_stack names image, which is not a field"),
         ({"frame_stack": {"action": 2}}, '"action" is stacked, but is no observation'),
         ({"frame_stack": 2, "stack_padding": "last"}, 'stack_padding "last" is outside zero, first'),
         ({"compression": "gzip"}, 'compression "gzip" is outside none, lz4'),
@@ -253,7 +253,7 @@ def test_stacks_need_steps_and_rebuilt_observations():
         parl.UniformReplay(10, {"obs": (FRAME, "uint8")}, frame_stack=2)
     with pytest.raises(ValueError, match='"obs" is stacked, but is no observation whose next one is rebuilt'):
         parl.UniformReplay(10, {**frame_fields(), "next_obs": (FRAME, "uint16")}, frame_stack=2)
-    with pytest.raises(ValueError, match="frame_stack 2 is given, but no field is an observation"):
+    with pytest.raises(ValueError, match="frame_stack is 2, but there is no observation"):
         parl.UniformReplay(10, {"x": ((), "f4")}, frame_stack=2)
 
 

@@ -163,7 +163,7 @@ def test_terminated_follows_the_new_goal():
 def test_functions_are_given_again_on_load_and_attach(tmp_path, name):
     replay = filled()
     replay.save(tmp_path / "replay.bin")
-    with pytest.raises(ValueError, match="this replay relabels goals; give hindsight="):
+    with pytest.raises(ValueError, match="this replay relabels goals: pass hindsight="):
         parl.UniformReplay.load(tmp_path / "replay.bin")
     with pytest.raises(ValueError, match=r"was made with hindsight \('future', 0.8"):
         parl.UniformReplay.load(tmp_path / "replay.bin", hindsight=parl.Hindsight(reward_fn, k=1))
@@ -181,8 +181,8 @@ def test_functions_are_given_again_on_load_and_attach(tmp_path, name):
     ("options", "more", "text"),
     [
         ({"strategy": "past"}, {}, 'strategy "past" is outside future, final, episode'),
-        ({"k": -1}, {}, r"k -1 is outside 0\.\. \(finite\)"),
-        ({"desired": "goal"}, {}, "field 'obs/goal' is missing, and hindsight needs it"),
+        ({"k": -1}, {}, "k is -1, expected a finite number"),
+        ({"desired": "goal"}, {}, "field 'obs/goal' is missing: hindsight needs"),
         ({}, {"n_step": 2}, r"n_step 2 is outside 1\.\.=1 \(with hindsight\)"),
     ],
 )
@@ -194,5 +194,5 @@ def test_errors(options, more, text):
 def test_rewards_of_the_wrong_shape_are_named():
     replay = filled(k=1e9)
     object.__setattr__(replay._hindsight, "reward_fn", lambda achieved, desired, info: achieved)
-    with pytest.raises(ValueError, match=r"reward_fn gave shape \(8, 2\), expected \(8,\)"):
+    with pytest.raises(ValueError, match=r"reward_fn returned shape \(8, 2\), expected \(8,\)"):
         replay.sample(8)

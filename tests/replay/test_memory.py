@@ -34,7 +34,7 @@ LIMITED = """
     n, few = 1 << 21, 1 << 19
     numbers, reals, bytes_ = np.zeros(n, np.int64), np.ones(n, np.float32), np.zeros(n, np.uint8)
     tree = parl.SumTree(1 << 22)
-    combining = parl.PrioritizedReplay(1 << 22, {"x": ((), "u1")}, writer="combining")
+    independent = parl.PrioritizedReplay(1 << 22, {"x": ((), "u1")})
     tree.update(np.arange(few), reals[:few])
     spec = {"x": ((), "uint8"), "reward": ((), "f4"), "terminated": ((), "bool")}
     replay = parl.PrioritizedReplay(few, spec, n_step=2)
@@ -63,7 +63,7 @@ LIMITED = """
         "find": lambda: tree.find(reals),
         "get": lambda: tree[numbers],
         "add": lambda: replay.add(**steps, env_id=numbers),
-        "add to independent rows": lambda: combining.add(x=bytes_, priorities=reals),
+        "add to independent rows": lambda: independent.add(x=bytes_, priorities=reals),
         "add compressed": lambda: big.add(x=frames),
         "update priorities": lambda: replay.update_priorities(tickets, reals),
         "sample rows": lambda: replay.sample(n),
@@ -81,7 +81,7 @@ LIMITED = """
         else:
             print(name, "had memory enough")
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert len(replay) == few and len(combining) == len(big) == 0
+    assert len(replay) == few and len(independent) == len(big) == 0
     replay.verify()
     replay.sample(32)
     tree.verify()

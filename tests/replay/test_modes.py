@@ -141,20 +141,13 @@ def test_what_is_counted_can_be_read_at_any_time():
     assert buffer.counters["restarts"] == 0
 
 
-def test_the_combining_writer_draws_the_same():
+def test_private_and_shared_memory_draw_the_same(name):
     batches = []
-    for writer in ("lock_free", "combining"):
-        buffer = filled(PRIORITIES, seed=9, writer=writer)
+    for shared in (None, name):
+        buffer = filled(PRIORITIES, seed=9, shared=shared)
         tickets = buffer.sample(20).tickets
         buffer.update_priorities(tickets, np.arange(20.0))
         batches.append(buffer.sample(50))
         buffer.verify()
     np.testing.assert_array_equal(batches[0].x, batches[1].x)
     np.testing.assert_array_equal(batches[0].weights, batches[1].weights)
-    with pytest.raises(ValueError, match="writer 'both'"):
-        filled(PRIORITIES, writer="both")
-
-
-def test_shared_memory_takes_the_lock_free_writer_alone(name):
-    with pytest.raises(ValueError, match="writer combining in shared memory"):
-        filled(PRIORITIES, shared=name, writer="combining")

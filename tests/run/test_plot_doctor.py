@@ -81,11 +81,11 @@ def test_evaluations_are_drawn_with_returns_alone_and_named_in_the_legend(tmp_pa
 
 
 def test_plot_names_what_is_missing(tmp_path):
-    with pytest.raises(ConfigError, match="no run"):
+    with pytest.raises(ConfigError, match="runs is empty"):
         plot_runs([], tmp_path / "none.png")
     with pytest.raises(FileNotFoundError):
         plot_runs([tmp_path / "missing"], tmp_path / "none.png")
-    with pytest.raises(RunDirectoryError, match=r"no 'episode_return' .*loss"):
+    with pytest.raises(RunDirectoryError, match=r"no 'episode_return', expected one of .*loss"):
         plot_runs([_run(tmp_path, "run", [1.0], key="loss")], tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
 

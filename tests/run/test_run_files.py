@@ -22,7 +22,7 @@ from parl.run import (
     parse_count,
     read_metrics,
 )
-from parl.run.integrity import check_file, describe, sealed, unsealed
+from parl.run.integrity import check_file, describe, read_checked, with_checksum
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_counts_are_read(text, count):
     "text", ["", "ten", "-5", "1.5", "2.00005k", "1kk", "1e400", float("nan"), float("inf"), -1]
 )
 def test_other_counts_are_refused_by_value(text):
-    with pytest.raises(ConfigError, match=f"{text}.? is no"):
+    with pytest.raises(ConfigError, match=f"{text}.? is not a"):
         parse_count(text)
 
 
@@ -193,22 +193,30 @@ DAMAGE = [
     ("checkpoints/index.json", _cut, r"index\.json is damaged"),
     ("checkpoints/index.json", _edit, "damaged or was edited"),
     ("checkpoints/index.json", _of_another_run, "belongs to another run"),
-    ("checkpoints/index.json", _as_before_checksums, "of format 1; this version of parl reads format 2"),
+    ("checkpoints/index.json", _as_before_checksums, "has format 1; this version of parl reads format 2"),
     (f"{FOLDER}/manifest.json", _flip, r"manifest\.json is damaged"),
     (f"{FOLDER}/manifest.json", Path.unlink, r"manifest\.json is missing"),
-    (f"{FOLDER}/manifest.json", _of_another_run, r"manifest\.json is not the one that index\.json names"),
+    (
+        f"{FOLDER}/manifest.json",
+        _of_another_run,
+        r"manifest\.json does not have the checksum that index\.json names",
+    ),
     (f"{FOLDER}/data", _flip, "data is damaged"),
-    (f"{FOLDER}/data", _cut, "data has 2 bytes; 3 were written"),
+    (f"{FOLDER}/data", _cut, "data has 2 bytes, expected 3"),
     (f"{FOLDER}/data", Path.unlink, "data is missing"),
-    (f"{FOLDER}/data", lambda path: (path.unlink(), path.symlink_to("/dev/zero")), "data is no regular file"),
-    (FOLDER, lambda path: (path / "more.pkl").write_text(""), r"more\.pkl is not in .*manifest\.json"),
+    (
+        f"{FOLDER}/data",
+        lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+        "data is not a regular file",
+    ),
+    (FOLDER, lambda path: (path / "more.pkl").write_text(""), r"more\.pkl is not listed in .*manifest\.json"),
     (FOLDER, shutil.rmtree, "names step-000000000010 as the last checkpoint, but there is no such folder"),
-    (FOLDER, _link, "no checkpoint of this run"),
+    (FOLDER, _link, "is not a checkpoint of this run"),
     ("run.json", _flip, r"run\.json is damaged"),
     ("run.json", Path.unlink, r"has no run\.json"),
-    ("run.json", lambda path: path.write_text("{}"), "of format 1; this version of parl reads format 2"),
+    ("run.json", lambda path: path.write_text("{}"), "has format 1; this version of parl reads format 2"),
     ("config.toml", _edit, r"config\.toml is damaged, was edited"),
-    ("env.pkl", lambda path: path.write_text(""), r"env\.pkl was not there when the run began"),
+    ("env.pkl", lambda path: path.write_text(""), r"env\.pkl was added after the start of the run"),
 ]
 
 
@@ -227,11 +235,11 @@ def test_damaged_and_foreign_files_are_named(tmp_path, name, damage, message):
 def test_an_index_cannot_point_outside_its_run(tmp_path):
     run = RunDirectory.create(tmp_path, "run", {})
     _write(run, 10, "one")
-    index = unsealed(run.checkpoints.path / "index.json")
+    index = read_checked(run.checkpoints.path / "index.json")
     for name in ("../../elsewhere", "/tmp", "", "step-10"):
         index["last"]["folder"] = name
-        (run.checkpoints.path / "index.json").write_text(sealed(index))
-        with pytest.raises(RunDirectoryError, match="no checkpoint of this run"):
+        (run.checkpoints.path / "index.json").write_text(with_checksum(index))
+        with pytest.raises(RunDirectoryError, match="is not a checkpoint of this run"):
             run.checkpoints.verified("last")
 
 

@@ -31,5 +31,5 @@ def test_scores_say_all_in_one_line():
     assert (scores.lowest, scores.highest, scores.episodes) == (1.0, 10.0, 4)
     assert scores.iqm_low <= scores.iqm <= scores.iqm_high
     assert "interquartile mean 2.50 (95 % " in str(scores)
-    with pytest.raises(ValueError, match="no episode"):
+    with pytest.raises(ValueError, match="at least one episode"):
         Scores.of(np.zeros(0))

@@ -7,7 +7,7 @@ from parl.atari.catalogue import games
 from parl.cli import main
 from parl.errors import ConfigError
 from parl.run.scores import interquartile_mean
-from parl.run.suites import REFERENCES, SUITES, SuiteScores, human_normalised
+from parl.run.suites import REFERENCES, SUITES, SuiteScores, human_normalized
 from parl.train import train
 
 
@@ -19,10 +19,10 @@ def test_references_are_of_games_that_exist():
 
 
 def test_random_is_nothing_and_human_is_one():
-    assert human_normalised("pong", -20.7) == 0 and human_normalised("pong", 14.6) == 1
-    np.testing.assert_allclose(human_normalised("breakout", np.array([1.7, 16.1])), [0.0, 0.5])
-    with pytest.raises(ConfigError, match="no human score for 'adventure'"):
-        human_normalised("adventure", 1.0)
+    assert human_normalized("pong", -20.7) == 0 and human_normalized("pong", 14.6) == 1
+    np.testing.assert_allclose(human_normalized("breakout", np.array([1.7, 16.1])), [0.0, 0.5])
+    with pytest.raises(ConfigError, match="'adventure', which has no human score"):
+        human_normalized("adventure", 1.0)
 
 
 def test_suite_scores_are_those_of_all_runs():
@@ -34,9 +34,9 @@ def test_suite_scores_are_those_of_all_runs():
     assert found.median == pytest.approx(0.75)
     # Draws of qbert's runs: both bad is the worst case, 0 0 1 1 with an interquartile mean of a half.
     assert found.low == pytest.approx(0.5) and found.high == pytest.approx(1.0)
-    with pytest.raises(ConfigError, match="pong is not in atari5"):
+    with pytest.raises(ConfigError, match="atari5 does not contain pong"):
         SuiteScores.of("atari5", {"pong": [1.0]})
-    with pytest.raises(ConfigError, match="suite = 'atari6'"):
+    with pytest.raises(ConfigError, match="suite is 'atari6'"):
         SuiteScores.of("atari6", scores)
 
 
@@ -47,7 +47,7 @@ def test_runs_are_scored_from_the_command_line(tmp_path, capsys):
         "ppo",
         env="parl/Qbert-v0",
         **options,
-        total_frames=32,
+        total_steps=32,
         evaluation_episodes=1,
         evaluation_env_options=limits,
         quiet=True,

@@ -4,8 +4,8 @@ import pytest
 
 from parl.algos.dqn import DQN, Config
 from parl.envs import EnvMaker, spec_of
-from parl.runtime.pacer import Pacer
-from parl.runtime.setup import Setup
+from parl.runtime.off_policy.pacer import Pacer
+from parl.runtime.off_policy.setup import OffPolicySetup
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def make_setup():
         num_envs=4,
         batch_size=32,
         ratio=4.0,
-        total_frames=10**9,
+        total_steps=10**9,
         seed=0,
         learner_threads=False,
         **options,
@@ -26,20 +26,20 @@ def make_setup():
         maker = EnvMaker(env)
         spec = spec_of(maker(1))
         algorithm = DQN(Config(**{"hidden": (16,), "n_step": 3, **options}), spec)
-        pacer = Pacer(ratio, batch_size, num_envs, 100, total_frames)
-        return Setup(
-            algorithm,
-            maker,
-            spec,
-            seed,
-            actors,
-            processes,
-            learners,
-            num_envs,
-            batch_size,
-            5_000,
-            pacer,
-            "cpu",
+        pacer = Pacer(ratio, batch_size, num_envs, 100, total_steps)
+        return OffPolicySetup(
+            algorithm=algorithm,
+            maker=maker,
+            spec=spec,
+            seed=seed,
+            actors=actors,
+            processes=processes,
+            learners=learners,
+            num_envs=num_envs,
+            batch_size=batch_size,
+            replay_capacity=5_000,
+            pacer=pacer,
+            device="cpu",
             learner_threads=learner_threads,
         )
 

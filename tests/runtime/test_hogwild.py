@@ -9,16 +9,28 @@ from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
-from parl.runtime.hogwild import HogwildLoop
-from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.runtime.on_policy.hogwild import HogwildLoop
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
 
 
-def setup(env="CartPole-v1", actors=2, processes=True, seed=0, total_frames=10**6):
+def setup(env="CartPole-v1", actors=2, processes=True, seed=0, total_steps=10**6):
     maker = EnvMaker(env)
     spec = spec_of(maker(1))
     algorithm = A3C(Config(rollout_steps=5, hidden=(16,)), spec)
-    return RolloutSetup(algorithm, maker, spec, seed, 4, total_frames, 1, "cpu", actors, processes)
+    return RolloutSetup(
+        algorithm=algorithm,
+        maker=maker,
+        spec=spec,
+        seed=seed,
+        num_envs=4,
+        total_steps=total_steps,
+        threads=1,
+        device="cpu",
+        actors=actors,
+        processes=processes,
+    )
 
 
 def run(loop, steps):
@@ -39,11 +51,20 @@ def test_all_workers_change_the_weights(processes):
         assert 0 <= report["policy_lag"] <= report["policy_lag_max"]
         assert report["policy_lag_max"] >= 1
         assert "entropy" in report
-        assert (loop._board.actor[:, 0] > 0).all()  # both collected
+        assert (loop._counters.actor[:, 0] > 0).all()  # both collected
         # The shared count may lose a step now and then, no more.
-        assert loop.updates * 0.9 <= int(loop._common.count) <= loop.updates + 2
+        assert loop.updates * 0.9 <= int(loop._parameters.count) <= loop.updates + 2
         episodes = loop.take_episodes()
         assert len(episodes) > 10 and loop.rewards_and_episodes()[0] > 1_000
+    finally:
+        loop.close()
+
+
+def test_one_worker_is_enough():
+    loop = HogwildLoop(setup(actors=1, processes=False))
+    try:
+        run(loop, 100)
+        assert loop.updates >= 5
     finally:
         loop.close()
 
@@ -51,8 +72,8 @@ def test_all_workers_change_the_weights(processes):
 def test_the_shared_step_is_that_of_a_learner_alone():
     """One worker in turn with itself: shared weights end where a learner's own do."""
     parts = setup(actors=1)
-    alone = run(SyncLoop(parts), 200)
-    shared = SyncLoop(parts)
+    alone = run(SyncRolloutLoop(parts), 200)
+    shared = SyncRolloutLoop(parts)
     tensors = [torch.zeros_like(alone.learner.weights) for _ in range(3)]
     count = torch.zeros(1, dtype=torch.int64)
     shared.learner.share(*tensors, count, True)
@@ -62,12 +83,12 @@ def test_the_shared_step_is_that_of_a_learner_alone():
 
 
 def test_lockstep_takes_workers_in_turn():
-    one, two = (run(SyncLoop(setup()), 600) for _ in range(2))
+    one, two = (run(SyncRolloutLoop(setup()), 600) for _ in range(2))
     assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 20
 
 
 def test_a_saved_run_goes_on(tmp_path):
-    loop = HogwildLoop(setup(total_frames=500))
+    loop = HogwildLoop(setup(total_steps=500))
     try:
         run(loop, 500)
         loop.save(tmp_path)
@@ -75,7 +96,7 @@ def test_a_saved_run_goes_on(tmp_path):
         assert loop.env_steps == steps < 600  # the workers wait at the end of the run
     finally:
         loop.close()
-    resumed = HogwildLoop(setup(total_frames=steps), checkpoint.read(tmp_path))
+    resumed = HogwildLoop(setup(total_steps=steps), checkpoint.read(tmp_path))
     try:
         assert torch.equal(resumed.learner.weights, saved)
         assert (resumed.env_steps, resumed.updates) == (steps, updates)
@@ -105,8 +126,8 @@ def test_a_failing_worker_is_named():
 
 def test_a3c_runs_by_name_and_resumes(tmp_path):
     options = {"actors": 2, "hidden": (16,), "evaluation_episodes": 1, "quiet": True, "runs": str(tmp_path)}
-    first = train("a3c", env="CartPole-v1", total_frames=800, **options)
-    again = resume(first.path, total_frames=1_600)
+    first = train("a3c", env="CartPole-v1", total_steps=800, **options)
+    again = resume(first.path, total_steps=1_600)
     assert again.env_steps >= 1_600 and again.updates > first.updates
     assert any("policy_lag_max" in record for record in read_metrics(again.path))
     assert RunDirectory.open(again.path).config["a3c"]["optimizer"] == "rmsprop"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parl.runtime.pacer import Pacer
+from parl.runtime.off_policy.pacer import Pacer
 
 
 @given(

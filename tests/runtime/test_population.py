@@ -10,27 +10,30 @@ from parl.algos.es import ES, Config
 from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError, WorkerError
 from parl.runtime import checkpoint
-from parl.runtime.population import (
-    _ALIGNMENT,
-    PopulationLoop,
-    PopulationSetup,
-    _packed,
-    _rows,
-    _unpacked,
-)
-from parl.train.families import FAMILIES
+from parl.runtime.population import _ALIGNMENT, PopulationLoop, PopulationSetup, _packed, _rows, _unpacked
+from parl.train.topologies import TOPOLOGIES
 
 
 def cartpoles(num_envs):
     return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * num_envs)
 
 
-def setup(env=cartpoles, actors=1, processes=False, seed=0, size=10, blocks=None):
+def setup(env=cartpoles, actors=1, processes=False, seed=0, size=10, member_batches=None):
     maker = EnvMaker(env)
     spec = spec_of(maker(1))
     algorithm = ES(Config(hidden=(8,)), spec)
-    blocks = actors if blocks is None else blocks
-    return PopulationSetup(algorithm, maker, spec, seed, size, 10**6, actors, processes, blocks)
+    member_batches = actors if member_batches is None else member_batches
+    return PopulationSetup(
+        algorithm=algorithm,
+        maker=maker,
+        spec=spec,
+        seed=seed,
+        num_envs=size,
+        total_steps=10**6,
+        actors=actors,
+        processes=processes,
+        member_batches=member_batches,
+    )
 
 
 def run(setup, steps, saved=None):
@@ -80,14 +83,17 @@ def test_a_failing_worker_is_named():
 
 @pytest.mark.parametrize("env", [cartpoles, "CartPole-v1"], ids=["own generators", "one generator"])
 def test_blocks_are_equal_parts_that_do_not_change_the_result(env):
-    """Played by whoever is free, in a vector environment for the largest."""
-    parts = setup(size=14, blocks=4).cut()
+    """Played by a free process, in a vector environment for the largest."""
+    parts = setup(size=14, member_batches=4).cut()
     assert [(part.start, part.stop) for part in parts] == [(0, 3), (3, 7), (7, 10), (10, 14)]
     one = run(setup(env, size=14), 2_000)
     episodes = one.take_episodes()
     assert one.updates > 2 and len(episodes) == 14 * one.updates
     assert all(value == length for value, length in episodes)  # CartPole gives 1 a step
-    for other in (setup(env, size=14, blocks=4), setup(env, size=14, blocks=5, actors=2, processes=True)):
+    for other in (
+        setup(env, size=14, member_batches=4),
+        setup(env, size=14, member_batches=5, actors=2, processes=True),
+    ):
         found = run(other, 2_000)
         assert torch.equal(found.learner.weights, one.learner.weights)
         assert found.take_episodes() == episodes
@@ -108,22 +114,22 @@ def test_rows_in_shared_memory_are_aligned():
 
 
 def test_numbers_of_actors_and_blocks_are_chosen():
-    family = FAMILIES["population"]
+    topology = TOPOLOGIES["population"]
     said = []
 
     def settled(env, **options):
-        config = family.config(env=env, **options)
-        found = family.settle(None, config, EnvMaker(env), None, said.append)
-        return found.actors, found.blocks
+        config = topology.config(env=env, **options)
+        found = topology.resolve_auto(None, config, EnvMaker(env), None, said.append)
+        return found.actors, found.member_batches
 
-    assert settled("CartPole-v1", num_envs=64, schedule="lockstep") == (1, 1)
+    assert settled("CartPole-v1", num_envs=64, schedule="deterministic") == (1, 1)
     assert settled("CartPole-v1", num_envs=64, actors=3) == (3, 3)
     assert settled("MountainCar-v0", num_envs=65, actors=3) == (3, 5)
     assert settled("MountainCar-v0", num_envs=10, actors=2) == (2, 2)
-    assert len(said) == 4 and "65 members a generation, in 5 blocks, evaluated by 3 processes" in said[2]
-    assert settled("CartPole-v1", num_envs=9, actors=2, blocks=4) == (2, 4)
+    assert len(said) == 4 and "65 members a generation, in 5 batches, evaluated by 3 processes" in said[2]
+    assert settled("CartPole-v1", num_envs=9, actors=2, member_batches=4) == (2, 4)
     assert len(said) == 4
-    with pytest.raises(ConfigError, match="blocks = 2 is below actors = 3"):
-        family.config(env="CartPole-v1", actors=3, blocks=2)
-    with pytest.raises(ConfigError, match=r"blocks = 65 is neither auto nor in 1\.\.num_envs = 64"):
-        family.config(env="CartPole-v1", num_envs=64, blocks=65)
+    with pytest.raises(ConfigError, match="member_batches = 2 is below actors = 3"):
+        topology.config(env="CartPole-v1", actors=3, member_batches=2)
+    with pytest.raises(ConfigError, match=r"member_batches = 65 is neither auto nor in 1\.\.num_envs = 64"):
+        topology.config(env="CartPole-v1", num_envs=64, member_batches=65)

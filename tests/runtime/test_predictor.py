@@ -11,20 +11,32 @@ from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError, WorkerError
 from parl.run import RunDirectory, read_metrics
 from parl.runtime import checkpoint
-from parl.runtime.predictor import PredictorLoop
-from parl.runtime.rollout import side_by_side
-from parl.runtime.sync import RolloutSetup, SyncLoop
-from parl.runtime.tuner import Tuner
+from parl.runtime.on_policy.predictor import PredictorLoop
+from parl.runtime.on_policy.rollout import concatenate
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.on_policy.size_tuner import SizeTuner
+from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train import resume, train
 
 
-def setup(processes=True, predictors=1, rollouts=2, total_frames=10**6, trainers=1, **options):
+def setup(processes=True, predictors=1, rollouts=2, total_steps=10**6, trainers=1, **options):
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     algorithm = GA3C(Config(rollout_steps=5, hidden=(16,), **options), spec)
     sizes = {"trainers": trainers, "predictors": predictors, "rollouts": rollouts, "tune_every_s": 0.0}
     return RolloutSetup(
-        algorithm, maker, spec, 0, 5, total_frames, 1, "cpu", 2, processes, max_lag=100, **sizes
+        algorithm=algorithm,
+        maker=maker,
+        spec=spec,
+        seed=0,
+        num_envs=5,
+        total_steps=total_steps,
+        threads=1,
+        device="cpu",
+        actors=2,
+        processes=processes,
+        max_lag=100,
+        **sizes,
     )
 
 
@@ -54,6 +66,18 @@ def test_actors_are_answered_and_learned_from(processes, predictors):
         loop.close()
 
 
+def test_a_report_before_the_first_prediction_has_none(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(PredictorLoop, "_start_missing", lambda self: None)
+        loop = PredictorLoop(setup(False, rollouts=1))
+    try:
+        assert np.isnan(loop.report()["predicted_together"])
+        loop._start_missing()
+        assert run(loop, 50).report()["predicted_together"] >= 2
+    finally:
+        loop.close()
+
+
 def test_several_trainers_step_on_the_same_weights():
     loop = PredictorLoop(setup(False, rollouts=1, trainers=2))
     try:
@@ -62,7 +86,7 @@ def test_several_trainers_step_on_the_same_weights():
             learn, rate = learner.learn, learner.learning_rate
 
             def stepping(progress, rate=rate):
-                alone.append(loop._turn._is_owned())
+                alone.append(loop._update_lock._is_owned())
                 return rate(progress)
 
             def counted(*args, learn=learn):
@@ -80,11 +104,11 @@ def test_several_trainers_step_on_the_same_weights():
         assert len(alone) == loop.updates and all(alone)
         assert max(at_once) == 2 and report["trainers_now"] == 2
         # No step was lost: the optimizer counted each, and all stand where the common weights do.
-        assert int(loop._common.count) == loop.updates == len(at_once)
+        assert int(loop._parameters.count) == loop.updates == len(at_once)
         for learner in loop._learners:
             learner.refresh()
-            assert torch.equal(learner.weights, loop._common.weights)
-        assert torch.equal(loop.learner.state_dict()["weights"], loop._common.weights)
+            assert torch.equal(learner.weights, loop._parameters.weights)
+        assert torch.equal(loop.learner.state_dict()["weights"], loop._parameters.weights)
         assert report["policy_lag_max"] >= 1
     finally:
         loop.close()
@@ -111,7 +135,7 @@ def test_statistics_of_observations_allow_one_trainer():
     try:
         run(loop, 200)
         assert loop._tuner._highest["trainers"] == 1 and loop.updates > 2
-        assert (loop.learner.network.flattener.normaliser.mean != 0).all()
+        assert (loop.learner.network.flattener.normalizer.mean != 0).all()
     finally:
         loop.close()
 
@@ -121,21 +145,21 @@ def test_actors_can_rest_and_be_called_again():
     try:
         loop._tuner.sizes["actors"] = 1
         run(loop, 300)
-        assert {index for index, _ in loop._resting} == {1}
+        assert {index for index, _ in loop._parked} == {1}
         loop._tuner.sizes["actors"] = 2
-        resting, loop._resting = loop._resting, []
+        resting, loop._parked = loop._parked, []
         for pair in resting:
-            loop.give_back(*pair)
+            loop._refill(*pair)
         run(loop, 600)
-        assert not loop._resting
+        assert not loop._parked
     finally:
         loop.close()
 
 
 def test_a_saved_run_goes_on_and_tells_its_sizes(tmp_path):
     options = {"actors": 2, "hidden": (16,), "evaluation_episodes": 1, "quiet": True, "tune_every_s": 0.2}
-    first = train("ga3c", env="CartPole-v1", total_frames=800, runs=str(tmp_path), **options)
-    again = resume(first.path, total_frames=1_600)
+    first = train("ga3c", env="CartPole-v1", total_steps=800, runs=str(tmp_path), **options)
+    again = resume(first.path, total_steps=1_600)
     assert again.env_steps >= 1_600 and again.updates > first.updates
     assert any("predicted_together" in record for record in read_metrics(again.path))
     saved = checkpoint.read(RunDirectory.open(again.path).checkpoints.last())
@@ -143,15 +167,15 @@ def test_a_saved_run_goes_on_and_tells_its_sizes(tmp_path):
 
 
 def test_lockstep_takes_actors_in_turn():
-    one, two = (run(SyncLoop(setup()), 400) for _ in range(2))
+    one, two = (run(SyncRolloutLoop(setup()), 400) for _ in range(2))
     assert torch.equal(one.learner.weights, two.learner.weights) and one.updates > 10
 
 
 def test_rollouts_side_by_side_are_each_itself():
-    loop = run(SyncLoop(setup()), 60)
+    loop = run(SyncRolloutLoop(setup()), 60)
     parts = [buffer.tensors() for buffer in loop._buffers]
     parts[1] = dataclasses.replace(parts[1], final_at=torch.tensor([[3, 1]]), final_obs=parts[1].obs[0, :1])
-    both = side_by_side(parts)
+    both = concatenate(parts)
     widths = [part.reward.shape[1] for part in parts]
     assert both.reward.shape == (5, sum(widths)) and both.obs.shape[:2] == (6, sum(widths))
     assert torch.equal(both.obs[:, : widths[0]], parts[0].obs)
@@ -161,7 +185,7 @@ def test_rollouts_side_by_side_are_each_itself():
 
 def test_the_tuner_climbs_and_stays():
     """The rate is highest at 4 actors and 1 rollout; what is kept never gets worse."""
-    tuner = Tuner({"actors": 1, "rollouts": 3}, {"actors": 6, "rollouts": 4}, seed=0)
+    tuner = SizeTuner({"actors": 1, "rollouts": 3}, {"actors": 6, "rollouts": 4}, seed=0)
 
     def rate(sizes):
         return 100.0 - 10 * abs(sizes["actors"] - 4) - 5 * (sizes["rollouts"] - 1)

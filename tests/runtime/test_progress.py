@@ -5,13 +5,14 @@ import pytest
 
 from parl.algos import a2c, a3c, ga3c, impala
 from parl.envs import EnvMaker, spec_of
-from parl.runtime.asynchronous import AsyncLoop
-from parl.runtime.hogwild import HogwildLoop
-from parl.runtime.predictor import PredictorLoop
-from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
+from parl.runtime.on_policy.hogwild import HogwildLoop
+from parl.runtime.on_policy.predictor import PredictorLoop
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.on_policy.sync import SyncRolloutLoop
 
 TOTAL = 600
-LOOPS = [(SyncLoop, a2c), (HogwildLoop, a3c), (AsyncLoop, impala), (PredictorLoop, ga3c)]
+LOOPS = [(SyncRolloutLoop, a2c), (HogwildLoop, a3c), (AsyncRolloutLoop, impala), (PredictorLoop, ga3c)]
 
 
 @pytest.mark.parametrize(("loop", "module"), LOOPS)
@@ -33,7 +34,19 @@ def test_progress_goes_from_0_to_1(loop, module):
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     config = module.Config(rollout_steps=5, hidden=(2,), learning_rate=1e-3)
-    setup = RolloutSetup(Algorithm(config, spec), maker, spec, 0, 2, TOTAL, 1, "cpu", 2, False, max_lag=10**6)
+    setup = RolloutSetup(
+        algorithm=Algorithm(config, spec),
+        maker=maker,
+        spec=spec,
+        seed=0,
+        num_envs=2,
+        total_steps=TOTAL,
+        threads=1,
+        device="cpu",
+        actors=2,
+        processes=False,
+        max_lag=10**6,
+    )
     running = loop(setup)
     try:
         while running.env_steps < TOTAL:

@@ -11,11 +11,11 @@ from parl.algos.a2c import Config
 from parl.algos.impala import Config as ImpalaConfig
 from parl.envs import EnvMaker, spec_of
 from parl.errors import ConfigError
-from parl.nets.normaliser import RewardScaler
-from parl.runtime.rollout import RolloutActor, RolloutBuffer
-from parl.train.config import RolloutConfig
-from parl.train.families import FAMILIES
+from parl.nets.normalizer import RewardScaler
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
+from parl.train.config import SyncRunConfig
 from parl.train.registry import make_algorithm
+from parl.train.topologies import TOPOLOGIES
 
 
 class Clock(gymnasium.Env):
@@ -40,7 +40,7 @@ def collected(random_steps, seed=0, envs=40):
     policy = make_algorithm("a2c", Config(hidden=(4,)), spec).make_policy(0, 1, envs, seed)
     actor = RolloutActor(env, spec, policy, seed, random_steps)
     buffer = RolloutBuffer(spec, 42, envs)
-    transitions, finished = actor.collect(buffer, 0)
+    transitions, finished, _ = actor.collect(buffer, 0)
     actor.close()
     return buffer, transitions, finished
 
@@ -66,11 +66,11 @@ def test_episodes_are_scattered_and_whole():
 def test_many_environments_start_apart(num_envs, given, expected):
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
-    config = RolloutConfig(num_envs=num_envs, random_starts=given)
-    setup = FAMILIES["rollout"].setup(make_algorithm("a2c", Config(), spec), config, maker, spec)
+    config = SyncRunConfig(num_envs=num_envs, random_starts=given)
+    setup = TOPOLOGIES["rollout"].setup(make_algorithm("a2c", Config(), spec), config, maker, spec)
     assert setup.random_steps == expected
     with pytest.raises(ConfigError, match="random_starts = -1 is outside"):
-        RolloutConfig(random_starts=-1)
+        SyncRunConfig(random_starts=-1)
 
 
 def test_rewards_are_scaled_as_a_reference_does():

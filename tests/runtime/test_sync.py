@@ -10,8 +10,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from parl.algos.ppo import PPO, Config
 from parl.envs import EnvMaker, spec_of
 from parl.runtime import checkpoint
-from parl.runtime.rollout import RolloutActor, RolloutBuffer
-from parl.runtime.sync import RolloutSetup, SyncLoop
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.train.registry import make_algorithm, module_of
 
 
@@ -48,7 +49,7 @@ def collected(mode, steps=10):
     policy = PPO(Config(), spec).make_policy(0, 1, 2, 0)
     actor = RolloutActor(env, spec, policy, 0)
     buffer = RolloutBuffer(spec, steps, 2)
-    transitions, finished = actor.collect(buffer, 0)
+    transitions, finished, _ = actor.collect(buffer, 0)
     return buffer.tensors(), transitions, finished
 
 
@@ -95,11 +96,20 @@ def setup(env="CartPole-v1", num_envs=4, seed=0, total=100_000, algorithm="ppo",
     sizes = {} if algorithm == "a2c" else {"minibatch_size": 32, "epochs": 2}
     config = module_of(algorithm).Config(**{"rollout_steps": 16, "hidden": (16,), **sizes, **options})
     made = make_algorithm(algorithm, config, spec)
-    return RolloutSetup(made, maker, spec, seed, num_envs, total, 1, "cpu")
+    return RolloutSetup(
+        algorithm=made,
+        maker=maker,
+        spec=spec,
+        seed=seed,
+        num_envs=num_envs,
+        total_steps=total,
+        threads=1,
+        device="cpu",
+    )
 
 
 def run(setup, steps, saved=None):
-    loop = SyncLoop(setup, saved)
+    loop = SyncRolloutLoop(setup, saved)
     loop.advance(steps, 0.0)
     return loop
 
@@ -127,7 +137,7 @@ def test_same_seed_same_bits(algorithm, env):
         {"algorithm": "pqn"},
         {"lstm": 8},
     ],
-    ids=["ppo", "ppo-normalised", "a2c-window", "pqn", "ppo-lstm"],
+    ids=["ppo", "ppo-normalized", "a2c-window", "pqn", "ppo-lstm"],
 )
 def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, options):
     parts = setup(**options)
@@ -135,7 +145,7 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, options):
     whole.save(tmp_path)
     whole.take_episodes()
     whole.advance(2_000, 0.0)
-    resumed = SyncLoop(parts, checkpoint.read(tmp_path))
+    resumed = SyncRolloutLoop(parts, checkpoint.read(tmp_path))
     resumed.advance(2_000, 0.0)
     assert (resumed.updates, resumed.env_steps) == (whole.updates, whole.env_steps)
     assert torch.equal(resumed.learner.weights, whole.learner.weights)
@@ -147,7 +157,7 @@ def test_it_ends_at_the_limit_and_at_an_interrupt():
     assert 300 <= loop.env_steps < 300 + 16 * 4
     report = loop.report()
     assert 0 < report["collecting"] < 1 and 0 < report["learning"] < 1
-    other = SyncLoop(setup())
+    other = SyncRolloutLoop(setup())
     other.interrupt()
     other.advance(10_000, 0.0)
     assert other.env_steps == 0

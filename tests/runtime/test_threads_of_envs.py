@@ -1,13 +1,13 @@
-"""Actors that run beside each other divide the threads of Atari environments."""
+"""Actors on one machine divide the threads of Atari environments."""
 
 import pytest
 
 from parl.algos import a2c, dqn
 from parl.bench.loops import make_loop
 from parl.envs import EnvMaker
-from parl.runtime.population import Evaluation
-from parl.train import families
-from parl.train.config import RolloutConfig, TrainConfig
+from parl.runtime.population import PopulationEvaluator
+from parl.train import topologies
+from parl.train.config import OffPolicyRunConfig, SyncRunConfig
 from parl.types import EnvSpec
 
 
@@ -16,12 +16,14 @@ def test_every_actor_says_how_many_there_are(monkeypatch, name):
     actors = 1 if name == "a2c" else 2
     loop = make_loop(name, "CartPole-v1", num_envs=4, **({} if name == "a2c" else {"actors": actors}))
     said = []
-    beside = EnvMaker.beside
-    monkeypatch.setattr(EnvMaker, "beside", lambda self, count: (said.append(count), beside(self, count))[1])
+    for_actors = EnvMaker.for_actors
+    monkeypatch.setattr(
+        EnvMaker, "for_actors", lambda self, count: (said.append(count), for_actors(self, count))[1]
+    )
     try:
         setup = loop._setup
         if name == "es":
-            Evaluation(setup, 1)
+            PopulationEvaluator(setup, 1)
         elif name == "dqn":
             setup.make_actor(1, setup.make_replay(None), 0)
         else:
@@ -35,22 +37,22 @@ SPEC = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")
 
 
 def test_how_many_threads_there_are_is_said(monkeypatch):
-    for module in ("parl.envs.make.usable_cores", "parl.train.families.usable_cores"):
+    for module in ("parl.envs.make.usable_cores", "parl.train.topologies.usable_cores"):
         monkeypatch.setattr(module, lambda: 4)
     said = []
 
     def settled(name, config, **options):
         maker = EnvMaker(*options.pop("env", ("parl/Pong-v0",)))
-        family = families.FAMILIES[name]
-        family.settle(a2c.A2C(a2c.Config(), SPEC), config(**options), maker, SPEC, said.append)
+        topology = topologies.TOPOLOGIES[name]
+        topology.resolve_auto(a2c.A2C(a2c.Config(), SPEC), config(**options), maker, SPEC, said.append)
         return said[-1]
 
-    assert settled("rollout", RolloutConfig) == "8 environments on 4 threads, 4 threads of torch"
-    assert settled("rollout", RolloutConfig, num_envs=2).startswith("2 environments on 2 threads, ")
+    assert settled("rollout", SyncRunConfig) == "8 environments on 4 threads, 4 threads of torch"
+    assert settled("rollout", SyncRunConfig, num_envs=2).startswith("2 environments on 2 threads, ")
     own = ("parl/Pong-v0", {"num_threads": 3})
-    assert settled("rollout", RolloutConfig, env=own).startswith("8 environments on 3 threads, ")
-    assert settled("rollout", RolloutConfig, env=("CartPole-v1",)).startswith("8 environments, ")
-    config = families.FAMILIES["async"].config
+    assert settled("rollout", SyncRunConfig, env=own).startswith("8 environments on 3 threads, ")
+    assert settled("rollout", SyncRunConfig, env=("CartPole-v1",)).startswith("8 environments, ")
+    config = topologies.TOPOLOGIES["async"].config
     assert settled("async", config, num_envs=16) == "4 actors of 4 environments on 1 thread each"
 
 
@@ -64,7 +66,7 @@ def test_how_many_threads_there_are_is_said(monkeypatch):
     ],
 )
 def test_games_of_threads_are_stepped_by_threads(env, kind, processes):
-    config = TrainConfig(env=env, actor_kind=kind, actors=2, learners=1)
-    family = families.FAMILIES["replay"]
-    made = family.setup(dqn.DQN(dqn.Config(), SPEC), config, EnvMaker(env), SPEC)
+    config = OffPolicyRunConfig(env=env, actor_kind=kind, actors=2, learners=1)
+    topology = topologies.TOPOLOGIES["replay"]
+    made = topology.setup(dqn.DQN(dqn.Config(), SPEC), config, EnvMaker(env), SPEC)
     assert made.processes == processes

@@ -1,15 +1,18 @@
 """Two processes of torchrun learn together, save, and go on."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 
 import pytest
 import torch
 
+import forked
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
-from parl.runtime.torchrun import Group
+from parl.runtime.distributed.torchrun import Group
 from parl.train import train
 
 OPTIONS = {
@@ -22,7 +25,7 @@ OPTIONS = {
     "replay-capacity": "4000",
     "hidden": "16",
     "n-step": "3",
-    "total-frames": "1600",
+    "total-steps": "1600",
     "evaluation-episodes": "5",
     "checkpoint-every": "800",
 }
@@ -35,6 +38,26 @@ def torchrun(*arguments, cwd):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done
+
+
+def pair(*arguments, cwd):
+    """As :func:`torchrun` with the variables that it sets, but without its own process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    running = [
+        forked.Program(["-m", "parl", *arguments], cwd, os.environ | common | {"RANK": r, "LOCAL_RANK": r})
+        for r in "01"
+    ]
+    for program in running:
+        _, err = program.communicate(550)
+        assert program.returncode == 0, err[-4000:]
 
 
 @pytest.mark.timeout(600)
@@ -56,7 +79,7 @@ def test_two_processes_learn_as_one_and_resume(tmp_path):
     assert 1_600 <= records[-1]["env_steps"] <= 1_700
     # Each draws 16 of 32 rows an update from its own half of the steps: the ratio is that of the settings.
     assert records[-1]["replay_ratio"] == pytest.approx(4.0, rel=0.15)
-    torchrun("resume", str(path), "--total-frames", "2400", cwd=tmp_path)
+    pair("resume", str(path), "--total-steps", "2400", cwd=tmp_path)
     now = json.loads((run.checkpoints.last() / "counters.json").read_text())
     assert now["updates"] > counters[0]["updates"]
 
@@ -69,10 +92,10 @@ def saved_at(folder):
 def test_two_processes_step_together(tmp_path):
     """Rollouts of each process's own environments, one set of weights."""
     options = {"num-envs": 6, "rollout-steps": 16, "minibatch-size": 48, "epochs": 2, "hidden": 16}
-    options |= {"evaluation-episodes": 3, "checkpoint-every": 800, "total-frames": 2_400}
+    options |= {"evaluation-episodes": 3, "checkpoint-every": 800, "total-steps": 2_400}
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
     words = ["train", "ppo", "--env", "CartPole-v1", "--normalize-rewards", *words]
-    torchrun(*words, "--name", "whole", cwd=tmp_path)
+    pair(*words, "--name", "whole", cwd=tmp_path)
     whole = tmp_path / "runs" / "whole"
     run = RunDirectory.open(whole)
     folders = [run.checkpoints.last(), saved_at(whole / "rank-1")]
@@ -84,7 +107,7 @@ def test_two_processes_step_together(tmp_path):
     # Both count the steps of the whole run, up to 96 a round, which minibatches of 48 make 2 x 2 updates.
     assert 2_400 <= counters[0]["env_steps"] <= 2_496 and 2_400 <= counters[1]["env_steps"] <= 2_496
     assert 100 <= counters[0]["updates"] <= 116 and counters[0]["updates"] % 4 == 0
-    torchrun("resume", str(whole), cwd=tmp_path)
+    pair("resume", str(whole), cwd=tmp_path)
 
 
 RESUMED = """
@@ -94,18 +117,22 @@ from pathlib import Path
 from parl.algos.ppo import PPO, Config
 from parl.envs import EnvMaker, spec_of
 from parl.runtime import checkpoint
-from parl.runtime.sync import RolloutSetup, SyncLoop
-from parl.runtime.torchrun import Group
+from parl.runtime.on_policy.setup import RolloutSetup
+from parl.runtime.on_policy.sync import SyncRolloutLoop
+from parl.runtime.distributed.torchrun import Group
 
 folder, rank = Path(sys.argv[1]), int(sys.argv[2])
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
 maker = EnvMaker("CartPole-v1")
 spec = spec_of(maker(1))
 config = Config(rollout_steps=16, hidden=(16,), minibatch_size=32, epochs=2, normalize_observations=True)
-setup = RolloutSetup(PPO(config, spec), maker, spec, 0, 2, 10_000, 1, "cpu", group=Group(rank, 2, rank))
+setup = RolloutSetup(
+    algorithm=PPO(config, spec), maker=maker, spec=spec, seed=0, num_envs=2, total_steps=10_000,
+    group=Group(rank, 2, rank),
+)
 
 def run(saved, save):
-    loop = SyncLoop(setup, saved)
+    loop = SyncRolloutLoop(setup, saved)
     if rank:
         loop.follow(save)
     else:
@@ -133,9 +160,9 @@ def test_a_resumed_group_repeats_the_uninterrupted_one(tmp_path):
     script.write_text(RESUMED)
     for rank in "01":
         (tmp_path / rank).mkdir()
-    words = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
-    running = [subprocess.Popen([*words, rank]) for rank in "01"]
-    assert [one.wait(200) for one in running] == [0, 0]
+    for program in [forked.Program([script, tmp_path, rank], tmp_path) for rank in "01"]:
+        _, err = program.communicate(200)
+        assert program.returncode == 0, err
     weights = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in "01"]
     assert torch.equal(*weights)
 
@@ -156,16 +183,16 @@ def test_what_torchrun_cannot_share_is_named(monkeypatch):
 @pytest.mark.parametrize(("cores", "num_envs", "actors"), [(2, 8, 2), (8, 8, 6), (8, 4, 4), (64, 256, 32)])
 def test_the_processes_choose_actors_alike(monkeypatch, cores, num_envs, actors):
     from parl.envs import EnvMaker, spec_of
-    from parl.train import families
-    from parl.train.registry import default_settings, family_of, make_algorithm, replace
+    from parl.train import topologies
+    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
 
     monkeypatch.setattr(Group, "found", lambda: Group(rank=1, size=2, local=1, local_size=2))
-    monkeypatch.setattr(families, "usable_cores", lambda: cores)
+    monkeypatch.setattr(topologies, "usable_cores", lambda: cores)
     maker = EnvMaker("CartPole-v1")
     spec = spec_of(maker(1))
     run, own = default_settings("dqn", spec)
     run = replace(run, {"num_envs": num_envs, "threads": 1}, "dqn")
     said = []
-    settled = family_of("dqn").settle(make_algorithm("dqn", own, spec), run, maker, spec, said.append)
+    settled = topology_of("dqn").resolve_auto(make_algorithm("dqn", own, spec), run, maker, spec, said.append)
     assert (settled.actors, settled.learners) == (actors, 1)
     assert f"actors in each process: {actors // 2}" in said[-1]

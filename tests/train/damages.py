@@ -36,19 +36,19 @@ _OPTIONS = {
     "learning_starts": 50,
     "batch_size": 8,
     "replay_capacity": 200,
-    "schedule": "lockstep",
+    "schedule": "deterministic",
     "actors": 1,
     "learners": 1,
     "prefetch": 1,
     "evaluation_episodes": 1,
-    "total_frames": 120,
+    "total_steps": 120,
     "quiet": True,
 }
 HANGS_S = 10
 # The names of all files that have a checksum; the last are those of the checkpoint.
 SETTINGS = ("run.json", "config.toml", "env.pkl")
 INDEX = ("checkpoints/index.json",)
-PARTS = ("manifest.json", "learner.pt", "counters.json", "actor-0.npz", "under-way.npz", "replay.bin")
+PARTS = ("manifest.json", "learner.pt", "counters.json", "actor-0.npz", "pending.npz", "replay.bin")
 
 
 def make_run(folder: Path, seed: int) -> Path:
@@ -108,10 +108,10 @@ def read_unverified(path: Path, name: str) -> None:
     place = place_of(path, name)
     match name:
         case "learner.pt":
-            checkpoint.load_learner(checkpoint.Saved(place.parent, {}), _Any())
+            checkpoint.load_learner(checkpoint.Checkpoint(place.parent, {}), _Any())
         case "counters.json":
             checkpoint.read(place.parent)
-        case "actor-0.npz" | "under-way.npz":
+        case "actor-0.npz" | "pending.npz":
             states.from_bytes(place.read_bytes())
         case "config.toml":
             _ = RunDirectory.open(path).config

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import gymnasium
 
-from parl.train import sitting, train
+from parl.train import train, trainer
 
 OPTIONS = {
-    "dqn": {"learners": 1, "learning_starts": 100, "batch_size": 32, "schedule": "free"},
+    "dqn": {"learners": 1, "learning_starts": 100, "batch_size": 32, "schedule": "async"},
     "impala": {},
     "a3c": {},
     "es": {"actors": 2},
@@ -40,10 +40,10 @@ if __name__ == "__main__":
     if name in ("ppo", "evaluation"):
         del options["actors"]
     if name == "evaluation":
-        sitting._ANSWER_S = 1.0
+        trainer._ANSWER_S = 1.0
         # Evaluations take more steps of an environment than the rollouts between them, and so hang first.
         every = {"rollout_steps": 8, "evaluation_every": 64, "evaluation_episodes": 100}
         name, options = "ppo", options | {"num_envs": 64} | every
     env = lambda: Hangs(gymnasium.make("CartPole-v1"))  # noqa: E731
-    run = train(name, env=env, total_frames="100M", runs=runs, name="run", quiet=False, **options)
+    run = train(name, env=env, total_steps="100M", runs=runs, name="run", quiet=False, **options)
     sys.stdout.write(run.stopped)

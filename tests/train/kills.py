@@ -37,16 +37,19 @@ from parl.train import resume, train
 _COMMON = {"env": "CartPole-v1", "num_envs": 2, "hidden": (8,), "evaluation_episodes": 1, "quiet": True}
 _REPLAY = {"learning_starts": 50, "batch_size": 8, "replay_capacity": 500, "replay_ratio": 1.0}
 RUNS = {
-    "dqn": ("dqn", _COMMON | _REPLAY | {"schedule": "lockstep", "prefetch": 1, "actors": 1, "learners": 1}),
+    "dqn": (
+        "dqn",
+        _COMMON | _REPLAY | {"schedule": "deterministic", "prefetch": 1, "actors": 1, "learners": 1},
+    ),
     "ppo": ("ppo", _COMMON | {"rollout_steps": 16, "minibatch_size": 16, "epochs": 1}),
-    "free dqn": ("dqn", _COMMON | _REPLAY | {"schedule": "free", "actors": 2, "learners": 1}),
+    "free dqn": ("dqn", _COMMON | _REPLAY | {"schedule": "async", "actors": 2, "learners": 1}),
 }
 _FRAMES, _EVERY = 480, 96
 
 
 def _train(kind: str, folder: Path, name: str) -> None:
     algorithm, options = RUNS[kind]
-    train(algorithm, **options, total_frames=_FRAMES, checkpoint_every=_EVERY, runs=str(folder), name=name)
+    train(algorithm, **options, total_steps=_FRAMES, checkpoint_every=_EVERY, runs=str(folder), name=name)
 
 
 def _again(path: Path) -> None:

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 CALL = """
-assert parl.train.TrainConfig and callable(parl.train) and callable(parl.resume) and callable(parl.evaluate)
+assert parl.train.OffPolicyRunConfig
+assert callable(parl.train) and callable(parl.resume) and callable(parl.evaluate)
 try:
     parl.train("dqm")
 except parl.errors.ConfigError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parl.errors import ConfigError
-from parl.train.registry import ALGORITHMS, family_of, module_of, presets_of
+from parl.train.registry import ALGORITHMS, module_of, presets_of, topology_of
 from parl.types import EnvSpec
 
 TABLE = Path(__file__).with_name("defaults.json")
@@ -55,9 +55,9 @@ def settings(name):
     module = module_of(name)
     found = {
         "algorithm": plain(vars(module.Config())),
-        "run": plain(vars(family_of(name).config())),
+        "run": plain(vars(topology_of(name).config())),
         "bounds": bounds(module.Config()),
-        "bounds of the run": bounds(family_of(name).config()),
+        "bounds of the run": bounds(topology_of(name).config()),
         "presets": {
             preset: {"run": plain(dict(one.run)), "algorithm": plain(dict(one.algorithm)), "tuned": one.tuned}
             for preset, one in presets_of(name).items()

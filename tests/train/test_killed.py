@@ -20,7 +20,7 @@ from parl.replay import PrioritizedReplay
 from parl.run import RunDirectory, read_metrics
 from parl.train import record, resume, train
 
-LOCKSTEP = {
+DETERMINISTIC = {
     "num_envs": 4,
     "batch_size": 32,
     "replay_ratio": 4.0,
@@ -28,11 +28,11 @@ LOCKSTEP = {
     "replay_capacity": 2_000,
     "hidden": (16,),
     "n_step": 3,
-    "schedule": "lockstep",
+    "schedule": "deterministic",
     "evaluation_episodes": 2,
     "quiet": True,
 }
-ATARI = LOCKSTEP | {
+ATARI = DETERMINISTIC | {
     "env": "parl/Breakout-v0",
     "env_options": ("obs_type=ram",),
     "num_envs": 2,
@@ -45,6 +45,7 @@ def state_of(path):
     replay = PrioritizedReplay.load(folder / "replay.bin")
     # What it will draw: the same rows, by the same priorities and generator.
     drawn = {name: np.array(part) for name, part in replay.sample(500).items()}
+    drawn["tickets"] ^= np.uint64(replay._native.ticket_tag)  # Each run's replay has one of its own.
     return torch.load(folder / "learner.pt", weights_only=True), drawn
 
 
@@ -65,18 +66,18 @@ def assert_alike(one, other):
 @pytest.mark.parametrize("more", [{}, {"prefetch": 3, "priority_delay": 5}, {"noisy": True}])
 def test_consoles_replay_and_generators_resume_exactly(tmp_path, more):
     """Two halves of a run on Atari consoles leave the same weights, rows and generators as the whole."""
-    whole = train("dqn", **ATARI, **more, total_frames=1_000, runs=str(tmp_path), name="whole")
-    half = train("dqn", **ATARI, **more, total_frames=500, runs=str(tmp_path), name="half")
-    resume(half.path, total_frames=1_000)
+    whole = train("dqn", **ATARI, **more, total_steps=1_000, runs=str(tmp_path), name="whole")
+    half = train("dqn", **ATARI, **more, total_steps=500, runs=str(tmp_path), name="half")
+    resume(half.path, total_steps=1_000)
     assert_alike(half.path, whole.path)
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3"])
 def test_continuous_runs_resume_exactly(tmp_path, algorithm):
-    options = LOCKSTEP | {"env": "Pendulum-v1"}
-    whole = train(algorithm, **options, total_frames=800, runs=str(tmp_path), name="whole")
-    half = train(algorithm, **options, total_frames=400, runs=str(tmp_path), name="half")
-    resume(half.path, total_frames=800)
+    options = DETERMINISTIC | {"env": "Pendulum-v1"}
+    whole = train(algorithm, **options, total_steps=800, runs=str(tmp_path), name="whole")
+    half = train(algorithm, **options, total_steps=400, runs=str(tmp_path), name="half")
+    resume(half.path, total_steps=800)
     assert_alike(half.path, whole.path)
 
 
@@ -85,7 +86,7 @@ TRAINS = """
     from parl.train import resume, train
 
     if sys.argv[1] == "train":
-        train("dqn", **{options}, total_frames={frames}, runs={runs!r}, name="killed")
+        train("dqn", **{options}, total_steps={frames}, runs={runs!r}, name="killed")
     else:
         resume({runs!r} + "/killed")
 """
@@ -142,15 +143,15 @@ def test_no_damage_of_a_file_is_accepted(two_runs, name):
 
 @pytest.mark.parametrize("goal", [None, 1.0])
 def test_killed_behind_its_last_checkpoint_a_run_is_over(tmp_path, goal):
-    options = LOCKSTEP | {"env": "CartPole-v1", "evaluation_every": 400, "stop_at_return": goal}
-    run = train("dqn", **options, total_frames=800, runs=str(tmp_path))
+    options = DETERMINISTIC | {"env": "CartPole-v1", "evaluation_every": 400, "stop_at_return": goal}
+    run = train("dqn", **options, total_steps=800, runs=str(tmp_path))
     scores = scores_of(run.path)
     again = resume(run.path)
     assert (again.stopped, again.env_steps, again.updates) == (run.stopped, run.env_steps, run.updates)
     assert again.evaluation_return == run.evaluation_return
     assert scores_of(run.path) == scores
     # With more to do it goes on.
-    more = resume(run.path, total_frames=run.env_steps + 400, stop_at_return=None)
+    more = resume(run.path, total_steps=run.env_steps + 400, stop_at_return=None)
     assert more.env_steps >= run.env_steps + 400
     assert len(scores_of(run.path)) > len(scores)
 
@@ -158,7 +159,7 @@ def test_killed_behind_its_last_checkpoint_a_run_is_over(tmp_path, goal):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_free_run_killed_ten_times_goes_on_from_its_checkpoints(tmp_path):
-    options = LOCKSTEP | {"env": "CartPole-v1", "schedule": "free", "actors": 2, "learners": 2}
+    options = DETERMINISTIC | {"env": "CartPole-v1", "schedule": "async", "actors": 2, "learners": 2}
     options |= {"checkpoint_every": 400}
     path, dead = killed_until_done(tmp_path, options, 60_000, 10, random.Random(os.getpid()))
     steps = [r["env_steps"] for r in read_metrics(path)]
@@ -168,8 +169,8 @@ def test_a_free_run_killed_ten_times_goes_on_from_its_checkpoints(tmp_path):
 
 
 def test_scores_keep_their_protocol(tmp_path):
-    options = LOCKSTEP | {"env": "CartPole-v1", "evaluation_every": 200}
-    run = train("dqn", **options, total_frames=600, runs=str(tmp_path))
+    options = DETERMINISTIC | {"env": "CartPole-v1", "evaluation_every": 200}
+    run = train("dqn", **options, total_steps=600, runs=str(tmp_path))
     scored = [r for r in read_metrics(run.path) if "evaluation_return" in r]
     assert len(scored) == 3
     for one in scored:
@@ -184,7 +185,7 @@ def test_scores_keep_their_protocol(tmp_path):
 
 
 def test_an_environment_without_pictures_is_named(tmp_path):
-    options = LOCKSTEP | {"total_frames": 80, "runs": str(tmp_path)}
+    options = DETERMINISTIC | {"total_steps": 80, "runs": str(tmp_path)}
     cart = train("dqn", **options, env=lambda: gymnasium.make("CartPole-v1"))
     with pytest.raises(ConfigError, match="render_mode"):
         record(cart.path, tmp_path / "cart.png")

@@ -7,7 +7,7 @@ import pytest
 
 from parl.envs import AtariVectorEnv, EnvMaker, points, spec_of
 from parl.run import RunDirectory, read_metrics
-from parl.runtime.rollout import RolloutActor, RolloutBuffer
+from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 from parl.train import evaluate, protocol, train
 from parl.train.protocol import evaluation_options
 from parl.train.registry import default_settings, make_algorithm
@@ -52,9 +52,9 @@ def test_training_and_evaluation_count_points(tmp_path, name, options):
         **GAME,
         **options,
         num_envs=2,
-        total_frames=700,
+        total_steps=700,
         hidden=(8,),
-        schedule="lockstep",
+        schedule="deterministic",
         evaluation_episodes=2,
         quiet=True,
         runs=str(tmp_path),
@@ -80,10 +80,10 @@ def test_rewards_are_learned_from_clipped():
     policy = make_algorithm("ppo", default_settings("ppo", spec)[1], spec).make_policy(0, 1, 2, 0)
     actor = RolloutActor(env, spec, policy, 0)
     buffer = RolloutBuffer(spec, 200, 2)
-    _, finished = actor.collect(buffer, 0)
+    _, finished, reward = actor.collect(buffer, 0)
     assert np.isin(buffer.reward, [-1.0, 0.0, 1.0]).all() and buffer.reward.sum() > 10
-    assert actor.reward_sum >= 10 * float((buffer.reward > 0).sum())
-    assert actor.reward_sum >= sum(value for value, _ in finished) > 100
+    assert reward >= 10 * float((buffer.reward > 0).sum())
+    assert reward >= sum(value for value, _ in finished) > 100
     actor.close()
 
 
@@ -113,9 +113,9 @@ def test_training_reports_whole_games_where_a_life_is_an_episode(tmp_path, name,
         name,
         lambda n: Told("breakout", n, life_loss="continues", obs_type="ram", max_num_frames_per_episode=800),
         **options,
-        total_frames=900,
+        total_steps=900,
         hidden=(8,),
-        schedule="lockstep",
+        schedule="deterministic",
         evaluation_episodes=0,
         quiet=True,
         runs=str(tmp_path),

@@ -9,14 +9,14 @@ from parl.errors import ConfigError
 from parl.run import RunDirectory, load_toml
 from parl.train import _open, resume, settings_for, settings_from, train
 
-TINY = {"env": "CartPole-v1", "total_frames": 1, "num_envs": 2, "evaluation_episodes": 0, "quiet": True}
-FLAGS = ["--env", "CartPole-v1", "--total-frames", "1", "--num-envs", "2", "--evaluation-episodes", "0"]
+TINY = {"env": "CartPole-v1", "total_steps": 1, "num_envs": 2, "evaluation_episodes": 0, "quiet": True}
+FLAGS = ["--env", "CartPole-v1", "--total-steps", "1", "--num-envs", "2", "--evaluation-episodes", "0"]
 FLAGS += ["--quiet"]
 
 
 def test_flags_a_file_python_and_resume_give_the_same_settings(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_text("[run]\ntotal_frames = 1\nnum_envs = 2\n")
+    file.write_text("[run]\ntotal_steps = 1\nnum_envs = 2\n")
     ways = {
         "flags": ["train", "ppo", *FLAGS],
         "file": ["train", "ppo", "--config", str(file), *FLAGS[:2], *FLAGS[6:]],
@@ -27,7 +27,7 @@ def test_flags_a_file_python_and_resume_give_the_same_settings(tmp_path):
         found[way] = load_toml(tmp_path / way / "config.toml")
     run = train("ppo", **TINY, runs=str(tmp_path), name="python")
     found["python"] = RunDirectory.open(run.path).config
-    resumed = resume(run.path, total_frames=2)
+    resumed = resume(run.path, total_steps=2)
     found["resumed"] = RunDirectory.open(resumed.path).config
     for table in found.values():
         assert table["ppo"]["gamma"] == 0.98 and table["ppo"]["epochs"] == 20

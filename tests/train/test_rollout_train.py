@@ -21,7 +21,7 @@ SMALL = {
     "hidden": (16,),
     "evaluation_episodes": 5,
     "quiet": True,
-    "schedule": "lockstep",
+    "schedule": "deterministic",
 }
 
 
@@ -31,14 +31,14 @@ def weights_of(path):
 
 
 def test_a_run_leaves_what_it_should_and_goes_on(tmp_path):
-    whole = train("ppo", **SMALL, total_frames="3k", runs=str(tmp_path), name="whole")
-    half = train("ppo", **SMALL, total_frames="1500", runs=str(tmp_path), name="half")
-    assert half.stopped == "total_frames" and 1_500 <= half.env_steps < 1_564
+    whole = train("ppo", **SMALL, total_steps="3k", runs=str(tmp_path), name="whole")
+    half = train("ppo", **SMALL, total_steps="1500", runs=str(tmp_path), name="half")
+    assert half.stopped == "total_steps" and 1_500 <= half.env_steps < 1_564
     records = read_metrics(half.path)
     assert records[-1]["evaluation_return"] == half.evaluation_return
     last = [record for record in records if "collecting" in record][-1]
     assert {"kl", "entropy", "value_loss", "policy_loss"} <= last.keys()
-    resumed = resume(half.path, total_frames="3k")
+    resumed = resume(half.path, total_steps="3k")
     assert (resumed.env_steps, resumed.updates) == (whole.env_steps, whole.updates)
     assert torch.equal(weights_of(half.path), weights_of(whole.path))
     one, two = (evaluate(half.path, episodes=5, seed=5) for _ in range(2))
@@ -48,7 +48,7 @@ def test_a_run_leaves_what_it_should_and_goes_on(tmp_path):
 def test_keywords_reach_the_environment(tmp_path):
     options = SMALL | {"env": "parl/Pong-v0", "env_options": {"obs_type": "ram", "stack_num": 2}}
     options |= {"evaluation_episodes": 1, "evaluation_env_options": ("max_num_frames_per_episode=40",)}
-    run = train("ppo", **options, total_frames=100, runs=str(tmp_path))
+    run = train("ppo", **options, total_steps=100, runs=str(tmp_path))
     table = RunDirectory.open(run.path).config
     assert table["run"]["env_options"] == ["obs_type=ram", "stack_num=2"]
     # 2 x 128 bytes into the 16 units of each of the two towers.
@@ -63,7 +63,7 @@ def test_presets_name_the_environment_and_give_way_to_options(tmp_path):
     config, own = settings_for("ppo", preset="atari-ram")
     assert config.env == "parl/Pong-v0" and config.num_envs == 64 and own.hidden == (128, 128)
     options = {"num_envs": 2, "rollout_steps": 8, "evaluation_episodes": 0, "quiet": True}
-    run = train("ppo", preset="atari-ram", **options, total_frames=40, runs=str(tmp_path))
+    run = train("ppo", preset="atari-ram", **options, total_steps=40, runs=str(tmp_path))
     table = RunDirectory.open(run.path).config
     assert table["run"]["num_envs"] == 2 and table["ppo"]["hidden"] == [128, 128]
 
@@ -81,7 +81,7 @@ def test_settings_suit_the_environment(tmp_path, capsys):
     assert memory.env_options == ("obs_type=ram",) and own.hidden == (64, 64)
     with pytest.raises(ConfigError, match="no preset 'best'"):
         settings_for("ppo", preset="best")
-    words = ["--env", "Pendulum-v1", "--total-frames", "600", "--evaluation-episodes", "1", "--quiet"]
+    words = ["--env", "Pendulum-v1", "--total-steps", "600", "--evaluation-episodes", "1", "--quiet"]
     assert main(["train", "ppo", *words, "--runs", str(tmp_path)]) == 0
     assert "transitions" in capsys.readouterr().out
     assert RunDirectory.open(tmp_path / "ppo-Pendulum-v1-0").config["ppo"]["normalize_observations"]

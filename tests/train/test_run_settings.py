@@ -1,7 +1,7 @@
 """Every setting of a run changes something, and where it should; or it is refused.
 
-As in ``test_settings.py``, a setting without a row fails its test. Settings that a family of algorithms hands
-to its loop have a row for each family; the others, which one place reads for all, have a check.
+As in ``test_settings.py``, a setting without a row fails its test. Settings that a topology hands to its
+loop have a row for each topology; the others, which one place reads for all, have a check.
 """
 
 import dataclasses
@@ -13,12 +13,14 @@ import wiring
 
 from parl.errors import ConfigError
 from parl.run import RunDirectory, read_metrics
-from parl.runtime import asynchronous, free, hogwild, lockstep, predictor
-from parl.runtime.remote import Remote
-from parl.runtime.sync import SyncLoop
-from parl.train import families, sitting, train
-from parl.train.families import FAMILIES
-from parl.train.registry import family_of, make_algorithm
+from parl.runtime.distributed.ray_actors import RayCluster
+from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
+from parl.runtime.off_policy.deterministic import DeterministicOffPolicyLoop
+from parl.runtime.on_policy import asynchronous, hogwild, predictor
+from parl.runtime.on_policy.sync import SyncRolloutLoop
+from parl.train import topologies, train, trainer
+from parl.train.registry import make_algorithm, topology_of
+from parl.train.topologies import TOPOLOGIES
 
 ALGORITHM = {
     "replay": "dqn",
@@ -32,10 +34,10 @@ ALGORITHM = {
 
 
 def learning(value, **context):
-    """With ``context``, ``value`` changes what a tiny run in lockstep leaves."""
+    """With ``context``, ``value`` changes what a tiny run in the deterministic schedule leaves."""
 
-    def check(family, setting, folder):
-        name = ALGORITHM[family]
+    def check(topology, setting, folder):
+        name = ALGORITHM[topology]
         env = wiring.env_of(name, {})
         data = wiring.write_play(folder, env) if name == "bc" else ()
         base, changed = (
@@ -51,13 +53,13 @@ def learning(value, **context):
 def parts(value, where, there, **context):
     """With ``context``, ``value`` makes the attribute ``where`` of the run's parts ``there``."""
 
-    def check(family, setting, folder):
-        name = ALGORITHM[family]
+    def check(topology, setting, folder):
+        name = ALGORITHM[topology]
         env = wiring.env_of(name, {})
         made, spec, maker = wiring.made_of(name, env, {}), wiring.spec_for(env), wiring.ENVS[env]
         found = []
         for run in (context, {**context, setting: value}):
-            setup = family_of(name).setup(made, wiring.run_of(name, **run), maker, spec)
+            setup = topology_of(name).setup(made, wiring.run_of(name, **run), maker, spec)
             for part in where.split("."):
                 setup = getattr(setup, part)
             found.append(setup)
@@ -69,67 +71,69 @@ def parts(value, where, there, **context):
 def refused(value, match, **context):
     """``value`` is refused."""
 
-    def check(family, setting, folder):
+    def check(topology, setting, folder):
         with pytest.raises(ConfigError, match=match):
-            wiring.run_of(ALGORITHM[family], **{**context, setting: value})
+            wiring.run_of(ALGORITHM[topology], **{**context, setting: value})
 
     return check
 
 
-def check_threads(family, setting, folder):
-    """torch takes as many threads while it learns; by default one for small networks and in lockstep."""
-    name = ALGORITHM[family]
+def check_threads(topology, setting, folder):
+    """torch takes as many threads while it learns; by default one for small networks and if deterministic."""
+    name = ALGORITHM[topology]
     made, spec = wiring.made_of(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
     before = torch.get_num_threads()
     try:
         for wanted, expected in (("auto", 1), (3, 3)):
             maker = wiring.ENVS["CartPole-v1"]
             config = wiring.run_of(name, threads=wanted)
-            if family == "data":
+            if topology == "data":
                 config = dataclasses.replace(config, data=wiring.write_play(folder, "CartPole-v1"))
-            config = family_of(name).settle(made, config, maker, spec, lambda _: None)
-            family_of(name).loop(family_of(name).setup(made, config, maker, spec), config, None).close()
+            config = topology_of(name).resolve_auto(made, config, maker, spec, lambda _: None)
+            topology_of(name).loop(topology_of(name).setup(made, config, maker, spec), config, None).close()
             assert torch.get_num_threads() == expected
     finally:
         torch.set_num_threads(before)
 
 
-def check_loop(family, setting, folder):
-    """In lockstep another loop runs than in the free schedule."""
+def check_loop(topology, setting, folder):
+    """In the deterministic schedule another loop runs than in the async schedule."""
     seen = []
     loops = {
-        "replay": (lockstep.LockstepLoop, free.FreeLoop),
-        "hogwild": (SyncLoop, hogwild.HogwildLoop),
-        "async": (SyncLoop, asynchronous.AsyncLoop),
-        "predictor": (SyncLoop, predictor.PredictorLoop),
-    }[family]
+        "replay": (DeterministicOffPolicyLoop, AsyncOffPolicyLoop),
+        "hogwild": (SyncRolloutLoop, hogwild.HogwildLoop),
+        "async": (SyncRolloutLoop, asynchronous.AsyncRolloutLoop),
+        "predictor": (SyncRolloutLoop, predictor.PredictorLoop),
+    }[topology]
     with pytest.MonkeyPatch.context() as patch:
         for kind in loops:
             patch.setattr(kind, "__init__", lambda self, setup, saved: seen.append(type(self)))
-        for schedule in ("lockstep", "free"):
-            name = ALGORITHM[family]
+        for schedule in ("deterministic", "async"):
+            name = ALGORITHM[topology]
             config = wiring.run_of(name, schedule=schedule)
             made, spec = wiring.made_of(name, "CartPole-v1", {}), wiring.spec_for("CartPole-v1")
-            setup = family_of(name).setup(made, config, wiring.ENVS["CartPole-v1"], spec)
-            family_of(name).loop(setup, config, None)
+            setup = topology_of(name).setup(made, config, wiring.ENVS["CartPole-v1"], spec)
+            topology_of(name).loop(setup, config, None)
     assert tuple(seen) == loops
 
 
-def check_threads_of_schedule(family, setting, folder):
-    """Learning from images takes all cores, in lockstep one."""
-    name = ALGORITHM[family]
+def check_threads_of_schedule(topology, setting, folder):
+    """Learning from images takes all cores, in the deterministic schedule one."""
+    name = ALGORITHM[topology]
     made = make_algorithm(name, wiring.config_of(name), wiring.PICTURES)
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(families, "usable_cores", lambda: 4)
-        for schedule in ("lockstep", "free"):
+        patch.setattr(topologies, "usable_cores", lambda: 4)
+        for schedule in ("deterministic", "async"):
             config = wiring.run_of(name, schedule=schedule)
             maker = wiring.ENVS["CartPole-v1"]
-            found.append(family_of(name).settle(made, config, maker, wiring.PICTURES, lambda _: None).threads)
+            found.append(
+                topology_of(name).resolve_auto(made, config, maker, wiring.PICTURES, lambda _: None).threads
+            )
     assert found == [1, 4]
 
 
-def check_data(family, setting, folder):
+def check_data(topology, setting, folder):
     """Other files are learned from."""
     one = wiring.write_play(folder, "CartPole-v1")
     content = dict(np.load(one[0]))
@@ -143,7 +147,7 @@ def check_data(family, setting, folder):
 OWN = {
     "replay": {
         "seed": learning(4),
-        "total_frames": learning(150),
+        "total_steps": learning(150),
         "num_envs": learning(5),
         "schedule": check_loop,
         "device": parts("cuda", "device", "cuda"),
@@ -157,16 +161,16 @@ OWN = {
         "replay_capacity": learning(50),
         "learning_starts": learning(60),
         "park_actors": parts(False, "park_actors", False),
-        "halves": learning(True),
+        "double_buffer": learning(True),
         "prefetch": learning(2),
         "priority_delay": learning(2),
-        "engine": parts("ray", "remote", Remote(None, 16), schedule="free"),
-        "ray_address": parts("auto", "remote.address", "auto", schedule="free", engine="ray"),
-        "ray_steps": parts(3, "remote.steps", 3, schedule="free", engine="ray"),
+        "engine": parts("ray", "remote", RayCluster(None, 16), schedule="async"),
+        "ray_address": parts("auto", "remote.address", "auto", schedule="async", engine="ray"),
+        "ray_steps": parts(3, "remote.steps", 3, schedule="async", engine="ray"),
     },
     "rollout": {
         "seed": learning(4),
-        "total_frames": learning(250),
+        "total_steps": learning(250),
         "num_envs": learning(5),
         "schedule": check_threads_of_schedule,
         "device": parts("cuda", "device", "cuda"),
@@ -175,12 +179,12 @@ OWN = {
     },
     "population": {
         "seed": learning(4),
-        "total_frames": learning(2_000),
+        "total_steps": learning(2_000),
         "num_envs": learning(5),
-        "schedule": parts("free", "processes", True),
+        "schedule": parts("async", "processes", True),
         "device": refused("cuda", "device = 'cuda': members of a population are evaluated on processors"),
-        "actors": parts(2, "actors", 2, schedule="free"),
-        "blocks": parts(3, "blocks", 3),
+        "actors": parts(2, "actors", 2, schedule="async"),
+        "member_batches": parts(3, "member_batches", 3),
     },
 }
 OWN["data"] = OWN["rollout"] | {
@@ -192,12 +196,12 @@ OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "thr
     "actors": learning(1),
     "actor_kind": parts("thread", "processes", False),
 }
-OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3, schedule="free")}
+OWN["async"] = OWN["hogwild"] | {"max_lag": parts(3, "max_lag", 3, schedule="async")}
 OWN["predictor"] = OWN["async"] | {
-    "predictors": parts(2, "predictors", 2, schedule="free"),
-    "trainers": parts(2, "trainers", 2, schedule="free"),
-    "rollouts_per_update": parts(3, "rollouts", 3, schedule="free"),
-    "tune_every_s": parts(0.0, "tune_every_s", 0.0, schedule="free"),
+    "predictors": parts(2, "predictors", 2, schedule="async"),
+    "trainers": parts(2, "trainers", 2, schedule="async"),
+    "rollouts_per_update": parts(3, "rollouts", 3, schedule="async"),
+    "tune_every_s": parts(0.0, "tune_every_s", 0.0, schedule="async"),
 }
 
 
@@ -211,8 +215,8 @@ class Trained:
         small = {
             "env": "CartPole-v1",
             "num_envs": 2,
-            "total_frames": 200,
-            "schedule": "lockstep",
+            "total_steps": 200,
+            "schedule": "deterministic",
             "quiet": True,
         }
         small |= {"hidden": (2,), "rollout_steps": 16, "epochs": 1, "evaluation_episodes": 0}
@@ -225,8 +229,10 @@ class Trained:
     def saves(self, **options):
         """How often a run saves."""
         with pytest.MonkeyPatch.context() as patch:
-            taken, save = [], SyncLoop.save
-            patch.setattr(SyncLoop, "save", lambda self, folder: (taken.append(folder), save(self, folder)))
+            taken, save = [], SyncRolloutLoop.save
+            patch.setattr(
+                SyncRolloutLoop, "save", lambda self, folder: (taken.append(folder), save(self, folder))
+            )
             self.run(**options)
         return len(taken)
 
@@ -261,7 +267,7 @@ def check_evaluation_every(runs):
 
 def check_stop_at_return(runs):
     options = {"evaluation_episodes": 1, "evaluation_every": 50}
-    assert runs.run(**options).stopped == "total_frames"
+    assert runs.run(**options).stopped == "total_steps"
     assert runs.run(**options, stop_at_return=1.0).stopped == "stop_at_return"
 
 
@@ -279,15 +285,15 @@ class Frozen:
 
 def check_checkpoint_every_s(runs):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sitting, "time", Frozen)
-        saves = [runs.saves(schedule="free", checkpoint_every_s=seconds) for seconds in (0.0, 9.0)]
+        patch.setattr(trainer, "time", Frozen)
+        saves = [runs.saves(schedule="async", checkpoint_every_s=seconds) for seconds in (0.0, 9.0)]
     assert saves[0] > saves[1] == 1
 
 
 def check_log_every_s(runs):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sitting, "time", Frozen)
-        rows = [len(runs.records("updates", schedule="free", log_every_s=seconds)) for seconds in (0.0, 9.0)]
+        patch.setattr(trainer, "time", Frozen)
+        rows = [len(runs.records("updates", schedule="async", log_every_s=seconds)) for seconds in (0.0, 9.0)]
     assert rows[0] > rows[1] == 1
 
 
@@ -328,9 +334,9 @@ COMMON = {
     "quiet": check_quiet,
 }
 SETTINGS = [
-    pytest.param(family, field.name, id=f"{family}-{field.name}")
-    for family in FAMILIES
-    for field in dataclasses.fields(FAMILIES[family].config)
+    pytest.param(topology, field.name, id=f"{topology}-{field.name}")
+    for topology in TOPOLOGIES
+    for field in dataclasses.fields(TOPOLOGIES[topology].config)
     if field.name not in COMMON
 ]
 
@@ -344,11 +350,13 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("family", "setting"), SETTINGS)
-def test_a_setting_of_a_family_changes_what_it_should(family, setting, tmp_path):
-    row = OWN[family].get(setting)
-    assert row is not None, f"setting {setting} of {FAMILIES[family].config.__name__} has no row in the table"
-    row(family, setting, tmp_path)
+@pytest.mark.parametrize(("topology", "setting"), SETTINGS)
+def test_a_setting_of_a_family_changes_what_it_should(topology, setting, tmp_path):
+    row = OWN[topology].get(setting)
+    assert row is not None, (
+        f"setting {setting} of {TOPOLOGIES[topology].config.__name__} has no row in the table"
+    )
+    row(topology, setting, tmp_path)
 
 
 @pytest.mark.parametrize("setting", COMMON)
@@ -359,8 +367,8 @@ def test_a_setting_of_all_runs_changes_what_it_should(setting, tmp_path, capsys)
 
 
 def test_rows_are_of_settings_that_exist():
-    for family, rows in OWN.items():
-        fields = {field.name for field in dataclasses.fields(FAMILIES[family].config)}
+    for topology, rows in OWN.items():
+        fields = {field.name for field in dataclasses.fields(TOPOLOGIES[topology].config)}
         assert not rows.keys() - fields and not COMMON.keys() - fields
 
 
@@ -375,7 +383,9 @@ def test_a_device_that_is_not_here_is_refused_by_name(tmp_path):
 
 
 def test_populations_refuse_what_they_have_no_use_for():
-    with pytest.raises(ConfigError, match=r"actors = 2: schedule = 'lockstep' evaluates all members in one"):
+    with pytest.raises(
+        ConfigError, match=r"actors = 2: schedule = 'deterministic' evaluates all members in one"
+    ):
         wiring.run_of("ga", actors=2)
     with pytest.raises(ConfigError, match="device = 'nonsense'"):
         wiring.run_of("ga", device="nonsense")
@@ -388,12 +398,12 @@ def test_populations_refuse_what_they_have_no_use_for():
         ("es", "evaluation_every", 10, "evaluation_episodes = 0"),
         ("dqn", "ray_address", "auto", "engine = 'local'"),
         ("dqn", "ray_steps", 3, "engine = 'local'"),
-        ("impala", "max_lag", 3, "schedule = 'lockstep'"),
-        ("ga3c", "max_lag", 3, "schedule = 'lockstep'"),
-        ("ga3c", "predictors", 2, "schedule = 'lockstep'"),
-        ("ga3c", "trainers", 2, "schedule = 'lockstep'"),
-        ("ga3c", "rollouts_per_update", 3, "schedule = 'lockstep'"),
-        ("ga3c", "tune_every_s", 0.0, "schedule = 'lockstep'"),
+        ("impala", "max_lag", 3, "schedule = 'deterministic'"),
+        ("ga3c", "max_lag", 3, "schedule = 'deterministic'"),
+        ("ga3c", "predictors", 2, "schedule = 'deterministic'"),
+        ("ga3c", "trainers", 2, "schedule = 'deterministic'"),
+        ("ga3c", "rollouts_per_update", 3, "schedule = 'deterministic'"),
+        ("ga3c", "tune_every_s", 0.0, "schedule = 'deterministic'"),
     ],
 )
 def test_a_setting_without_what_it_needs_is_refused(name, setting, value, reason):
@@ -415,4 +425,4 @@ def test_a_setting_without_what_it_needs_is_refused(name, setting, value, reason
 def test_environments_on_a_device_refuse_what_needs_other_threads(setting, value):
     config = wiring.run_of("dqn", device="cuda", actors=1, **{setting: value})
     with pytest.raises(ConfigError, match=f"{setting} = {value!r}: with environments on a CUDA device"):
-        families._settle_on_device(config, lambda _: None)
+        topologies._resolve_on_device(config, lambda _: None)

@@ -1,4 +1,4 @@
-"""Every algorithm there is: the same seed twice in lockstep gives the same weights, another one others."""
+"""The deterministic schedule: equal seeds give equal weights, other seeds give others. All algorithms."""
 
 import numpy as np
 import pytest
@@ -7,22 +7,22 @@ import torch
 from parl.run import RunDirectory
 from parl.train import ALGORITHMS, train
 
-REPLAY = {"learning_starts": 40, "batch_size": 8, "replay_capacity": 500, "total_frames": 120}
+REPLAY = {"learning_starts": 40, "batch_size": 8, "replay_capacity": 500, "total_steps": 120}
 REPLAY |= {"replay_ratio": 4.0}
-ROLLOUT = {"total_frames": 400, "rollout_steps": 8}
+ROLLOUT = {"total_steps": 400, "rollout_steps": 8}
 OPTIONS = {
     "replay": REPLAY,
     "rollout": ROLLOUT,
     "async": ROLLOUT | {"actors": 2},
     "hogwild": ROLLOUT | {"actors": 2},
     "predictor": ROLLOUT | {"actors": 2},
-    "population": {"total_frames": 400},
-    "data": {"total_frames": 400},
+    "population": {"total_steps": 400},
+    "data": {"total_steps": 400},
 }
 
 
 def weights(name, folder, seed, label):
-    options = OPTIONS[ALGORITHMS[name].family] | {"num_envs": 4, "hidden": (8,), "evaluation_episodes": 0}
+    options = OPTIONS[ALGORITHMS[name].topology] | {"num_envs": 4, "hidden": (8,), "evaluation_episodes": 0}
     if name == "bc":
         rng = np.random.default_rng(0)
         play = folder / "play.npz"
@@ -30,7 +30,14 @@ def weights(name, folder, seed, label):
         options |= {"data": (str(play),)}
     env = "Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1"
     run = train(
-        name, env=env, schedule="lockstep", seed=seed, name=label, quiet=True, runs=str(folder), **options
+        name,
+        env=env,
+        schedule="deterministic",
+        seed=seed,
+        name=label,
+        quiet=True,
+        runs=str(folder),
+        **options,
     )
     assert run.updates > 0
     last = RunDirectory.open(run.path).checkpoints.last()

@@ -9,7 +9,7 @@ import torch
 from gymnasium.wrappers import FrameStackObservation
 
 from parl.envs import EnvMaker, spec_of
-from parl.train.registry import ALGORITHMS, family_of, make_algorithm, module_of
+from parl.train.registry import ALGORITHMS, make_algorithm, module_of, topology_of
 from parl.types import EnvSpec
 
 STAGES = ("network", "acting", "learning")
@@ -26,11 +26,11 @@ ENVS = {name: EnvMaker(name) for name in ("CartPole-v1", "Pendulum-v1")} | {"sta
 SPECS = {}
 CONTINUOUS = ("sac", "td3", "ddpg")
 
-ROLLOUT = {"num_envs": 4, "total_frames": 160}
+ROLLOUT = {"num_envs": 4, "total_steps": 160}
 RUNS = {
     "replay": {
         "num_envs": 4,
-        "total_frames": 120,
+        "total_steps": 120,
         "learning_starts": 40,
         "batch_size": 8,
         "replay_capacity": 500,
@@ -42,7 +42,7 @@ RUNS = {
     "hogwild": ROLLOUT | {"actors": 2},
     "predictor": ROLLOUT | {"actors": 2},
     "data": ROLLOUT,
-    "population": {"num_envs": 6, "total_frames": 400, "blocks": 2},
+    "population": {"num_envs": 6, "total_steps": 400, "member_batches": 2},
 }
 SMALL = {
     "rollout": {"hidden": (2,), "rollout_steps": 8, "learning_rate": 0.02},
@@ -52,7 +52,7 @@ SMALL = {
 
 # Exploration that changes within so short a run.
 SOONER = {name: {"random_steps": 60} for name in CONTINUOUS}
-SOONER |= {name: {"epsilon_steps": 100} for name in ("dqn", "rainbow")} | {"pqn": {"epsilon_frames": 100}}
+SOONER |= {name: {"epsilon_steps": 100} for name in ("dqn", "rainbow")} | {"pqn": {"epsilon_steps": 100}}
 
 
 def write_play(folder, env):
@@ -80,15 +80,15 @@ def spec_for(env):
 
 def config_of(name, **own):
     """Settings of algorithm ``name`` for a network of two units."""
-    family = ALGORITHMS[name].family
-    small = SMALL.get(family, SMALL["rollout"]) | SOONER.get(name, {})
+    topology = ALGORITHMS[name].topology
+    small = SMALL.get(topology, SMALL["rollout"]) | SOONER.get(name, {})
     return module_of(name).Config(**(small | own))
 
 
 def run_of(name, **run):
-    """Settings of a tiny run in lockstep."""
-    family = ALGORITHMS[name].family
-    return family_of(name).config(**(RUNS[family] | {"schedule": "lockstep", "seed": 3} | run))
+    """Settings of a tiny run in the deterministic schedule."""
+    topology = ALGORITHMS[name].topology
+    return topology_of(name).config(**(RUNS[topology] | {"schedule": "deterministic", "seed": 3} | run))
 
 
 def digest(parts):
@@ -151,15 +151,15 @@ def acting(name, own, env):
 
 
 def learning(name, own, env, data=(), **run):
-    """All that a tiny run in lockstep leaves: its learner, counts and episodes."""
-    family, spec = family_of(name), spec_for(env)
+    """All that a tiny run in the deterministic schedule leaves: its learner, counts and episodes."""
+    topology, spec = topology_of(name), spec_for(env)
     made, config = made_of(name, env, own), run_of(name, **run)
     if data:
         config = dataclasses.replace(config, data=data)
-    config = family.settle(made, config, ENVS[env], spec, lambda _: None)
-    loop = family.loop(family.setup(made, config, ENVS[env], spec), config, None)
+    config = topology.resolve_auto(made, config, ENVS[env], spec, lambda _: None)
+    loop = topology.loop(topology.setup(made, config, ENVS[env], spec), config, None)
     try:
-        loop.advance(config.total_frames, 60.0)
+        loop.advance(config.total_steps, 60.0)
         assert loop.updates > 0
         return digest([weights_in(loop.learner.state_dict()), loop.updates, loop.env_steps])
     finally:

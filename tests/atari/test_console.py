@@ -1,0 +1,598 @@
+"""One console: what goes in and out, saved states, copies, threads, and everything that can be wrong."""
+
+import copy
+import pickle
+import shutil
+import sys
+import threading
+import time
+import zlib
+
+import numpy as np
+import pytest
+from ale_py import roms
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from parl.atari import Action, Console, games
+from parl.atari.actions import action_number
+from parl.errors import AtariError, ParlError
+
+PONG, BREAKOUT = (roms.get_rom_path(game) for game in ("pong", "breakout"))
+
+
+def shown(console):
+    """A number for all there is to see."""
+    state = (console.lives, console.game_over, console.frame_number, console.episode_frame_number)
+    return zlib.crc32(repr(state).encode() + console.ram.tobytes() + console.screen.tobytes())
+
+
+def play(console, frames, seed=0):
+    random = np.random.default_rng(seed)
+    return [(console.act(int(action)), shown(console)) for action in random.integers(18, size=frames)]
+
+
+@pytest.fixture
+def breakout():
+    return Console("breakout", seed=1)
+
+
+# ---------------------------------------------------------------- actions
+
+
+def test_actions_go_by_name_number_and_member():
+    one, two, three = (Console("breakout", seed=1) for _ in range(3))
+    for name in ("FIRE", "right", "NoOp", "LEFTFIRE"):
+        one.act(name)
+        two.act(Action[name.upper()])
+        three.act(np.int64(Action[name.upper()].value))
+        assert shown(one) == shown(two) == shown(three)
+    assert one.minimal_actions == (Action.NOOP, Action.FIRE, Action.RIGHT, Action.LEFT)
+    assert one.legal_actions == tuple(Action)
+    assert len(Console("skiing").legal_actions) == 9
+
+
+@given(st.integers())
+def test_other_numbers_are_refused(number):
+    if 0 <= number < 18:
+        assert action_number(number) == number
+    else:
+        with pytest.raises(AtariError, match=rf"action {number} is outside 0\.\.18"):
+            action_number(number)
+
+
+@given(st.text())
+def test_other_names_are_refused(name):
+    if name.upper() in Action.__members__:
+        assert action_number(name) == Action[name.upper()]
+    else:
+        with pytest.raises(AtariError, match="expected one of NOOP, FIRE"):
+            action_number(name)
+
+
+@pytest.mark.parametrize("action", [None, 1.0, b"FIRE", [1]])
+def test_other_types_are_refused(breakout, action):
+    with pytest.raises(TypeError, match="expected an int or a name"):
+        breakout.act(action)
+
+
+@pytest.mark.parametrize("strength", [float("nan"), float("inf"), -float("inf")])
+def test_strengths_are_finite(breakout, strength):
+    with pytest.raises(ValueError, match=r"strength is .*expected a finite number"):
+        breakout.act("LEFT", strength=strength)
+    with pytest.raises(ValueError, match="strength_b"):
+        breakout.act("LEFT", "LEFT", strength_b=strength)
+
+
+def test_a_huge_strength_turns_a_paddle_to_its_end(breakout):
+    other = breakout.clone()
+    breakout.act("RIGHT", strength=1e30)
+    other.act("RIGHT", strength=40.0)
+    assert shown(breakout) == shown(other)
+
+
+# Joust starts with one player.
+@pytest.mark.parametrize(
+    ("game", "moving"), [("combat", 2), ("joust", 1), ("maze_craze", 2), ("warlords", 2)]
+)
+def test_both_players_of_the_games_for_two_are_there(game, moving):
+    console = Console(game, seed=0)
+    assert console.players == 2 and console.modes == (0,)
+    assert (console.lives, console.game_over) == (0, False)
+    alone, first, second = console.clone(), console.clone(), console.clone()
+    for step in range(120):
+        action = (Action.UP, Action.RIGHTFIRE, Action.LEFT, Action.UPRIGHT)[step // 30]
+        assert alone.act(Action.NOOP) == first.act(action) == second.act(Action.NOOP, action) == 0
+    assert len({alone.ram.tobytes(), first.ram.tobytes(), second.ram.tobytes()}) == 1 + moving
+
+
+def test_the_second_player_of_a_game_with_rules():
+    alone = Console("pong", seed=0)
+    beside = alone.clone()
+    for _ in range(60):
+        alone.act("NOOP")
+        beside.act("NOOP", "RIGHT")
+    assert alone.players == 1
+    assert not np.array_equal(alone.ram, beside.ram)
+
+
+# ---------------------------------------------------------------- looking
+
+
+def test_ram_is_a_copy_that_says_so(breakout):
+    ram = breakout.ram
+    assert (ram.shape, ram.dtype, ram.flags.writeable) == ((128,), np.uint8, False)
+    before = ram.copy()
+    breakout.write_ram(3, 200)
+    assert breakout.ram[3] == 200 and np.array_equal(ram, before)
+
+
+@given(st.integers(), st.integers())
+def test_ram_is_written_within_its_bounds(index, value):
+    console = _shared_console()
+    if 0 <= index < 128 and 0 <= value < 256:
+        console.write_ram(index, value)
+        assert console.ram[index] == value
+    elif not 0 <= value < 256:
+        with pytest.raises(ValueError, match=f"value is {value}"):
+            console.write_ram(index, value)
+    else:
+        with pytest.raises(IndexError, match=f"RAM index {index} is outside"):
+            console.write_ram(index, value)
+
+
+_CONSOLES = {}
+
+
+def _shared_console():
+    return _CONSOLES.setdefault("pong", Console("pong", seed=0))
+
+
+def test_pictures_go_into_given_arrays(breakout):
+    breakout.act("FIRE")
+    shape = breakout.screen_shape
+    assert shape == (210, 160)
+    for read, expected in (
+        (breakout.read_ram, breakout.ram),
+        (breakout.read_screen, breakout.screen),
+        (breakout.read_screen_rgb, breakout.screen_rgb),
+        (breakout.read_screen_gray, breakout.screen_gray),
+    ):
+        out = np.empty(expected.shape, np.uint8)
+        assert read(out) is out and read(out=out) is out
+        assert np.array_equal(out, expected) and np.array_equal(read(), expected)
+        with pytest.raises(ValueError, match=r"out has shape \[3\], expected"):
+            read(np.empty(3, np.uint8))
+        with pytest.raises(ValueError, match="uint8"):
+            read(np.empty(expected.shape, np.int16))
+        with pytest.raises(ValueError, match="C-contiguous"):
+            read(np.empty((*expected.shape, 2), np.uint8)[..., 0])
+        with pytest.raises(TypeError, match="expected an array"):
+            read([0] * expected.size)
+        frozen = np.empty(expected.shape, np.uint8)
+        frozen.flags.writeable = False
+        with pytest.raises(ValueError, match="writable"):
+            read(frozen)
+    assert breakout.screen_rgb.shape == (*shape, 3)
+    assert breakout.screen_rgb.any() and breakout.screen_rgb.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("game", "height", "fps"), [("pong", 210, 60.0), ("adventure", 250, 50.0), ("pooyan", 220, 60.0)]
+)
+def test_televisions(game, height, fps):
+    console = Console(game)
+    assert (console.screen_shape, console.frames_per_second) == ((height, 160), fps)
+
+
+GAMES = [game.id for game in games() if game.found]
+
+
+def always_drawn(console):
+    """A copy that makes the pixels of every frame at once."""
+    other = console.clone()
+    other._native.draw_every_frame()
+    return other
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_picture_does_not_depend_on_which_frames_were_looked_at(game):
+    random = np.random.default_rng(zlib.crc32(game.encode()))
+    lazy = Console(game, seed=3, frame_skip=int(random.integers(1, 4)))
+    drawn = always_drawn(lazy)
+    assert np.array_equal(lazy.screen, drawn.screen)
+    state = lazy.save()
+    # Looks come at random, then in a rhythm, which is guessed, then seldom.
+    for act in range(240):
+        action = int(random.integers(18))
+        assert lazy.act(action) == drawn.act(action)
+        event = random.random()
+        if event < 0.01:
+            lazy.reset()
+            drawn.reset()
+        elif event < 0.02:
+            lazy.load(state)
+            drawn.load(state)
+        elif event < 0.03:
+            lazy = lazy.clone()
+        elif event < 0.04:
+            state = lazy.save()
+            assert state == drawn.save()
+        looks = random.random() < 0.3 if act < 80 else act % 4 < 2 if act < 160 else act % 23 == 0
+        if looks:
+            read = ("read_screen", "read_screen_gray", "read_screen_rgb")[act % 3]
+            assert np.array_equal(getattr(lazy, read)(), getattr(drawn, read)()), (act, read)
+    assert np.array_equal(lazy.ram, drawn.ram)
+
+
+# ---------------------------------------------------------------- modes and settings
+
+
+def test_a_mode_waits_for_the_reset_and_a_difficulty_does_not(breakout):
+    assert breakout.mode == 0 and breakout.difficulty == 0
+    breakout.set_mode(8)
+    breakout.set_difficulty(1)
+    before = breakout.ram[0x32]
+    breakout.act("NOOP")
+    assert breakout.ram[0x32] == before != 8
+    breakout.reset()
+    assert breakout.ram[0x32] == 8 and (breakout.mode, breakout.difficulty) == (8, 1)
+    assert shown(Console("breakout", mode=8, difficulty=1)) != shown(Console("breakout"))
+
+
+@given(st.integers())
+def test_other_modes_and_difficulties_are_refused(number):
+    console = _shared_console()
+    for names, choose in (("modes", console.set_mode), ("difficulties", console.set_difficulty)):
+        if number not in getattr(console, names):
+            with pytest.raises(AtariError, match=str(number)):
+                choose(number)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("seed", -1, "seed is -1"),
+        ("seed", 2**32, "seed is 4294967296"),
+        ("system_seed", -1, "system_seed is -1"),
+        ("frame_skip", 0, "frame_skip is 0"),
+        ("frame_skip", -4, "frame_skip is -4"),
+        ("frame_skip", 10**9, "frame_skip is 1000000000"),
+        ("repeat_action_probability", 1.5, r"repeat_action_probability is 1\.5"),
+        ("repeat_action_probability", -0.1, "repeat_action_probability is -0"),
+        ("repeat_action_probability", float("nan"), "repeat_action_probability is NaN"),
+        ("max_num_frames_per_episode", -1, "max_num_frames_per_episode is -1"),
+        ("max_num_frames_per_episode", 2**31, "max_num_frames_per_episode is 2147483648"),
+        ("mode", 3, r"mode 3 is not one of breakout's modes \[0, 4, 8"),
+        ("mode", -1, "mode is -1"),
+        ("difficulty", 2, r"difficulty 2 is not one of breakout's difficulties \[0, 1\]"),
+        ("rules", "brekout", "did you mean breakout"),
+    ],
+)
+def test_settings_out_of_bounds_are_named(name, value, error):
+    with pytest.raises(AtariError, match=error) as caught:
+        Console("breakout", **{name: value})
+    assert isinstance(caught.value, ParlError) and isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("name", "value"), [("seed", 1.5), ("frame_skip", "4"), ("mode", "1")])
+def test_settings_of_other_types_are_refused(name, value):
+    with pytest.raises(TypeError, match=name):
+        Console("breakout", **{name: value})
+
+
+def test_sticky_actions_come_from_the_seed():
+    traces = [play(Console("breakout", seed=seed, repeat_action_probability=0.5), 60) for seed in (3, 3, 4)]
+    assert traces[0] == traces[1] != traces[2]
+    assert Console("breakout").seed != Console("breakout").seed
+
+
+# ---------------------------------------------------------------- ROMs
+
+
+@pytest.fixture
+def no_roms(monkeypatch, tmp_path):
+    """A machine without ale-py whose variables name one empty folder."""
+    for name in ("ALE_ROMS_DIR", "ALE_ROM_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PARL_ROMS_DIR", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    return tmp_path
+
+
+def test_a_missing_rom_says_where_it_looked_and_how_to_get_one(no_roms):
+    with pytest.raises(FileNotFoundError, match="pip install ale-py") as caught:
+        Console("pong")
+    assert str(no_roms / "pong.bin") in str(caught.value)
+    with pytest.raises(FileNotFoundError, match="did you mean breakout"):
+        Console("brekout")
+    with pytest.raises(FileNotFoundError, match=r"no/such\.bin"):
+        Console("no/such.bin")
+
+
+def test_roms_are_looked_for_in_order(no_roms, monkeypatch, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    monkeypatch.setenv("ALE_ROMS_DIR", str(other))
+    shutil.copy(PONG, other / "pong.bin")
+    assert Console("pong")._rom.path == str(other / "pong.bin")
+    shutil.copy(PONG, no_roms / "pong.a26")
+    assert Console("Pong")._rom.path == str(no_roms / "pong.a26")
+    assert Console(other / "pong.bin").game == "pong"
+
+
+def test_another_rom_under_a_games_name_is_refused(tmp_path):
+    path = tmp_path / "breakout.bin"
+    shutil.copy(PONG, path)
+    with pytest.raises(AtariError, match=r"named `breakout` has md5 60e0ea3c.* expected f34f08e5"):
+        Console(path)
+    # It is Pong, whatever its name.
+    assert Console(path, allow_unknown=True).game == "pong"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    console = Console(path, allow_unknown=True)
+    assert (console.game, console.name, console.modes) == (None, "breakout.bin", (0,))
+    assert console.act("FIRE") == 0
+
+
+def test_an_unknown_rom_runs_with_the_rules_it_is_given(tmp_path):
+    path = tmp_path / "my_breakout.bin"
+    shutil.copy(BREAKOUT, path)
+    assert Console(path).game == "breakout"
+    with open(path, "r+b") as file:
+        # The last byte before the vectors: never read.
+        file.seek(0x7F9)
+        file.write(b"\x00")
+    with pytest.raises(AtariError, match="not a known game"):
+        Console(path)
+    hacked = Console(path, rules="Breakout", seed=1)
+    assert (hacked.game, hacked.lives) == ("breakout", 5)
+    assert play(hacked, 100) == play(Console("breakout", seed=1), 100)
+    assert Console(path, allow_unknown=True).lives == 0
+
+
+def test_a_rom_that_never_shows_a_mode_is_given_up(tmp_path):
+    with pytest.raises(AtariError, match="mode 0 of breakout was not reached within"):
+        Console(PONG, rules="breakout")
+
+
+@pytest.mark.parametrize("size", [0, 1, 2047, 4097, 100_000, 600_000])
+def test_sizes_of_no_cartridge_are_refused(tmp_path, size):
+    path = tmp_path / "game.bin"
+    path.write_bytes(bytes(size))
+    with pytest.raises(AtariError, match=str(size)):
+        Console(path, allow_unknown=True)
+
+
+def test_a_folder_and_a_number_are_no_roms(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Console(tmp_path)
+    with pytest.raises(TypeError):
+        Console(5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from([2048, 4096, 8192, 10240, 12288, 16384, 32768]), st.integers(0, 2**32 - 1))
+@example(4096, 58163)
+def test_random_bytes_run_or_are_refused(tmp_path_factory, size, seed):
+    path = tmp_path_factory.mktemp("rom") / "random.bin"
+    path.write_bytes(np.random.default_rng(seed).bytes(size))
+    console = Console(path, allow_unknown=True, seed=0)
+    for frame in range(5):
+        assert console.act(frame % 18, (frame + 9) % 18) == 0
+    console.reset()
+    assert console.frame_number == 5 and console.screen_rgb.shape == (*console.screen_shape, 3)
+    state = console.save()
+
+    # Without the picture: it is not in a state, and these programs leave rows of it as they were.
+    def ram_of_three_frames():
+        return [(console.act(action), console.frame_number, console.ram.tobytes()) for action in (2, 5, 11)]
+
+    before = ram_of_three_frames()
+    console.load(state)
+    assert ram_of_three_frames() == before
+
+
+# ---------------------------------------------------------------- saved states
+
+
+@pytest.mark.parametrize("game", ["breakout", "elevator_action", "pitfall2", "montezuma_revenge"])
+def test_a_loaded_state_goes_on_as_before(game):
+    console = Console(game, seed=5, repeat_action_probability=0.25)
+    play(console, 50, seed=1)
+    state = console.save()
+    assert console.save() == state
+    after = play(console, 60, seed=2)
+    for other in (console, Console(game, seed=99, repeat_action_probability=0.25)):
+        other.load(state)
+        assert other.save() == state
+        # Pictures are the old ones until a frame has been drawn, and all else is equal at once.
+        assert other.frame_number == 50
+        assert play(other, 60, seed=2)[2:] == after[2:]
+
+
+def test_without_the_generator_the_present_one_runs_on():
+    console = Console("breakout", seed=5, repeat_action_probability=0.5)
+    with_it, without = console.save(), console.save(generator=False)
+    assert len(without) < len(with_it)
+    first = play(console, 40)
+    console.load(without)
+    second = play(console, 40)
+    console.load(with_it)
+    assert play(console, 40)[1:] == first[1:] != second[1:]
+
+
+def test_settings_are_in_no_state():
+    short = Console("pong", seed=0, max_num_frames_per_episode=5)
+    play(short, 5)
+    assert short.truncated and short.game_over and not short.terminated
+    long = Console("pong", seed=0)
+    long.load(short.save())
+    assert not long.truncated
+    long.act(0)
+    assert long.episode_frame_number == 6
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_damaged_states_are_refused_or_harmless(data):
+    console = _shared_console()
+    state = bytearray(console.save())
+    kind = data.draw(st.sampled_from(["cut", "longer", "flip", "empty"]))
+    if kind == "flip":
+        for _ in range(4):
+            state[data.draw(st.integers(0, len(state) - 1))] ^= data.draw(st.integers(1, 255))
+        good = console.save()
+        try:
+            console.load(bytes(state))
+            console.act("FIRE")
+            console.read_screen_rgb()
+        except AtariError:
+            pass
+        console.load(good)
+    else:
+        state = {"cut": state[: data.draw(st.integers(0, len(state) - 1))], "longer": state + b"x"}.get(
+            kind, b""
+        )
+        with pytest.raises(AtariError, match="not a saved state of this console"):
+            console.load(bytes(state))
+
+
+def test_a_state_with_a_huge_count_of_draws_is_refused(breakout):
+    state = bytearray(breakout.save())
+    # 129 for power-on, one for each of three resets.
+    (draws,) = (at for at in range(24, 560, 4) if int.from_bytes(state[at : at + 4], "little") == 132)
+    for count, fits in ((2**32 - 1, False), (2**28 + 1, False), (2**28, True)):
+        state[draws : draws + 4] = count.to_bytes(4, "little")
+        if fits:
+            breakout.load(bytes(state))
+            started = time.thread_time()
+            breakout.reset()
+            assert time.thread_time() - started < 5
+        else:
+            with pytest.raises(AtariError, match=f"{count} draws of the core generator, expected at most"):
+                breakout.load(bytes(state))
+
+
+def test_states_of_another_game_are_refused(breakout):
+    with pytest.raises(AtariError, match="not a saved state of this console"):
+        breakout.load(Console("pong").save())
+    with pytest.raises(TypeError):
+        breakout.load("text")
+
+
+@pytest.mark.parametrize("make", [Console.clone, copy.copy, copy.deepcopy])
+def test_copies_do_the_same_and_share_nothing(make):
+    console = Console("breakout", seed=2, repeat_action_probability=0.25)
+    play(console, 30)
+    other = make(console)
+    assert shown(other) == shown(console)
+    expected = play(console, 40, seed=3)
+    assert play(other, 40, seed=3) == expected
+    other.reset()
+    assert shown(other) != shown(console)
+
+
+def test_a_copy_without_the_generator_parts_ways():
+    console = Console("breakout", seed=2, repeat_action_probability=0.5)
+    play(console, 30)
+    other = console.clone(generator=False)
+    assert shown(other) == shown(console) and other.seed != console.seed
+    expected = play(console.clone(), 60, seed=3)
+    assert play(other.clone(), 60, seed=3) == play(other, 60, seed=3) != expected
+    assert play(console, 60, seed=3) == expected
+
+
+def test_pickles_hold_rom_settings_and_state(monkeypatch, no_roms):
+    monkeypatch.undo()
+    console = Console("breakout", seed=2, repeat_action_probability=0.25, frame_skip=2, mode=4)
+    play(console, 30)
+    data = pickle.dumps(console)
+    # No ROM is looked for to read it.
+    monkeypatch.setattr("parl.atari.console._find_rom", None)
+    other = pickle.loads(data)
+    assert repr(other) == repr(console) and other.mode == 4 and other.frame_skip == 2
+    assert np.array_equal(other.ram, console.ram)
+    assert play(other, 40)[1:] == play(console, 40)[1:]
+
+
+def test_a_subclass_stays_one():
+    class Mine(Console):
+        extra = 1
+
+    console = Mine("pong", seed=0)
+    assert type(console.clone()) is Mine
+    assert "pong" in repr(console)
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_consoles_run_beside_each_other():
+    expected = [play(Console(game, seed=1), 60) for game in ("pong", "breakout", "seaquest", "qbert")]
+    traces = [None] * 4
+
+    def work(number, game):
+        traces[number] = play(Console(game, seed=1), 60)
+
+    threads = [
+        threading.Thread(target=work, args=(number, game))
+        for number, game in enumerate(("pong", "breakout", "seaquest", "qbert"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert traces == expected
+
+
+def test_threads_take_turns_on_one_console(breakout):
+    errors = []
+    state = breakout.save()
+
+    def act():
+        for number in range(100):
+            breakout.act(number % 4)
+
+    def look():
+        try:
+            for _ in range(60):
+                assert breakout.screen_rgb.shape == (210, 160, 3)
+                assert len(breakout.save()) == len(state)
+                breakout.clone().act("FIRE")
+                assert breakout.ram.shape == (128,)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=target) for target in (act, act, act, look, look)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and breakout.frame_number == 300
+
+
+def test_other_threads_run_while_a_console_works():
+    console = Console("pong", frame_skip=1000)
+    started, counted = threading.Event(), [0]
+
+    def work():
+        started.set()
+        for _ in range(30):
+            console.act("NOOP")
+            console.reset()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(5.0)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        started.wait()
+        # With the interpreter held for the whole call, nothing would be counted before the end of it.
+        while thread.is_alive():
+            counted[0] += 1
+            time.sleep(0.001)
+    finally:
+        sys.setswitchinterval(interval)
+    thread.join()
+    assert counted[0] > 5 and console.frame_number == 30_000

@@ -1,0 +1,137 @@
+"""The benchmarks' ``--record``: every figure goes to a claim of the page, in rows that a record can hold.
+
+The runs themselves are replaced by figures of about the right size.
+"""
+
+import importlib
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHES = ROOT / "benches"
+CLAIMS = {claim["key"] for claim in tomllib.loads((BENCHES / "claims.toml").read_text())["claim"]}
+CLAIMS |= {"console-games"}
+
+
+class Figures(dict):
+    """A run's result: some number for whatever is asked."""
+
+    numbers = iter(range(1, 10**9))
+
+    def __missing__(self, key):
+        if key in ("reached",):
+            return True
+        if key == "parts_us":
+            return {"add": 1.0, "draw": 2.0, "give": 3.0}
+        if key == "curve":
+            return [10.0, 20.0]
+        return 100.0 + next(self.numbers) % 7
+
+    def get(self, key, default=None):
+        return self[key]
+
+
+def a_run(*_, **__):
+    return Figures()
+
+
+@pytest.fixture
+def record(monkeypatch, tmp_path):
+    for folder in (BENCHES, BENCHES / "python", BENCHES / "learning"):
+        monkeypatch.syspath_prepend(str(folder))
+    module = importlib.import_module("record")
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    return module
+
+
+def rows_of(record, tmp_path):
+    found = [row for path in tmp_path.glob("*.csv") for row in record.read(path)]
+    assert found
+    assert {row.claim for row in found} <= CLAIMS
+    return found
+
+
+def ran(record, monkeypatch, tmp_path, name, words, **stubs):
+    """The rows of ``python benches/learning/name.py words --record``."""
+    module = importlib.import_module(name)
+    for stub, value in stubs.items():
+        monkeypatch.setattr(module, stub, value)
+    monkeypatch.setattr(sys, "argv", [str(BENCHES / "learning" / f"{name}.py"), *words, "--record"])
+    module.main()
+    return rows_of(record, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "cases"),
+    [
+        ("ablation", ["--only", "delay", "--seeds", "2"], 3),
+        ("goals", ["--only", "ppo-cartpole", "ppo-lunarlander", "--seeds", "2", "--jobs", "1"], 2),
+        ("lengths", ["pqn", "--lengths", "100", "--seeds", "0", "1"], 2),
+        ("memory", ["--rounds", "2"], 2),
+        ("offpolicy", ["goals", "--only", "acrobot-dqn", "--only", "lunarlander-dqn", "--seeds", "2"], 2),
+        ("offpolicy", ["peers", "--only", "cheetah-sac", "--only", "cartpole-dqn-zoo", "--rounds", "2"], 2),
+        ("offpolicy", ["replay", "--only", "dqn/CartPole-v1/uniform/prefetch"], 1),
+        ("ppo_peers", ["breakout", "--seeds", "2"], 1),
+        ("ppo_peers", ["cheetah", "--seeds", "1"], 1),
+        ("atari_dqn", ["--rounds", "2"], 1),
+        ("scaling", ["actors", "--rounds", "2"], 1),
+        ("scaling", ["learners", "--rounds", "2"], 1),
+    ],
+)
+def test_a_benchmark_of_learning_keeps_its_figures(record, monkeypatch, tmp_path, name, words, cases):
+    found = ran(record, monkeypatch, tmp_path, name, words, one=a_run)
+    assert len({row.case for row in found}) == cases
+    assert all(row.command.startswith(f"python benches/learning/{name}.py") for row in found)
+    assert not any("--record" in row.command for row in found)
+
+
+def test_scores_of_learners_are_kept(record, monkeypatch, tmp_path):
+    def curve(*_):
+        return [1.0, 2.0, 3.0]
+
+    found = ran(record, monkeypatch, tmp_path, "scaling", ["curve", "--rounds", "2"], one=curve)
+    assert {row.claim for row in found} == {"learners-score"}
+
+
+@pytest.mark.parametrize("what", ["rates", "scaling", "profile"])
+def test_topologies_keep_their_figures(record, monkeypatch, tmp_path, what):
+    found = ran(record, monkeypatch, tmp_path, "topologies", [what], measure=a_run)
+    claim = {"rates": "topologies", "scaling": "populations", "profile": "loop-profile"}[what]
+    assert {row.claim for row in found} == {claim}
+
+
+def test_two_libraries_of_one_case_are_kept_apart(record, monkeypatch, tmp_path):
+    found = ran(
+        record,
+        monkeypatch,
+        tmp_path,
+        "offpolicy",
+        ["peers", "--only", "cheetah-td3", "--rounds", "2"],
+        one=a_run,
+    )
+    speeds = {row.library for row in found if row.metric == "steps per second"}
+    assert speeds == {"parl", "Stable-Baselines3"}
+    (ratio,) = (row for row in found if row.metric == "speed ratio")
+    assert (ratio.peer, ratio.seeds, ratio.steps) == ("Stable-Baselines3", "2", "2000")
+
+
+def test_the_sections_of_the_replay_keep_their_figures(record, monkeypatch, tmp_path):
+    bench = importlib.import_module("replay_bench")
+    monkeypatch.setattr(sys, "argv", [str(BENCHES / "python" / "replay_bench.py"), "--only", "tree"])
+    kept = record.Record("replay")
+    alone = bench.Row("tree append", "ns/item", lambda: 1.0, ours_times=[1.0, 2.0, 3.0])
+    pair = bench.Row("tree sample", "ns/item", lambda: 1.0, bar=0.125, ours_times=[1.0, 2.0, 3.0])
+    pair.peers = pair.peer_times = {"torchrl float32": [10.0, 20.0, 30.0], "tianshou": [20.0, 40.0, 60.0]}
+    threads = bench.Row("2 threads, wall clock: replay", "ns/item", lambda: 1.0, bar=1 / 1.6, note="speed-up")
+    threads.ours_times, threads.peer_times = [1.0, 1.0, 1.0], {"one thread": [2.0, 2.0, 2.0]}
+    for section, row in (("tree", alone), ("tree", pair), ("threads", threads)):
+        bench.keep(kept, section, row, 3, "load average 1")
+    kept.write()
+    found = {(row.case, row.metric, row.peer, row.threads): row for row in rows_of(record, tmp_path)}
+    ratio = found["tree sample", "time ratio", "TorchRL float32", "1"]
+    assert (ratio.median, ratio.bar) == ("0.1", "<= 0.125")
+    speed = found["replay", "wall-clock speed ratio", "parl with 1 thread", "2"]
+    assert (speed.median, speed.bar) == ("2", ">= 1.6")

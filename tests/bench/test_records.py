@@ -1,0 +1,182 @@
+"""`benches/record.py` and `benches/report.py`: what a record holds, and the pages made from records."""
+
+import dataclasses
+import importlib
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def record(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benches"))
+    return importlib.import_module("record")
+
+
+@pytest.fixture
+def report(record):
+    return importlib.import_module("report")
+
+
+def row(record, **changed):
+    cells = dict(
+        claim="claim", case="pong", library="parl", metric="frames per second", unit="frames/s", median="10",
+        machine="a machine", commit=record.UNKNOWN_COMMIT, command="make bench",
+    )  # fmt: skip
+    return record.Row(**(cells | changed))
+
+
+@pytest.fixture
+def tree(report, monkeypatch, tmp_path):
+    """A repository of one record, whose pages were made."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    (tmp_path / "claims.toml").write_text(
+        'not_measured = ["a GPU"]\n[[section]]\ntitle = "Speed"\n'
+        '[[claim]]\nkey = "claim"\ntitle = "Frames"\ntext = "Text."\nplot = ["speed ratio"]\n'
+    )
+    for name, value in (
+        ("ROOT", tmp_path), ("FOLDER", folder), ("CLAIMS", tmp_path / "claims.toml"),
+        ("PAGE", tmp_path / "page.md"), ("FIGURES", tmp_path / "figures"), ("INDEX", folder / "README.md"),
+    ):  # fmt: skip
+        monkeypatch.setattr(report, name, value)
+    record = importlib.import_module("record")
+    peer = dict(peer="ale-py", version="0.12", metric="speed ratio", unit="x")
+    ratio = row(record, **peer, median="2.5", low="2", high="3", spread="range", bar=">= 3", seeds="3")
+    record.save(
+        folder / "2026-01-02-speed.csv",
+        [row(record, seeds="3"), row(record, library="ale-py", version="0.12", median="4", seeds="3"), ratio],
+    )
+    (folder / "2026-01-02-speed.md").write_text("# Speed\n\nOne line.\n")
+    report.write(report.load())
+    return tmp_path
+
+
+def test_a_row_is_read_as_it_was_written(record, tmp_path):
+    rows = [row(record, case='a, "b"', median="9.80"), row(record, low="9", high="11", spread="range")]
+    record.save(tmp_path / "r.csv", rows)
+    assert record.read(tmp_path / "r.csv") == rows
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"median": ""}, "median is empty"),
+        ({"median": "fast"}, "median is 'fast', not a number"),
+        ({"commit": ""}, "commit is empty"),
+        ({"seeds": "many"}, "seeds is 'many', not a number"),
+        ({"low": "9"}, "low, high and spread go together"),
+        ({"low": "9", "high": "11", "spread": "guess"}, "spread is 'guess'"),
+        ({"bar": "5"}, "bar is '5'"),
+        ({"metric": "speed ratio"}, "a ratio names its peer"),
+    ],
+)
+def test_a_wrong_cell_is_named_with_its_line(record, tmp_path, changed, says):
+    record.save(tmp_path / "r.csv", [row(record), row(record, **changed)])
+    with pytest.raises(ValueError, match=re.escape(f"r.csv:3: {says}")):
+        record.read(tmp_path / "r.csv")
+
+
+def test_other_columns_are_refused(record, tmp_path):
+    (tmp_path / "r.csv").write_text("claim,case\na,b\n")
+    with pytest.raises(ValueError, match="columns are"):
+        record.read(tmp_path / "r.csv")
+
+
+def test_a_benchmark_keeps_its_figures(record, tmp_path, monkeypatch):
+    monkeypatch.setattr(record.sys, "argv", [str(ROOT / "benches/x.py"), "--record", "speed", "--seeds", "3"])
+    kept = record.Record("speed", "Speed", conditions="one core")
+    kept.add("claim", "pong", "steps per second", "steps/s", [3.0, 1.0, 2.0], seeds=3)
+    kept.add("claim", "pong", "speed ratio", "x", [1.0, 2.0, 3.0, 4.0], spread="quartiles", peer="gym")
+    kept.add("claim", "pong", "score", "return", 1234.5678)
+    path = kept.write(tmp_path)
+    steps, ratio, score = record.read(path)
+    assert (steps.median, steps.low, steps.high, steps.spread) == ("2", "1", "3", "range")
+    assert (ratio.median, ratio.low, ratio.high) == ("2.5", "1.25", "3.75")
+    assert (score.median, score.low, score.spread) == ("1235", "", "")
+    assert steps.command == "python benches/x.py --seeds 3"
+    assert (steps.conditions, steps.seeds) == ("one core", "3")
+    assert path.with_suffix(".md").read_text() == "# Speed\n"
+
+
+def test_a_second_run_of_a_command_replaces_its_rows_alone(record, tmp_path):
+    for name, value in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
+        kept = record.Record("speed")
+        kept.add(name, "pong", "steps per second", "steps/s", value)
+        path = kept.write(tmp_path)
+    assert [(one.claim, one.median) for one in record.read(path)] == [("b", "2"), ("a", "3")]
+
+
+def test_pages_are_made_from_the_records(tree, report):
+    page = (tree / "page.md").read_text()
+    assert "## Speed\n\n### Frames\n\nText." in page
+    assert "| case | library | frames per second, frames/s | speed ratio |" in page
+    assert "| pong | ale-py (0.12) | 4 | 2.5x (2 to 3), bar >= 3 **missed** |" in page
+    assert "All rows: 3 seeds." in page
+    assert "- a GPU" in page
+    assert "`make bench` on a machine; commit not recorded" in page
+    assert (tree / "figures" / "claim.svg").exists()
+    assert "| 2026-01-02 | [Speed](2026-01-02-speed.md)" in (tree / "records" / "README.md").read_text()
+    assert report.stale(report.load()) == []
+
+
+def test_a_figure_is_drawn_again_only_for_other_data(tree, report):
+    figure, other = tree / "figures" / "claim.svg", tree / "records" / "2026-01-02-speed.csv"
+    figure.write_text(figure.read_text().replace("<svg", "<svg id='kept'", 1))
+    report.write(report.load())
+    assert "id='kept'" in figure.read_text()
+    other.write_text(other.read_text().replace(",2.5,", ",2.6,"))
+    assert [line.split()[0] for line in report.stale(report.load())] == ["page.md", "figures/claim.svg"]
+    report.write(report.load())
+    assert "id='kept'" not in figure.read_text()
+    assert report.stale(report.load()) == []
+
+
+def test_what_does_not_belong_is_told(tree, report, record):
+    records = tree / "records"
+    (tree / "figures" / "old.svg").write_text("")
+    (tree / "page.md").write_text("by hand\n")
+    record.save(records / "2026-01-03-more.csv", [row(record, claim="unknown")])
+    (records / "2026-01-03-more.md").write_text("# More\n")
+    found = "\n".join(report.stale(report.load()))
+    assert "claim unknown is not in claims.toml" in found
+    assert "old.svg belongs to no claim" in found
+    assert "page.md is not what the records give" in found
+    (records / "2026-01-03-more.md").write_text("# More\n" + "line\n" * 11)
+    with pytest.raises(ValueError, match="at most 10 lines"):
+        report.load()
+    (records / "2026-01-03-more.md").unlink()
+    with pytest.raises(ValueError, match=r"a \.csv and a \.md"):
+        report.load()
+
+
+def test_a_commit_must_be_in_the_history(tree, report, record):
+    def git(*words):
+        return subprocess.run(
+            ["git", "-C", str(tree), *words], check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    git(*who, "commit", "-q", "--allow-empty", "-m", "first")
+    rows = {
+        "r": [
+            row(record, commit=commit)
+            for commit in (
+                git("rev-parse", "--short", "HEAD").strip() + "+",
+                "123abcd (not in history)",
+                "456abcd",
+            )
+        ]
+    }
+    assert [line.split(" is not")[0] for line in report.commits_not_in_history(rows)] == ["r: commit 456abcd"]
+
+
+def test_rows_that_a_table_cannot_hold_apart_are_refused(report, record):
+    same = row(record)
+    with pytest.raises(ValueError, match="twice"):
+        report.table({"2026-01-02-a": [same, dataclasses.replace(same, median="11")]}, [], ".*")

@@ -1,0 +1,193 @@
+"""The fake driver (`../fake_driver/`) for tests: a `libcuda` and an NVRTC whose device is the processor.
+
+Kernels, host code and driver calls are the real ones; only what is behind the driver is not a GPU. torch's
+tensors lie in the process's memory instead of a device's. On a machine with a CUDA device the same tests
+run on that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+sys.path.append(str(Path(__file__).parents[2]))
+from compiled import compiled
+
+SOURCES = Path(__file__).parents[1] / "fake_driver"
+FLAGS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+
+
+def build() -> dict[str, str]:
+    """Compiles both libraries, once; the environment in which a process finds them."""
+    files = [*SOURCES.iterdir(), SOURCES.parents[2] / "crates" / "cule" / "kernels" / "ptx.h"]
+    cuda, nvrtc = (
+        compiled(name, [*FLAGS, *options, str(SOURCES / source)], files)
+        for source, name, options in (
+            ("cuda.cpp", "libcuda.so.1", ["-Wl,-soname,libcuda.so.1"]),
+            ("nvrtc.cpp", "libnvrtc.so.13", [f'-DPARL_FAKE_DRIVER_FOLDER="{SOURCES}"']),
+        )
+    )
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(cuda.parent),
+        "PARL_NVRTC": str(nvrtc),
+        "PARL_CACHE_DIR": str(nvrtc.parent / "cache"),
+    }
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The driver, if it is the fake one."""
+    try:
+        found = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    if not hasattr(found, "parl_fake_driver_get"):
+        return None
+    found.parl_fake_driver_get.restype = ctypes.c_long
+    found.parl_fake_driver_set.argtypes = [ctypes.c_char_p, ctypes.c_long]
+    return found
+
+
+def figure(name: str) -> int:
+    """A figure of the fake driver: `launches`, `synchronisations`, `allocations` and so on."""
+    driver = library()
+    assert driver is not None
+    value = driver.parl_fake_driver_get(name.encode())
+    assert value >= 0, name
+    return value
+
+
+def put(name: str, value: int) -> None:
+    """Sets a figure of the fake driver: `lazy`, `memory`, `devices` and so on."""
+    driver = library()
+    assert driver is not None
+    assert driver.parl_fake_driver_set(name.encode(), value) == 0, name
+
+
+@contextlib.contextmanager
+def current_context() -> Iterator[None]:
+    """The first device's context is the current one, which torch sees to on a device."""
+    driver, context = library(), ctypes.c_void_p()
+    if driver is None:
+        yield
+        return
+    assert driver.cuInit(0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver.cuCtxPushCurrent_v2(context) == 0
+    try:
+        yield
+    finally:
+        assert driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+        assert driver.cuDevicePrimaryCtxRelease_v2(0) == 0
+
+
+class Stream:
+    """torch's current stream, on the fake driver."""
+
+    handle = 0
+
+
+def stand_in() -> None:
+    """Lets torch's tensors stand in for those of a device, where the driver is the fake one."""
+    if library() is None:
+        return
+    from parl import cuda
+
+    def place(ordinal: int) -> torch.device:
+        del ordinal
+        return torch.device("cpu")
+
+    def current_stream(device: Any = None) -> Any:
+        del device
+        return types.SimpleNamespace(cuda_stream=Stream.handle)
+
+    class Side:
+        """`parl.cuda.SideStream`: the fake driver runs the work of streams at once, in call order."""
+
+        made = 0
+
+        def __init__(self, device: Any) -> None:
+            del device
+            Side.made += 1
+            self.address = 0x51DE0 + Side.made
+
+        def begin(self, *tensors: Any) -> None:
+            assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+
+        def end(self) -> None: ...
+
+        def join(self) -> None: ...
+
+    def give_back_memory(ordinal: int) -> bool:
+        del ordinal
+        return False
+
+    cuda.torch_device = place
+    cuda.give_back_memory = give_back_memory
+    cuda.SideStream = Side  # pyright: ignore[reportAttributeAccessIssue]
+    torch.cuda.current_stream = current_stream
+
+
+class Keeping(TorchDispatchMode):
+    """Keeps all tensors that are made within, as torch keeps those of a graph: replays write to them.
+
+    New ones are of zeros: torch's own work runs at once, on what captured launches have not written yet.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.empty.memory_format:
+            made.zero_()
+        self.kept.append(made)
+        return made
+
+
+class Graph:
+    """A captured step: torch's own graph on a device, the driver's on the fake driver."""
+
+    HANDLE = 0x600D
+
+    def __init__(self) -> None:
+        self.driver = library()
+        self.graph: Any = ctypes.c_void_p() if self.driver else torch.cuda.CUDAGraph()
+
+    def capture(self, work: Any) -> Any:
+        """What `work` returns; nothing of it has run."""
+        if self.driver is None:
+            with torch.cuda.graph(self.graph):
+                return work()
+        stream = ctypes.c_void_p(self.HANDLE)
+        assert self.driver.cuStreamBeginCapture_v2(stream, 0) == 0
+        Stream.handle = self.HANDLE
+        self.keeping = Keeping()
+        try:
+            with self.keeping:
+                result = work()
+        finally:
+            Stream.handle = 0
+            status = self.driver.cuStreamEndCapture(stream, ctypes.byref(self.graph))
+        assert status == 0, f"the capture ended with error {status}"
+        return result
+
+    def replay(self) -> None:
+        """Runs it, and waits."""
+        if self.driver is None:
+            self.graph.replay()
+            torch.cuda.synchronize()
+            return
+        assert self.driver.cuGraphLaunch(self.graph, ctypes.c_void_p(0)) == 0

@@ -1,0 +1,117 @@
+"""Runs a script of `benches/gpu` on the fake driver: `run_on_fake_driver.py SCRIPT ...`.
+
+Takes `-m parl ...` and `-c CODE` as well, so that it can be the `PYTHON` of `benches/gpu/run.sh`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fake_driver
+import torch
+from torch.overrides import TorchFunctionMode
+
+from parl.ops import execution
+
+
+class Event:
+    """torch.cuda.Event, by the host's clock."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.time = time.perf_counter()
+
+    def elapsed_time(self, other: Event) -> float:
+        return 1000 * (other.time - self.time)
+
+
+class Graph:
+    """torch.cuda.CUDAGraph on the fake driver: what torch itself draws is not captured, the launches are."""
+
+    keeping: fake_driver.Keeping
+
+    def __init__(self) -> None:
+        self.graph = fake_driver.Graph()
+
+    def replay(self) -> None:
+        self.graph.replay()
+
+
+@contextlib.contextmanager
+def captured(graph: Graph) -> Iterator[None]:
+    driver = graph.graph.driver
+    assert driver is not None
+    stream = fake_driver.ctypes.c_void_p(fake_driver.Graph.HANDLE)
+    assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+    fake_driver.Stream.handle = fake_driver.Graph.HANDLE
+    graph.keeping = fake_driver.Keeping()
+    try:
+        with graph.keeping:
+            yield
+    finally:
+        fake_driver.Stream.handle = 0
+        assert driver.cuStreamEndCapture(stream, fake_driver.ctypes.byref(graph.graph.graph)) == 0
+
+
+def stand_in(put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """What the scripts ask of torch.cuda, where the driver is the fake one; `put` sets attributes."""
+    if fake_driver.library() is None:
+        return
+
+    def properties(device: Any) -> Any:
+        assert str(device) in ("cuda", "cpu")
+        return types.SimpleNamespace(name="The fake device", multi_processor_count=2, total_memory=1)
+
+    def synchronize(device: Any = None) -> None:
+        del device
+
+    put(torch.cuda, "get_device_properties", properties)
+    put(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    put(torch.cuda, "Event", Event)
+    put(torch.cuda, "synchronize", synchronize)
+    put(execution, "beside", lambda work: work())
+    put(torch.cuda, "CUDAGraph", Graph)
+    put(torch.cuda, "graph", captured)
+
+
+class OnTheProcessor(TorchFunctionMode):
+    """Tensors that a script makes with ``device="cuda"`` lie in the process's memory."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if str(kwargs.get("device")).startswith("cuda"):
+            kwargs["device"] = "cpu"
+        return func(*args, **kwargs)
+
+
+def run(arguments: list[str]) -> None:
+    if arguments[0] == "-c":
+        exec(arguments[1], {"__name__": "__main__"})
+    elif arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[0] = str(Path(arguments[0]).parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def main() -> None:
+    fake_driver.stand_in()
+    stand_in()
+    place = OnTheProcessor() if fake_driver.library() else contextlib.nullcontext()
+    with fake_driver.current_context(), place:
+        run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

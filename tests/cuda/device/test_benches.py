@@ -1,0 +1,187 @@
+"""`benches/gpu` from end to end, with few and small environments: on the fake driver, or on a device."""
+
+import contextlib
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import fake_driver
+import pytest
+import run_on_fake_driver
+
+import parl.cuda
+
+# Each compiles kernels for the processor or plays with several sets of them: minutes.
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).parents[3] / "benches" / "gpu"
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The scripts, and torch.cuda where the driver is the fake one."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    run_on_fake_driver.stand_in(monkeypatch.setattr)
+    import exactness
+    import speed
+
+    place = parl.cuda.torch_device(0)
+    yield types.SimpleNamespace(exactness=exactness, speed=speed, place=place)
+    for name in ("common", "device", "exactness", "micro", "speed", "replay_exactness", "replay_speed"):
+        sys.modules.pop(name, None)
+
+
+def lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Findings of the newest call."""
+    path = max(folder.glob(f"*-gpu-{name}-quick-*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_exactness(scripts: Any, tmp_path: Path) -> None:
+    command = ["--quick", "--games", "pong", "--envs", "2", "--steps", "6", "--out", str(tmp_path)]
+    # Without time nothing is begun, and there is more to do.
+    assert scripts.exactness.main([*command, "--seconds", "-1"]) == 3
+    assert lines(tmp_path, "exactness")[-1] == {
+        "what": "equal",
+        "runs": 9,
+        "equal": 0,
+        "failed": 0,
+        "left": 9,
+    }
+    assert scripts.exactness.main([*command, "--seconds", "3600"]) == 0
+    found = lines(tmp_path, "exactness")
+    assert found[0]["what"] == "machine"
+    assert {"commit", "device", "CUDA driver", "driver, clock, power"} <= set(found[0])
+    assert found[-1] == {"what": "equal", "runs": 9, "equal": 9, "failed": 0, "left": 0}
+    assert len(found) == 11
+    assert all(line["difference"] is None for line in found[1:-1])
+    # What is on record is not run again; with other settings it is.
+    assert scripts.exactness.main([*command, "--seconds", "-1"]) == 0
+    assert lines(tmp_path, "exactness")[1:] == found[-1:]
+    assert scripts.exactness.main([*command, "--seconds", "-1", "--steps", "7"]) == 3
+
+
+def test_a_difference_is_found(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parl.envs.atari.cuda import CudaAtariVectorEnv
+
+    step = CudaAtariVectorEnv.step
+
+    def wrong(self: Any, actions: Any, **options: Any) -> Any:
+        results = step(self, actions, **options)
+        results[0][1, 3, 70, 5] ^= 1
+        return results
+
+    monkeypatch.setattr(CudaAtariVectorEnv, "step", wrong)
+    found, _ = scripts.exactness.compare(["pong"], 2, 3, "cuda")
+    assert found is not None
+    assert "before step 1: observation at (1, 3, 70, 5) is " in found
+
+
+def test_speed(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts.speed, "REPEATS", 2)
+    monkeypatch.setattr(scripts.speed, "APART", 2)
+    # The script sets it; it is put back behind the test.
+    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
+    options = ["--quick", "--games", "pong", "--envs", "2", "--sizes", "2", "3", "--steps", "2"]
+    # Compiling again takes the fake driver a minute: the disk serves both.
+    monkeypatch.setattr(
+        scripts.speed, "patch", types.SimpleNamespace(dict=lambda *_: contextlib.nullcontext())
+    )
+    assert scripts.speed.main([*options, "--out", str(tmp_path)]) == 0
+    found = lines(tmp_path, "speed")
+    kinds = [line["what"] for line in found]
+    assert kinds.count("compile") == 2
+    assert kinds.count("start") == kinds.count("frames, graph") == 2
+    assert kinds.count("frames") == 3
+    assert kinds.count("frames, other settings") == 7
+    [forms] = [line for line in found if line["what"] == "forms"]
+    assert len(forms["rates"]) == 9
+    assert forms["best"] in forms["rates"]
+    assert {"states", "median of the twenty", "worst game"} <= set(kinds)
+    assert all(line["frames_per_second"] > 0 for line in found if "frames_per_second" in line)
+    # A second call measures nothing, and sums up the same.
+    assert scripts.speed.main([*options, "--seconds", "-1", "--out", str(tmp_path)]) == 0
+    again = lines(tmp_path, "speed")
+    assert [line["what"] for line in again[1:]] == ["median of the twenty", "worst game", *["bar"] * 9]
+    assert again[1:] == found[-11:]
+    bars = {line["promise"]: line for line in again if line["what"] == "bar"}
+    assert bars["frames per second, breakout, 256 envs"]["meets"] == "not measured"
+    state = bars["bytes of state per env beyond observations and the generator, at most"]
+    assert (state["found"], state["meets"]) == (1000, "first bar")
+    assert bars["seconds to compile, first use, at most"]["found"] > 0
+
+
+def test_micro(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import micro
+
+    for name, value in {"WARPS": (0, 1), "MINIMA": 8, "OPERATIONS": 100, "GAMES": ("pong",)}.items():
+        monkeypatch.setattr(micro, name, value)
+    monkeypatch.setattr(scripts.speed, "REPEATS", 2)
+    monkeypatch.setattr(scripts.speed, "APART", 2)
+    # The script sets it; it is put back behind the test.
+    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
+    command = ["--quick", "--envs", "2", "--out", str(tmp_path)]
+    with fake_driver.current_context():
+        assert micro.main(command) == 0
+    found = lines(tmp_path, "micro")
+    kinds = [line["what"] for line in found]
+    # Five forms, a lone warp and one on each multiprocessor.
+    frames = [line for line in found if line["what"] == "frames alone"]
+    assert {(line["form"], line["warps_per_multiprocessor"]) for line in frames} == {
+        (form, warps) for form in micro.FORMS for warps in (0, 1)
+    }
+    assert all(line["frames_per_second"] > 0 for line in frames)
+    assert kinds.count("minimum over a warp") == kinds.count("straight code") == 4
+    [observations] = [line for line in found if line["what"] == "observations"]
+    assert set(observations["steps_per_second"]) == {"gray", "ram"}
+    pieces = ["frames of pong", "minima", "code sizes", "observations of pong"]
+    assert [line["piece"] for line in found if line["what"] == "piece"] == pieces
+    # What is on record is not measured again.
+    assert micro.main(command) == 0
+    assert [line["what"] for line in lines(tmp_path, "micro")] == ["machine"]
+
+
+def test_choices_and_files_of_replays_are_compared(scripts: Any) -> None:
+    import replay_exactness
+
+    replay_exactness.choices("cuda", 200)
+    replay_exactness.saved("cuda")
+    replay_exactness.graphs("cuda", 4)
+    replay_exactness.replays(replay_exactness.SEQUENCES[1:2] + replay_exactness.GOALS[2:3], 1.0, "cuda")
+    assert parl.PrioritizedReplay(10, {"x": ((), "int64")}, device="cuda").device == scripts.place
+
+
+def test_speed_of_replays(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import replay_speed
+
+    small = {
+        "BATCH": 8,
+        "REPEATS": 2,
+        "ROWS": 990,
+        "LEAVES": 1024,
+        "PIECE": 512,
+        "COPIED_BYTES": 1 << 16,
+    }
+    for name, value in small.items():
+        monkeypatch.setattr(replay_speed, name, value)
+    micros = replay_speed.micros
+    monkeypatch.setattr(replay_speed, "micros", lambda call, device, calls: micros(call, device, 2))
+    command = ["--quick", "--out", str(tmp_path)]
+    # What dies is said, and the rest is measured all the same.
+    monkeypatch.setattr(replay_speed, "torchrl", lambda *_: 1 / 0)
+    assert replay_speed.main(command) == 1
+    found = lines(tmp_path, "replay-speed")
+    [failed] = [line for line in found if line["what"] == "failed"]
+    assert (failed["piece"], failed["error"]) == ("torchrl", "ZeroDivisionError: division by zero")
+    assert {"sample", "update", "tree sample", "add", "stacks", "sequences", "goals"} <= {
+        line["what"] for line in found
+    }
+    monkeypatch.setattr(replay_speed, "torchrl", lambda *_: {"torchrl sample": 1e12, "torchrl update": 1e12})
+    assert replay_speed.main(command) == 0
+    # What is on record is not measured again.
+    bars = lines(tmp_path, "replay-speed")[1:]
+    assert [line["what"] for line in bars] == ["piece", *["bar"] * 4]
+    assert all(line["found"] is not None for line in bars[1:])
+    assert bars[-1]["meets"] == "goal"

@@ -1,0 +1,92 @@
+"""How a game is played fastest is measured on the device, kept on the disk, and found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import parl
+from parl.envs.atari import groups
+from parl.errors import AtariError
+
+# Each compiles kernels for the processor or plays with several sets of them: minutes.
+pytestmark = pytest.mark.slow
+
+FORMS = {("grouped", window) for window in (0, 1, 2, 3, 4, 6, 9)} | {("predicated", 0), ("plain", 0)}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, with the kernels that have been compiled before."""
+    import os
+
+    kept = Path(os.environ.get("PARL_CACHE_DIR", Path.home() / ".cache" / "parl")) / "kernels"
+    (tmp_path / "kernels").mkdir()
+    for kernel in kept.glob("*.kernel"):
+        (tmp_path / "kernels" / kernel.name).symlink_to(kernel)
+    monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
+    return tmp_path / "kernels"
+
+
+def made(**options: Any) -> Any:
+    return parl.AtariVectorEnv("breakout", 2, device="cuda", **options)
+
+
+def test_it_is_kept_and_found_and_made_anew_when_damaged(cache: Path) -> None:
+    envs = made()
+    assert not envs.calibrated
+    found = envs.calibrate()
+    assert {(form, window) for form, window, _ in found} == FORMS
+    assert all(0 < seconds < 600 for _, _, seconds in found)
+    [file] = cache.glob("*.choice")
+    best = min(found, key=lambda row: row[2])
+    # The quickest stands first, behind the magic and the hash.
+    first = file.read_bytes()[24:].decode().splitlines()[0].split(" ")
+    assert (first[0], int(first[1])) == best[:2]
+    # They go on as if nothing had been.
+    reference = parl.AtariVectorEnv("breakout", 2, boot="snapshot")
+    ours, theirs = envs.reset(seed=4)[0], reference.reset(seed=4)[0]
+    assert (ours.numpy(force=True) == theirs).all()
+    envs.close()
+    again = made()
+    assert again.calibrated
+    again.close()
+    # Another game has its own; a damaged file is none.
+    other = parl.AtariVectorEnv("pong", 1, device="cuda")
+    assert not other.calibrated
+    other.close()
+    file.write_bytes(file.read_bytes()[:-1])
+    damaged = made()
+    assert not damaged.calibrated
+    damaged.close()
+
+
+def test_many_environments_measure_by_themselves(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "CALIBRATES_FROM", 2)
+    monkeypatch.setenv("PARL_CUDA_CALIBRATE", "0")
+    off = made()
+    assert not off.calibrated
+    off.close()
+    monkeypatch.delenv("PARL_CUDA_CALIBRATE")
+    envs = made()
+    assert envs.calibrated
+    assert len(list(cache.glob("*.choice"))) == 1
+    # Nothing of the measurement shows.
+    obs, info = envs.reset(seed=0)
+    reference = parl.AtariVectorEnv("breakout", 2, boot="snapshot")
+    theirs, their_info = reference.reset(seed=0)
+    assert (obs.numpy(force=True) == theirs).all()
+    assert info["frame_number"].tolist() == their_info["frame_number"].tolist()
+    actions = torch.zeros(2, dtype=torch.int64, device=envs.device)
+    assert (envs.step(actions)[0].numpy(force=True) == reference.step(actions.numpy(force=True))[0]).all()
+    envs.close()
+
+
+def test_several_games_have_no_choice_of_their_own() -> None:
+    envs = parl.AtariVectorEnv(["breakout", "pong"], 2, device="cuda")
+    with pytest.raises(AtariError, match="play 2 games"):
+        envs.calibrate()
+    envs.close()

@@ -1,0 +1,311 @@
+"""`AtariVectorEnv(device="cuda")` beside `device="cpu"`: all that comes out, byte for byte."""
+
+import pickle
+from typing import Any
+
+import fake_driver
+import numpy as np
+import pytest
+import torch
+
+import parl
+from parl.envs.atari.presets import PRESETS
+from parl.errors import CudaUnavailableError
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    return value.cpu().numpy() if hasattr(value, "cpu") else value
+
+
+def same(left: tuple[Any, ...], right: tuple[Any, ...]) -> None:
+    """Results of a call: the processor's, then the device's."""
+    for a, b in zip(left[:-1], right[:-1], strict=True):
+        found = plain(b)
+        np.testing.assert_array_equal(a, found)
+        assert found.dtype == a.dtype
+    infos = plain(right[-1])
+    for key, value in left[-1].items():
+        np.testing.assert_equal(infos[key], value, err_msg=key)
+
+
+def pair(games: Any, num_envs: int, **options: Any) -> tuple[Any, Any]:
+    given = {"boot": "snapshot", **options}
+    return parl.AtariVectorEnv(games, num_envs, **given), parl.AtariVectorEnv(
+        games, num_envs, device="cuda", **given
+    )
+
+
+def run(cpu: Any, gpu: Any, steps: int, seed: int = 3) -> int:
+    """Resets and steps both, which must give the same; steps in which episodes ended."""
+    same(cpu.reset(seed=seed), gpu.reset(seed=seed))
+    draws = np.random.default_rng(seed)
+    ended = 0
+    for step in range(steps):
+        actions = draws.integers(0, cpu.single_action_space.n, cpu.num_envs)
+        given = torch.tensor(actions, dtype=torch.int64 if step % 2 else torch.int32)
+        left, right = cpu.step(actions), gpu.step(given)
+        same(left, right)
+        ended += "episode_return" in left[-1]
+    np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
+    return ended
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_all_that_comes_out_is_that_of_the_cpu(mode: str) -> None:
+    cpu, gpu = pair(
+        ["breakout", "pong"],
+        3,
+        autoreset_mode=mode,
+        max_num_frames_per_episode=20,
+        repeat_action_probability=0.25,
+        ram_info=True,
+        reward_dtype="float32",
+    )
+    assert gpu.action_space == cpu.action_space
+    assert gpu.observation_space == cpu.observation_space
+    assert run(cpu, gpu, 12) > 1
+    mask = {"reset_mask": np.array([True, False, True])}
+    same(cpu.reset(seed=9, options=mask), gpu.reset(seed=9, options=mask))
+    same(cpu.step(np.zeros(3, np.int64)), gpu.step(np.zeros(3, np.int64)))
+    cpu.close()
+    gpu.close()
+
+
+@pytest.mark.parametrize("life_loss", ["continues", "reports"])
+def test_whole_games_are_told_as_on_the_cpu(life_loss: str) -> None:
+    """Lives are lost and games are cut within some 20 steps of 4 frames."""
+    cpu, gpu = pair("breakout", 2, life_loss=life_loss, obs_type="ram", max_num_frames_per_episode=80)
+    run(cpu, gpu, 2)
+    seen = set()
+    for _ in range(60):
+        left, right = cpu.step(np.ones(2, np.int64)), gpu.step(torch.ones(2, dtype=torch.int64))
+        same(left, right)
+        assert "game_over" in left[-1] and "game_return" in right[-1]
+        seen |= set(zip((left[2] | left[3]).tolist(), left[-1]["game_over"].tolist(), strict=True))
+    assert seen == {(False, False), (True, False), (True, True)}
+    cpu.close()
+    gpu.close()
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_presets(preset: str) -> None:
+    cpu, gpu = (parl.make_vec("breakout", 2, preset=preset, device=device) for device in ("cpu", "cuda"))
+    # No episode is over after four steps.
+    assert run(cpu, gpu, 4) == 0
+    cpu.close()
+    gpu.close()
+
+
+def test_exact_boots() -> None:
+    cpu, gpu = pair("breakout", 2, boot="exact", max_num_frames_per_episode=20)
+    assert run(cpu, gpu, 6) == 1
+    # Unseeded: the console boots on the memory as it is.
+    same(cpu.reset(), gpu.reset())
+    same(cpu.step(np.zeros(2, np.int64)), gpu.step(np.zeros(2, np.int64)))
+    np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
+    cpu.close()
+    gpu.close()
+
+
+def test_one_state_of_the_cpu_seeds_a_hundred_consoles() -> None:
+    cpu, gpu = pair("pong", 1)[0], parl.AtariVectorEnv("pong", 100, device="cuda")
+    cpu.reset(seed=1)
+    for _ in range(5):
+        cpu.step(np.array([2]))
+    gpu.reset(seed=5)
+    gpu.seed_states(cpu.get_state()[0])
+    found = gpu.get_state()
+    assert found.shape[0] == 100
+    assert (found == cpu.get_state()).all()
+    obs = cpu.step(np.array([3]))[0]
+    assert (plain(gpu.step(np.full(100, 3))[0]) == obs).all()
+    # And one back to the processor.
+    cpu.set_state(gpu.get_state(np.arange(100) == 57))
+    obs = plain(gpu.step(np.full(100, 4))[0])
+    np.testing.assert_array_equal(cpu.step(np.array([4]))[0], obs[57:58])
+    gpu.clone(0, [1, 2])
+    rows = gpu.get_state(np.arange(100) < 3)
+    assert (rows == rows[0]).all()
+    cpu.close()
+    gpu.close()
+
+
+def test_they_go_through_a_pickle() -> None:
+    _, gpu = pair("pong", 2)
+    gpu.reset(seed=1)
+    copy = pickle.loads(pickle.dumps(gpu))
+    actions = np.array([2, 3])
+    same(tuple(map(plain, gpu.step(actions))), copy.step(actions))
+    np.testing.assert_array_equal(copy.get_state(), gpu.get_state())
+    assert copy.get_state().shape[0] == 2
+    gpu.close()
+    copy.close()
+
+
+def test_bad_calls_are_named() -> None:
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda")
+    envs.reset()
+    with pytest.raises(TypeError, match=r"actions have dtype torch\.float32, expected int64 or int32"):
+        envs.step(torch.zeros(2))
+    with pytest.raises(ValueError, match=r"actions have shape \(3,\), expected \(2,\)"):
+        envs.step(torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"out is torch\.uint8 of shape"):
+        envs.step(torch.zeros(2, dtype=torch.int64), out=torch.zeros(3, dtype=torch.uint8))
+    out = torch.zeros((2, 4, 84, 84), dtype=torch.uint8, device=envs.reset()[0].device)
+    assert envs.step(torch.zeros(2, dtype=torch.int64), out=out)[0] is out
+    envs.close()
+    with pytest.raises(ValueError, match="closed"):
+        envs.step(torch.zeros(2, dtype=torch.int64))
+
+
+def test_faults_wait_for_the_next_contact() -> None:
+    envs = parl.AtariVectorEnv("pong", 3, device="cuda")
+    envs.step(np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match="environment 2 has not been reset"):
+        envs.check()
+    envs.reset(seed=0)
+    message = r"an action of environment 1 was outside 0\.\.6; it did nothing"
+    contacts = [
+        envs.check,
+        envs.get_state,
+        lambda: envs.set_state(state),
+        lambda: envs.seed_states(state[0]),
+    ]
+    state = envs.get_state()
+    for contact in contacts:
+        for wrong in (6, -1, 2**40):
+            envs.step(np.array([0, wrong, 0]))
+            with pytest.raises(ValueError, match=message):
+                contact()
+            envs.check()
+    envs.close()
+
+
+def test_a_step_is_captured_and_replayed() -> None:
+    cpu, gpu = pair("breakout", 2, autoreset_mode="SameStep", max_num_frames_per_episode=20)
+    same(cpu.reset(seed=2), gpu.reset(seed=2))
+    actions = torch.zeros(2, dtype=torch.int64, device=gpu.device)
+    graph = fake_driver.Graph()
+    results = graph.capture(lambda: gpu.step(actions))
+    for step in range(8):
+        actions.fill_(step % 4)
+        graph.replay()
+        same(cpu.step(np.full(2, step % 4)), results)
+    gpu.check()
+    np.testing.assert_array_equal(cpu.get_state(), gpu.get_state())
+    assert int(results[-1]["frame_number"].min()) > 0
+    cpu.close()
+    gpu.close()
+
+
+# ------------------------------------------------------------------ with the fake driver alone
+
+
+def test_nothing_waits_for_the_device(needs_fake_driver: None) -> None:
+    envs = parl.AtariVectorEnv("breakout", 2, device="cuda")
+    before = fake_driver.figure("synchronisations"), fake_driver.figure("copies")
+    allocated = fake_driver.figure("allocations")
+    envs.reset(seed=0)
+    envs.reset(options={"reset_mask": np.array([True, False])})
+    infos = envs.step(np.zeros(2, np.int64))[-1]
+    assert (fake_driver.figure("synchronisations"), fake_driver.figure("copies")) == before
+    # Statistics stay where they are; the driver allocates nothing that the caller sees.
+    assert {"lives", "episode_return", "_episode_return", "episode_length"} <= infos.keys()
+    assert all(isinstance(value, torch.Tensor) for value in infos.values())
+    assert fake_driver.figure("allocations") == allocated
+    envs.check()
+    assert fake_driver.figure("synchronisations") == before[0] + 1
+    envs.close()
+
+
+def test_nothing_relies_on_the_order_of_streams(needs_fake_driver: None) -> None:
+    """Each stream does its work when somebody waits for it, and for no other."""
+    cpu, gpu = pair("breakout", 2)
+    cpu.reset(seed=4)
+    gpu.reset(seed=0)
+    fake_driver.put("lazy", 1)
+    fake_driver.Stream.handle = 0x57
+    try:
+        gpu.set_state(cpu.get_state())
+        np.testing.assert_array_equal(gpu.get_state(), cpu.get_state())
+        actions = torch.tensor([1, 2])
+        results = gpu.step(actions)
+        assert results[0].data_ptr() != 0
+        gpu.check()
+        same(cpu.step(np.array([1, 2])), results)
+        gpu.close()
+    finally:
+        fake_driver.Stream.handle = 0
+    cpu.close()
+
+
+def test_all_is_given_back(needs_fake_driver: None) -> None:
+    names = ("allocations", "used", "modules", "contexts")
+    before = [fake_driver.figure(name) for name in names]
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda")
+    assert fake_driver.figure("used") - before[1] >= envs.device_bytes > 0
+    envs.reset()
+    envs.set_state(envs.get_state())
+    envs.close()
+    envs.close()
+    assert [fake_driver.figure(name) for name in names] == before
+
+
+def test_each_device_has_its_own(needs_fake_driver: None) -> None:
+    fake_driver.put("devices", 2)
+    first, second = (parl.AtariVectorEnv("pong", 1, device=device) for device in ("cuda", "cuda:1"))
+    expected = parl.AtariVectorEnv("pong", 1, boot="snapshot")
+    results = expected.reset(seed=1)
+    same(results, first.reset(seed=1))
+    same(results, second.reset(seed=1))
+    second.set_state(first.get_state())
+    assert (second.get_state() == expected.get_state()).all()
+    for envs in (first, second):
+        envs.check()
+        envs.close()
+    expected.close()
+
+
+def test_a_device_that_fails_says_so(needs_fake_driver: None) -> None:
+    envs = parl.AtariVectorEnv("pong", 1, device="cuda:0")
+    envs.reset()
+    fake_driver.put("devices", 2)
+    other = parl.AtariVectorEnv("pong", 1, device="cuda:1")
+    other.reset()
+    fake_driver.put("fail", 700)
+    fake_driver.put("lazy", 1)
+    kept = other.step(np.zeros(1, np.int64))
+    with pytest.raises(RuntimeError, match=r"cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
+        other.check()
+    # The other device, and the process, go on.
+    fake_driver.put("lazy", 0)
+    del kept
+    envs.step(np.zeros(1, np.int64))
+    envs.check()
+    envs.close()
+    other.close()
+
+
+@pytest.mark.parametrize(("options", "asked"), [({}, 2 * 28_224), ({"sliding": 64}, 2 * 64 * 84 * 84)])
+def test_no_memory_for_the_results_is_a_reason(
+    options: dict[str, Any], asked: int, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason has numbers, and the environments go on when there is memory again."""
+    expected = parl.AtariVectorEnv("pong", 2, boot="snapshot")
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda", **options)
+
+    def none_left(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    text = f"out of memory on cpu: {asked} bytes were asked for, 1000 of 5000 are free"
+    monkeypatch.setattr(parl.cuda, "free_memory", lambda device: (1000, 5000))
+    for name in ("empty", "zeros"):
+        monkeypatch.setattr(torch, name, none_left)
+    with pytest.raises(CudaUnavailableError, match=text):
+        envs.reset(seed=1)
+    monkeypatch.undo()
+    same(expected.reset(seed=1), envs.reset(seed=1))
+    envs.close()
+    expected.close()

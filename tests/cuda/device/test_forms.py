@@ -1,0 +1,106 @@
+"""The form in which games are played: chosen by name, of no effect on numbers, told by the doctor."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import parl
+from parl import _native
+from parl.envs.atari import groups
+from parl.errors import AtariError
+
+
+def made(games: Any = "breakout", envs: int = 2, **options: Any) -> Any:
+    return parl.AtariVectorEnv(games, envs, device="cuda", **options)
+
+
+@pytest.mark.parametrize("form", ["plain", "predicated", "grouped:9"])
+def test_a_form_for_all_environments(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CUDA_FORM", form)
+    # Nothing is measured then.
+    monkeypatch.setattr(groups, "CALIBRATES_FROM", 1)
+    envs, reference = made(), parl.AtariVectorEnv("breakout", 2, boot="snapshot")
+    assert envs.forms == {"breakout": form}
+    assert not envs.calibrated
+    assert (envs.reset(seed=2)[0].numpy(force=True) == reference.reset(seed=2)[0]).all()
+    for step in range(3):
+        actions = np.array([1, step])
+        ours, theirs = envs.step(torch.from_numpy(actions))[0], reference.step(actions)[0]
+        assert (ours.numpy(force=True) == theirs).all()
+    assert (envs.get_state() == reference.get_state()).all()
+    envs.close()
+
+
+def test_forms_change_between_steps() -> None:
+    games = ["breakout", "pong"]
+    envs, reference = made(games, 4, batch_size=2), parl.AtariVectorEnv(games, 4, boot="snapshot")
+    envs.reset(seed=0)
+    reference.reset(seed=0)
+    envs.recv()
+    for forms, said in (
+        (("plain",), ("plain", "plain")),
+        (("grouped:2", "predicated"), ("grouped:2", "predicated")),
+        (("predicated", "grouped"), ("predicated", "grouped:4")),
+    ):
+        envs.choose(*forms)
+        assert envs.forms == dict(zip(games, said, strict=True))
+        # Both groups, one step each.
+        for first in (0, 2):
+            envs.send(np.ones(2, np.int64), range(first, first + 2))
+            envs.recv()
+        reference.step(np.ones(4, np.int64))
+        assert (envs.get_state() == reference.get_state()).all()
+    envs.close()
+
+
+def test_what_is_no_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    envs = made()
+    before = envs.forms
+    for forms, message in (
+        (
+            ("odd",),
+            r"form is .?odd, window 0.*, expected grouped with window 0, 1, 2, 3, 4, 6 or 9, predicated",
+        ),
+        (("grouped:5",), "grouped, window 5"),
+        (("plain:4",), "plain, window 4"),
+        (("grouped:x",), "form is 'grouped:x', expected grouped:<window>"),
+        (("grouped:",), "form is 'grouped:'"),
+        (("plain", "plain"), "2 forms for 1 games, expected one form, or one per game"),
+        ((), "0 forms for 1 games"),
+    ):
+        with pytest.raises(AtariError, match=message):
+            envs.choose(*forms)
+        assert envs.forms == before
+    envs.close()
+    with pytest.raises(ValueError, match="closed"):
+        envs.choose("plain")
+    monkeypatch.setenv("PARL_CUDA_FORM", "grouped:7")
+    with pytest.raises(AtariError, match="grouped, window 7"):
+        made()
+
+
+def test_the_doctor_tells_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Path(os.environ.get("PARL_CACHE_DIR", Path.home() / ".cache" / "parl")) / "kernels"
+    (tmp_path / "kernels").mkdir()
+    for kernel in kept.glob("*.kernel"):
+        (tmp_path / "kernels" / kernel.name).symlink_to(kernel)
+    monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
+
+    def told() -> list[tuple[str, str]]:
+        return [line for line in _native.cuda_report([]) if line[0].startswith("fastest on ")]
+
+    envs = made("pong", 1)
+    assert told() == []
+    form, window, _ = min(envs.calibrate(), key=lambda row: row[2])
+    assert envs.forms == {"pong": groups.form_text(form, window)}
+    envs.close()
+    [(name, finding)] = told()
+    version = dict(_native.cuda_report([]))["CUDA driver"].removeprefix("for ")
+    assert name.endswith(f", driver for {version}")
+    assert finding == f"{form} {window}: pong" if form == "grouped" else f"{form}: pong"

@@ -1,0 +1,79 @@
+"""Why a device cannot be had, each reason as a driver gives it; the process goes on."""
+
+import os
+import subprocess
+import sys
+
+import fake_driver
+import pytest
+
+import parl
+from parl import _native, cuda
+from parl.errors import CudaUnavailableError
+from parl.run import doctor
+
+pytestmark = pytest.mark.usefixtures("needs_fake_driver")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("devices", 0, "there is no CUDA device 0: the driver shows 0"),
+        ("version", 11080, r"the driver is too old: it is of CUDA 11\.8, expected 12\.0 or newer"),
+        ("architecture", 70, r"is too old: compute capability 7\.0, expected 7\.5 or newer"),
+        ("architecture", 60, r"is too old: compute capability 6\.0"),
+        (
+            "memory",
+            200_000,
+            r"out of memory on CUDA device 0: \d+ bytes were asked for, \d+ of 200000 are free",
+        ),
+    ],
+)
+def test_a_reason(name: str, value: int, message: str) -> None:
+    before = fake_driver.figure("used"), fake_driver.figure(name)
+    fake_driver.put(name, value)
+    with pytest.raises(CudaUnavailableError, match=message):
+        parl.AtariVectorEnv("pong", 2, device="cuda")
+    fake_driver.put(name, before[1])
+    assert fake_driver.figure("used") == before[0]
+    envs = parl.AtariVectorEnv("pong", 2, device="cuda")
+    envs.reset()
+    envs.close()
+
+
+@pytest.mark.parametrize(("error", "name"), [(100, "CUDA_ERROR_NO_DEVICE"), (999, "error 999")])
+def test_a_driver_that_does_not_start(error: int, name: str) -> None:
+    code = "import parl; parl.AtariVectorEnv('pong', device='cuda')"
+    environment = {**os.environ, "PARL_FAKE_DRIVER": f"init={error}"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert f"CudaUnavailableError: the CUDA driver (libcuda.so.1) does not start: {name}" in run.stderr
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_NVRTC", "/nowhere/libnvrtc.so.13")
+    with pytest.raises(CudaUnavailableError, match=r"no NVRTC.*tried /nowhere/libnvrtc\.so\.13"):
+        parl.AtariVectorEnv("pong", device="cuda")
+
+
+def test_the_report_names_the_devices() -> None:
+    fake_driver.put("devices", 2)
+    lines = dict(_native.cuda_report([]))
+    assert lines["CUDA driver"] == "for CUDA 13.0"
+    assert lines["CUDA device 1"] == "the processor, as device 1, compute capability 9.0, 64 GiB"
+    assert lines["NVRTC"].startswith("13.0 in ")
+
+
+def test_compiled_ahead() -> None:
+    """Environments find what was compiled for the device before."""
+    target, _, files = cuda.prepare("cuda")
+    assert target == "sm_90"
+    assert {name for name, _, _ in files} == {name for name, _ in doctor.compiled("cuda")[:-1]}
+    assert all(cached for _, _, cached in cuda.prepare("cuda")[2])
+    cuda.prefetch().join(timeout=100)
+    envs = parl.AtariVectorEnv("pong", device="cuda")
+    assert all(group.core.from_cache for group in envs._native.all)
+    envs.close()
+    with pytest.raises(ValueError, match='expected "cpu", "cuda" or'):
+        cuda.prepare("gpu")

@@ -1,0 +1,234 @@
+"""Training with environments, replay and learner on a device, from `parl.train`, and its parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fake_driver
+import numpy as np
+import pytest
+import run_on_fake_driver
+import torch
+
+import parl
+from parl.algos.dqn import DQN
+from parl.algos.ppo import PPO
+from parl.errors import ConfigError
+from parl.replay.cuda.replay import CudaReplay
+from parl.runtime.cuda import off_policy, on_policy
+
+# Gradients make torch count devices, which the fake driver does not answer.
+pytestmark = [pytest.mark.filterwarnings("ignore:CUDA initialization"), pytest.mark.slow]
+
+OPTIONS: dict[str, Any] = {
+    "env": "parl/Breakout-v0",
+    "env_options": ["device=cuda", "img_height=36", "img_width=36", "max_num_frames_per_episode=40"],
+    "device": "cuda",
+    "num_envs": 3,
+    "batch_size": 4,
+    "replay_ratio": 1.0,
+    "replay_capacity": 200,
+    "learning_starts": 18,
+    "n_step": 2,
+    "target_period": 3,
+    "hidden": (16,),
+    "checkpoint_every": 30,
+    "evaluation_episodes": 0,
+    "quiet": True,
+    "tensorboard": False,
+}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learners are where the device's tensors are: with the fake driver, in the process's memory."""
+    if fake_driver.library() is None:
+        return
+    for kind in (DQN, PPO):
+        made: Any = kind.make_learner
+
+        def placed(self: Any, seed: int, device: str, made: Any = made) -> Any:
+            return made(self, seed, "cpu")
+
+        monkeypatch.setattr(kind, "make_learner", placed)
+
+
+def trained(folder: Path, **options: Any) -> Any:
+    return parl.train("dqn", **{**OPTIONS, "runs": str(folder), **options})
+
+
+ROLLOUTS = {name: OPTIONS[name] for name in ("env", "env_options", "device", "num_envs", "hidden")}
+ROLLOUTS |= {
+    name: OPTIONS[name] for name in ("checkpoint_every", "evaluation_episodes", "quiet", "tensorboard")
+}
+ROLLOUTS |= {"rollout_steps": 5, "minibatch_size": 5, "epochs": 2}
+
+
+@pytest.mark.usefixtures("here")
+def test_rollouts_stay_on_the_device_and_resume_with_the_same_numbers(tmp_path: Path) -> None:
+    """Episodes of ten steps are cut in every other rollout."""
+    folder = {"runs": str(tmp_path)}
+    whole = parl.train("ppo", **ROLLOUTS, **folder, name="whole", total_steps=60)
+    # Four rollouts of 15 rows, each six minibatches.
+    assert (whole.env_steps, whole.updates) == (60, 24)
+    half = parl.train("ppo", **{**ROLLOUTS, "checkpoint_every": 15}, **folder, name="half", total_steps=60)
+    assert torch.equal(weights(whole), weights(half))
+    short = parl.train("ppo", **ROLLOUTS, **folder, name="short", total_steps=30, anneal=False)
+    long = parl.train("ppo", **ROLLOUTS, **folder, name="long", total_steps=60, anneal=False)
+    resumed = parl.resume(short.path, total_steps=60)
+    assert (resumed.env_steps, resumed.updates) == (60, 24)
+    assert torch.equal(weights(long), weights(resumed))
+    records = [json.loads(line) for line in (Path(long.path) / "metrics.jsonl").read_text().splitlines()]
+    assert np.isfinite(records[-1]["policy_loss"]) and records[-1]["episode_return"] is not None
+    assert parl.evaluate(long.path, episodes=2, checkpoint="last").shape == (2,)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_round_of_rollouts_waits(
+    tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[int] = []
+    round_of = on_policy.CudaRolloutLoop._iterate
+
+    def waited() -> int:
+        return fake_driver.figure("synchronisations") + fake_driver.figure("copies")
+
+    def counted(self: Any, seconds: float) -> None:
+        before = waited()
+        round_of(self, seconds)
+        waits.append(waited() - before)
+
+    monkeypatch.setattr(on_policy.CudaRolloutLoop, "_iterate", counted)
+    options = ROLLOUTS | {"checkpoint_every": 10_000, "random_starts": 3}
+    parl.train("ppo", **options, total_steps=54, runs=str(tmp_path))
+    assert waits == [0, 0, 0]
+
+
+def weights(run: Any) -> torch.Tensor:
+    newest = max(Path(run.path).rglob("learner.pt"), key=lambda path: path.stat().st_mtime_ns)
+    return torch.load(newest, weights_only=True)["weights"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_run_trains_and_resumes_with_the_same_numbers(tmp_path: Path) -> None:
+    whole = trained(tmp_path, name="whole", total_steps=60)
+    assert whole.env_steps == 60
+    # One transition sampled for each after the start: 42 of them, 4 at a time.
+    assert whole.updates == 10
+    records = [json.loads(line) for line in (Path(whole.path) / "metrics.jsonl").read_text().splitlines()]
+    assert records[-1]["replay_size"] == 60
+    assert np.isfinite(records[-1]["loss"])
+    again = trained(tmp_path, name="again", total_steps=60)
+    assert torch.equal(weights(whole), weights(again))
+    half = trained(tmp_path, name="half", total_steps=30)
+    assert half.updates == 3
+    resumed = parl.resume(half.path, total_steps=60)
+    assert (resumed.env_steps, resumed.updates) == (60, 10)
+    assert torch.equal(weights(whole), weights(resumed))
+    # Evaluations are the processor's.
+    assert parl.evaluate(whole.path, episodes=2, checkpoint="last").shape == (2,)
+
+
+@pytest.mark.usefixtures("here")
+def test_no_round_waits(tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds, waits = 0, 0
+    advance, step = off_policy.CudaOffPolicyLoop.advance, off_policy.CudaActor.step
+
+    def waited() -> int:
+        return fake_driver.figure("synchronisations") + fake_driver.figure("copies")
+
+    def counted(self: Any, until_env_steps: int, seconds: float) -> None:
+        nonlocal waits
+        before = waited()
+        advance(self, until_env_steps, seconds)
+        waits += waited() - before
+
+    def step_and_count(self: Any, env_steps: int) -> Any:
+        nonlocal rounds
+        rounds += 1
+        assert isinstance(self._replay, CudaReplay)
+        return step(self, env_steps)
+
+    monkeypatch.setattr(off_policy.CudaOffPolicyLoop, "advance", counted)
+    monkeypatch.setattr(off_policy.CudaActor, "step", step_and_count)
+    begun = waited()
+    run = trained(tmp_path, total_steps=45, checkpoint_every=10_000)
+    assert run.updates > 3
+    assert (rounds, waits) == (15, 0)
+    # Only records and checkpoints do.
+    assert waited() > begun
+
+
+@pytest.mark.usefixtures("here")
+def test_an_update_is_one_graph(
+    tmp_path: Path, needs_fake_driver: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the fake driver captures are launches: torch's own work is a device's."""
+    run_on_fake_driver.stand_in(monkeypatch.setattr)
+    from parl.algos import dqn
+
+    fields = {
+        "obs": ((4,), "float32"),
+        "action": ((), "int64"),
+        "reward": ((), "float32"),
+        "terminated": ((), "bool"),
+    }
+    spec = parl.types.EnvSpec((4,), "float32", (), "int64", 2, "next_step")
+    learner = dqn.DQN(dqn.Config(hidden=(8,)), spec).make_learner(1, "cuda")
+    replay = parl.PrioritizedReplay(100, fields, num_envs=4, device="cuda", alpha=0.5)
+    for _ in range(6):
+        replay.add(
+            obs=torch.randn(4, 4),
+            action=torch.zeros(4, dtype=torch.int64),
+            reward=torch.ones(4),
+            terminated=torch.zeros(4, dtype=torch.bool),
+        )
+    update = off_policy.CudaUpdate(learner, replay, 16, as_graph=True)
+    for call in range(3):
+        update(0.4)
+        assert replay.counters["updated"] == 16 * (call + 1)
+    assert update._update._graph is None
+    before = fake_driver.figure("launches"), fake_driver.figure("synchronisations")
+    for call in range(5):
+        update(0.4 + 0.1 * call)
+    assert update._update._graph is not None
+    assert fake_driver.figure("synchronisations") == before[1]
+    # Draw, gather of the one size of columns, stamp, scatter: captured once, and replayed from then on.
+    assert fake_driver.figure("launches") - before[0] == 4
+    assert replay.rng_state[1] == 8
+    assert replay.counters["sampled"] == 8 * 16
+    assert update._beta.item() == pytest.approx(0.8)
+    replay.verify()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"device": "cpu"}, "need the learner there too: device = 'cuda'"),
+        ({"actors": 2}, "actors = 2: with environments on a CUDA device all is one process, 1"),
+        ({"learners": 2}, "learners = 2: "),
+        ({"double_buffer": True, "num_envs": 4}, "double_buffer = True: "),
+        ({"initial_priority": "td"}, "initial_priority = 'td' needs environments of the CPU"),
+    ],
+)
+def test_what_cannot_be_is_said(options: dict[str, Any], text: str, tmp_path: Path, here: None) -> None:
+    with pytest.raises(ConfigError, match=text):
+        trained(tmp_path, total_steps=30, **options)
+
+
+def test_algorithms_that_act_on_the_processor_are_named(tmp_path: Path) -> None:
+    from parl.runtime.off_policy.setup import OffPolicySetup
+
+    setup = OffPolicySetup(
+        algorithm=object(),
+        **dict.fromkeys(
+            ("maker", "spec", "seed", "actors", "processes", "learners", "num_envs", "batch_size"), 1
+        ),
+        replay_capacity=1,
+        pacer=None,
+        device="cuda",
+    )  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="object cannot act on a device, as dqn and rainbow can"):
+        off_policy.CudaOffPolicyLoop(setup)

@@ -1,0 +1,531 @@
+// A CUDA driver whose devices are the processor: the functions of libcuda that parl calls, and those by which tests look
+// at them. Built as `libcuda.so.1`; only for tests.
+//
+// It is stricter than a device where that shows mistakes: memory comes filled with 0xCD and is 0xDD after it was freed;
+// a call without a current context, or with another device's memory, fails; a stream that is `lazy` does nothing until
+// somebody waits for it, and no stream waits for another; while a stream is captured nothing may wait or allocate.
+//
+// Source: the CUDA Driver API reference (names, arguments, error numbers, what is asynchronous).
+#include <dlfcn.h>
+#include <elf.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel.h"
+
+namespace {
+
+enum : int {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+    ILLEGAL_ADDRESS = 700,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+};
+
+typedef std::function<int()> Work;
+
+struct Memory {
+    size_t bytes;
+    int device;
+};
+struct Stream {
+    std::vector<Work> waiting;
+    std::vector<Work>* capture = nullptr;
+    bool spoilt = false;
+};
+struct Context {
+    int device;
+    int retained = 0;
+    int failed = SUCCESS;
+};
+struct Graph {
+    std::vector<Work> nodes;
+};
+struct Module {
+    void* library;
+};
+
+// What tests set, and what they read, by name.
+std::map<std::string, long> figures = {
+    {"devices", 1},        {"architecture", 90}, {"version", 13000},     {"memory", 1L << 36}, {"init", 0},
+    {"lazy", 0},           {"used", 0},          {"synchronisations", 0}, {"launches", 0},      {"allocations", 0},
+    {"modules", 0},        {"contexts", 0},      {"copies", 0},           {"fail", 0},
+};
+
+// Before anything is asked: PARL_FAKE_DRIVER="init=100,devices=2".
+[[maybe_unused]] const bool read_environment = [] {
+    const char* text = std::getenv("PARL_FAKE_DRIVER");
+    for (std::string rest = text == nullptr ? "" : text; !rest.empty();) {
+        const std::string entry = rest.substr(0, rest.find(','));
+        rest = entry.size() < rest.size() ? rest.substr(entry.size() + 1) : "";
+        const size_t equals = entry.find('=');
+        if (equals != std::string::npos) figures[entry.substr(0, equals)] = std::atol(entry.c_str() + equals + 1);
+    }
+    return true;
+}();
+
+std::recursive_mutex mutex;
+std::map<uintptr_t, Memory> memory;
+std::map<void*, Stream> streams;
+std::map<int, Context> contexts;
+thread_local std::vector<Context*> current;
+bool started = false;
+
+struct Locked {
+    std::lock_guard<std::recursive_mutex> guard{mutex};
+};
+
+Context* here() { return current.empty() ? nullptr : current.back(); }
+
+bool capturing() {
+    for (auto& [handle, stream] : streams) {
+        if (stream.capture != nullptr) return true;
+    }
+    return false;
+}
+
+// A call that a capture does not allow: it fails, and so does the capture.
+int refuse() {
+    for (auto& [handle, stream] : streams) {
+        if (stream.capture != nullptr) stream.spoilt = true;
+    }
+    return CAPTURE_UNSUPPORTED;
+}
+
+int ready() {
+    if (!started) return NOT_INITIALIZED;
+    if (here() == nullptr) return INVALID_CONTEXT;
+    return here()->failed;
+}
+
+// Streams of a device are kept apart by their handles; the default one is shared by name only.
+int drain(Stream& stream) {
+    std::vector<Work> all;
+    all.swap(stream.waiting);
+    int worst = SUCCESS;
+    for (Work& work : all) {
+        const int status = work();
+        if (status != SUCCESS) worst = status;
+    }
+    return worst;
+}
+
+int drain_all() {
+    int worst = SUCCESS;
+    for (auto& [handle, stream] : streams) {
+        const int status = drain(stream);
+        if (status != SUCCESS) worst = status;
+    }
+    return worst;
+}
+
+// Asynchronous failures stay with the context, as on a device.
+int give(void* handle, Work work) {
+    Context* context = here();
+    Work kept = [context, work] {
+        const int status = context->failed != SUCCESS ? context->failed : work();
+        if (status != SUCCESS) context->failed = status;
+        return status;
+    };
+    Stream& stream = streams[handle];
+    if (stream.capture != nullptr) {
+        stream.capture->push_back(kept);
+        return SUCCESS;
+    }
+    stream.waiting.push_back(kept);
+    if (figures["lazy"] == 0) drain(stream);
+    return SUCCESS;
+}
+
+// The allocation that holds all of a range.
+const Memory* holder(uintptr_t address, size_t bytes) {
+    auto after = memory.upper_bound(address);
+    if (after == memory.begin()) return nullptr;
+    --after;
+    return address + bytes <= after->first + after->second.bytes ? &after->second : nullptr;
+}
+
+bool ours(uint64_t address, size_t bytes) {
+    const Memory* found = holder(address, bytes);
+    return found != nullptr && found->device == here()->device;
+}
+
+bool is_device(int device) { return device >= 0 && device < figures["devices"]; }
+
+// Bytes of a shared object, which its own header gives.
+size_t image_bytes(const void* image) {
+    Elf64_Ehdr header;
+    std::memcpy(&header, image, sizeof(header));
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return 0;
+    return header.e_shoff + static_cast<size_t>(header.e_shnum) * header.e_shentsize;
+}
+
+}  // namespace
+
+extern "C" {
+
+// ------------------------------------------------------------ what tests call
+
+// Sets a figure by its name; 1 when there is none.
+int parl_fake_driver_set(const char* name, long value) {
+    Locked lock;
+    auto found = figures.find(name);
+    if (found == figures.end()) return 1;
+    found->second = value;
+    return 0;
+}
+
+// A figure by its name, -1 when there is none.
+long parl_fake_driver_get(const char* name) {
+    Locked lock;
+    auto found = figures.find(name);
+    return found == figures.end() ? -1 : found->second;
+}
+
+// ------------------------------------------------------------ the driver
+
+int cuInit(unsigned) {
+    Locked lock;
+    if (figures["init"] != 0) return static_cast<int>(figures["init"]);
+    started = true;
+    return SUCCESS;
+}
+
+int cuDriverGetVersion(int* version) {
+    *version = static_cast<int>(figures["version"]);
+    return SUCCESS;
+}
+
+int cuDeviceGetCount(int* count) {
+    if (!started) return NOT_INITIALIZED;
+    *count = static_cast<int>(figures["devices"]);
+    return SUCCESS;
+}
+
+int cuDeviceGet(int* device, int ordinal) {
+    if (!is_device(ordinal)) return INVALID_DEVICE;
+    *device = ordinal;
+    return SUCCESS;
+}
+
+int cuDeviceGetName(char* name, int length, int device) {
+    if (!is_device(device)) return INVALID_DEVICE;
+    std::snprintf(name, static_cast<size_t>(length), "the processor, as device %d", device);
+    return SUCCESS;
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    if (!is_device(device)) return INVALID_DEVICE;
+    const std::map<int, int> known = {
+        {1, 1024},        // threads of a block
+        {8, 48 << 10},    // shared memory of a block
+        {10, 32},         // lanes of a warp
+        {16, 2},          // multiprocessors
+        {39, 2048},       // threads of a multiprocessor
+        {75, static_cast<int>(figures["architecture"] / 10)},
+        {76, static_cast<int>(figures["architecture"] % 10)},
+        {81, 228 << 10},  // shared memory of a multiprocessor
+        {97, 227 << 10},  // shared memory that a block may opt in to
+    };
+    auto found = known.find(attribute);
+    if (found == known.end()) return INVALID_VALUE;
+    *value = found->second;
+    return SUCCESS;
+}
+
+int cuDeviceTotalMem_v2(size_t* bytes, int device) {
+    if (!is_device(device)) return INVALID_DEVICE;
+    *bytes = static_cast<size_t>(figures["memory"]);
+    return SUCCESS;
+}
+
+int cuDevicePrimaryCtxRetain(Context** context, int device) {
+    Locked lock;
+    if (!started) return NOT_INITIALIZED;
+    if (!is_device(device)) return INVALID_DEVICE;
+    Context& found = contexts[device];
+    found.device = device;
+    ++found.retained;
+    ++figures["contexts"];
+    *context = &found;
+    return SUCCESS;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) {
+    Locked lock;
+    auto found = contexts.find(device);
+    if (found == contexts.end() || found->second.retained == 0) return INVALID_CONTEXT;
+    --found->second.retained;
+    --figures["contexts"];
+    return SUCCESS;
+}
+
+int cuCtxPushCurrent_v2(Context* context) {
+    if (context == nullptr || context->retained == 0) return INVALID_CONTEXT;
+    current.push_back(context);
+    return SUCCESS;
+}
+
+int cuCtxPopCurrent_v2(Context** context) {
+    if (current.empty()) return INVALID_CONTEXT;
+    *context = current.back();
+    current.pop_back();
+    return SUCCESS;
+}
+
+int cuMemGetInfo_v2(size_t* free, size_t* total) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    *total = static_cast<size_t>(figures["memory"]);
+    *free = static_cast<size_t>(figures["memory"] - figures["used"]);
+    return SUCCESS;
+}
+
+int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    if (capturing()) return refuse();
+    if (bytes == 0) return INVALID_VALUE;
+    if (bytes > static_cast<size_t>(figures["memory"] - figures["used"])) return OUT_OF_MEMORY;
+    void* room = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (room == nullptr) return OUT_OF_MEMORY;
+    std::memset(room, 0xCD, bytes);
+    *address = reinterpret_cast<uint64_t>(room);
+    memory[*address] = {bytes, here()->device};
+    figures["used"] += static_cast<long>(bytes);
+    ++figures["allocations"];
+    return SUCCESS;
+}
+
+int cuMemFree_v2(uint64_t address) {
+    Locked lock;
+    if (here() == nullptr) return INVALID_CONTEXT;
+    if (capturing()) return refuse();
+    auto found = memory.find(address);
+    if (found == memory.end() || found->second.device != here()->device) return INVALID_VALUE;
+    drain_all();
+    std::memset(reinterpret_cast<void*>(address), 0xDD, found->second.bytes);
+    std::free(reinterpret_cast<void*>(address));
+    figures["used"] -= static_cast<long>(found->second.bytes);
+    --figures["allocations"];
+    memory.erase(found);
+    return SUCCESS;
+}
+
+int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void* stream) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    if (!ours(address, bytes)) return INVALID_VALUE;
+    return give(stream, [=] {
+        std::memset(reinterpret_cast<void*>(address), value, bytes);
+        return SUCCESS;
+    });
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    // Pageable memory is read before the call returns, which a capture cannot do.
+    if (streams[stream].capture != nullptr) return refuse();
+    if (!ours(to, bytes)) return INVALID_VALUE;
+    ++figures["copies"];
+    const auto* begin = static_cast<const unsigned char*>(from);
+    auto staged = std::make_shared<std::vector<unsigned char>>(begin, begin + bytes);
+    return give(stream, [=] {
+        std::memcpy(reinterpret_cast<void*>(to), staged->data(), bytes);
+        return SUCCESS;
+    });
+}
+
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    if (streams[stream].capture != nullptr) return refuse();
+    if (!ours(from, bytes)) return INVALID_VALUE;
+    ++figures["copies"];
+    return give(stream, [=] {
+        std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+        return SUCCESS;
+    });
+}
+
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    return give(stream, [=] {
+        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+        return SUCCESS;
+    });
+}
+
+int cuModuleLoadData(Module** module, const void* image) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    if (capturing()) return refuse();
+    const size_t bytes = image_bytes(image);
+    if (bytes == 0) return INVALID_IMAGE;
+    // A name of its own: the loader takes a name that it has seen for the library it has.
+    char path[] = "/tmp/parl-fake-driver-XXXXXX";
+    const int file = mkstemp(path);
+    const auto* rest = static_cast<const char*>(image);
+    for (size_t left = bytes; left > 0;) {
+        const ssize_t written = write(file, rest, left);
+        if (written <= 0) return INVALID_IMAGE;
+        rest += written;
+        left -= static_cast<size_t>(written);
+    }
+    close(file);
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    unlink(path);
+    if (library == nullptr) {
+        std::fprintf(stderr, "%s\n", dlerror());
+        return INVALID_IMAGE;
+    }
+    ++figures["modules"];
+    *module = new Module{library};
+    return SUCCESS;
+}
+
+int cuModuleUnload(Module* module) {
+    Locked lock;
+    if (here() == nullptr) return INVALID_CONTEXT;
+    drain_all();
+    dlclose(module->library);
+    delete module;
+    --figures["modules"];
+    return SUCCESS;
+}
+
+int cuModuleGetFunction(const ParlKernel** function, Module* module, const char* name) {
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    void* found = dlsym(module->library, (std::string("parl_kernel_") + name).c_str());
+    if (found == nullptr) return NOT_FOUND;
+    *function = static_cast<const ParlKernel*>(found);
+    return SUCCESS;
+}
+
+int cuFuncSetAttribute(const ParlKernel*, int, int) { return ready(); }
+
+int cuLaunchKernel(const ParlKernel* kernel, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz,
+                   unsigned shared_bytes, void* stream, void** arguments, void** extra) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    const uint64_t threads = static_cast<uint64_t>(tx) * ty * tz;
+    if (threads == 0 || threads > 1024 || bx == 0 || by == 0 || bz == 0 || extra != nullptr) return INVALID_VALUE;
+    if (bx > 0x7FFFFFFFu || by > 65535 || bz > 65535 || shared_bytes > (227u << 10)) return INVALID_VALUE;
+    // Arguments are copied now; the words of them that point into memory must be of this device.
+    auto room = std::make_shared<std::vector<uint64_t>>((kernel->argument_bytes + 7) / 8);
+    kernel->copy(arguments, room->data());
+    ++figures["launches"];
+    const ParlShape shape = {{bx, by, bz}, {tx, ty, tz}, shared_bytes};
+    const int device = here()->device;
+    return give(stream, [=] {
+        for (const uint64_t word : *room) {
+            const Memory* found = holder(word, 1);
+            if (found != nullptr && found->device != device) return static_cast<int>(ILLEGAL_ADDRESS);
+        }
+        if (figures["fail"] != 0) return static_cast<int>(std::exchange(figures["fail"], 0));
+        kernel->run(room->data(), &shape);
+        return static_cast<int>(SUCCESS);
+    });
+}
+
+int cuStreamSynchronize(void* stream) {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    if (streams[stream].capture != nullptr) return refuse();
+    ++figures["synchronisations"];
+    return drain(streams[stream]);
+}
+
+int cuCtxSynchronize() {
+    Locked lock;
+    const int status = ready();
+    if (status != SUCCESS) return status;
+    if (capturing()) return refuse();
+    ++figures["synchronisations"];
+    return drain_all();
+}
+
+// ------------------------------------------------------------ graphs, for tests
+
+int cuStreamBeginCapture_v2(void* stream, int) {
+    Locked lock;
+    if (stream == nullptr || streams[stream].capture != nullptr) return CAPTURE_UNSUPPORTED;
+    streams[stream].capture = new std::vector<Work>;
+    streams[stream].spoilt = false;
+    return SUCCESS;
+}
+
+int cuStreamEndCapture(void* handle, Graph** graph) {
+    Locked lock;
+    Stream& stream = streams[handle];
+    if (stream.capture == nullptr) return INVALID_VALUE;
+    std::unique_ptr<std::vector<Work>> nodes(stream.capture);
+    stream.capture = nullptr;
+    if (stream.spoilt) return CAPTURE_INVALIDATED;
+    *graph = new Graph{std::move(*nodes)};
+    return SUCCESS;
+}
+
+int cuGraphLaunch(Graph* graph, void* stream) {
+    Locked lock;
+    for (const Work& node : graph->nodes) streams[stream].waiting.push_back(node);
+    if (figures["lazy"] == 0) drain(streams[stream]);
+    return SUCCESS;
+}
+
+int cuGraphDestroy(Graph* graph) {
+    delete graph;
+    return SUCCESS;
+}
+
+int cuGetErrorName(int error, const char** text) {
+    static const std::map<int, const char*> names = {
+        {SUCCESS, "CUDA_SUCCESS"},
+        {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+        {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
+        {100, "CUDA_ERROR_NO_DEVICE"},
+        {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
+        {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+        {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+        {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+        {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+        {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+        {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+        {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+    };
+    auto found = names.find(error);
+    *text = found == names.end() ? nullptr : found->second;
+    return found == names.end() ? INVALID_VALUE : SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,92 @@
+"""NVRTC through ctypes: what is needed to compile a kernel on a machine without a GPU."""
+
+import ctypes
+import functools
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KERNELS = Path(__file__).parents[2] / "crates" / "cule" / "kernels"
+# The whole front end, and PTX of all that it accepts.
+UNOPTIMIZED = ["--device-debug"]
+
+
+def find_library() -> Path | None:
+    """The newest `libnvrtc` of the installed NVIDIA wheels, or None."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    found = [path for folder in folders for path in folder.glob("*/lib/libnvrtc.so.*")]
+    return max((path for path in found if "alt" not in path.name), default=None)
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library."""
+    path = find_library()
+    assert path is not None
+    return ctypes.CDLL(str(path))
+
+
+def architectures() -> list[int]:
+    """Compute capabilities that this NVRTC compiles for, such as 75 and 90."""
+    count = ctypes.c_int()
+    assert library().nvrtcGetNumSupportedArchs(ctypes.byref(count)) == 0
+    values = (ctypes.c_int * count.value)()
+    assert library().nvrtcGetSupportedArchs(values) == 0
+    return list(values)
+
+
+def families(
+    architectures: Iterable[int], always: tuple[int, ...] = (0, -1), minutes: float = 1
+) -> list[Any]:
+    """The first architecture of each family: 75, 80, 90, ... All but those at the places `always` are slow.
+
+    The kernels differ below and above 8.0 alone, so that oldest and newest take every line of them.
+    """
+    first: dict[int, int] = {}
+    for architecture in sorted(architectures):
+        first.setdefault(architecture // 10, architecture)
+    found = list(first.values())
+    quick = {found[place] for place in always if found}
+    return [a if a in quick else pytest.param(a, marks=pytest.mark.slow(minutes=minutes)) for a in found]
+
+
+def compile_kernel(
+    source: Path, options: list[str], headers: list[str], folder: Path = KERNELS
+) -> tuple[bytes, bytes, str]:
+    """Compiles one file with headers of a folder, or of anywhere by their whole paths.
+
+    Returns:
+        PTX, machine code (empty for a virtual architecture) and what the compiler said.
+
+    Raises:
+        AssertionError: the compiler refuses; its log is the message.
+    """
+    nvrtc = library()
+    texts = [(folder / name).read_bytes() for name in headers]
+    names = [Path(name).name.encode() for name in headers]
+    array = ctypes.c_char_p * len(names)
+    program = ctypes.c_void_p()
+    main = (source.read_bytes(), source.name.encode())
+    included = (len(names), array(*texts), array(*names))
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), *main, *included) == 0
+    flags = [option.encode() for option in options]
+    status = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+    log = _text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog").rstrip(b"\0").decode()
+    assert status == 0, log
+    ptx = _text(program, "nvrtcGetPTXSize", "nvrtcGetPTX")
+    real = any(option.startswith("--gpu-architecture=sm_") for option in options)
+    code = _text(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN") if real else b""
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return ptx, code, log
+
+
+def _text(program: ctypes.c_void_p, size_of: str, get: str) -> bytes:
+    size = ctypes.c_size_t()
+    assert getattr(library(), size_of)(program, ctypes.byref(size)) == 0
+    buffer = ctypes.create_string_buffer(size.value)
+    assert getattr(library(), get)(program, buffer) == 0
+    return buffer.raw

@@ -1,0 +1,151 @@
+"""What can be shown of CUDA without a device: reasons, the search, the cache, and the kernels."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nvrtc
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+import compiled
+import parl
+from parl import _native, cuda
+from parl.cuda import nvrtc_folders
+from parl.errors import AtariError, CudaUnavailableError
+from parl.run import doctor
+
+FILES = {"step.cu", "reset.cu", "states.cu", "console.cu"}
+# Compiles in a second, where the others take several, and a minute for machine code.
+SMALL = "states.cu"
+has_nvrtc = nvrtc.find_library() is not None
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc, reason="no NVRTC: `pip install nvidia-cuda-nvrtc` brings it")
+has_driver = dict(_native.cuda_report([]))["CUDA driver"].startswith("for CUDA")
+needs_no_driver = pytest.mark.skipif(has_driver, reason="this machine has a CUDA driver")
+
+
+@needs_no_driver
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_no_driver_is_said_and_the_process_goes_on(device: str) -> None:
+    with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
+        parl.AtariVectorEnv("breakout", 2, device=device)
+    envs = parl.AtariVectorEnv("breakout", 2)
+    envs.reset(seed=0)
+    envs.close()
+
+
+@needs_no_driver
+def test_consoles_and_compiling_say_the_same() -> None:
+    for attempt in (
+        lambda: parl.atari.Console("breakout", device="cuda"),
+        cuda.prepare,
+        lambda: doctor.compiled("cuda:1"),
+    ):
+        with pytest.raises(CudaUnavailableError, match="no CUDA driver on this machine: libcuda"):
+            attempt()
+    # Ahead and in the background, it is left to those that need it.
+    thread = cuda.prefetch()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999999999", "cudax"])
+def test_a_device_that_is_none(device: str) -> None:
+    with pytest.raises(AtariError, match=r'device is .*, expected "cpu", "cuda" or "cuda:<number>"'):
+        parl.AtariVectorEnv("breakout", device=device)
+
+
+def test_the_report_names_driver_compiler_and_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
+    lines = dict(_native.cuda_report(nvrtc_folders()))
+    assert {"CUDA driver", "NVRTC", "kernel cache"} <= set(lines)
+    assert lines["kernel cache"] == f"0 kernels, 0 KiB in {tmp_path / 'kernels'}"
+    if has_nvrtc:
+        assert str(nvrtc.find_library().parent) in lines["NVRTC"]
+
+
+def test_the_search_says_what_it_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_NVRTC", "/nowhere/libnvrtc.so.13")
+    reason = r"run `pip install nvidia-cuda-nvrtc` or set PARL_NVRTC .*; tried /nowhere/libnvrtc\.so\.13: "
+    with pytest.raises(CudaUnavailableError, match=reason):
+        _native.cuda_compile(90, nvrtc_folders(), True)
+
+
+@needs_nvrtc
+def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
+    newest = nvrtc.architectures()[-1]
+    target, _, files = _native.cuda_compile(newest, nvrtc_folders(), True, [SMALL])
+    assert target == f"compute_{newest}"
+    [(name, size, cached)] = files
+    assert (name, cached) == (SMALL, False)
+    assert _native.cuda_compile(newest, nvrtc_folders(), True, [SMALL])[2] == [(SMALL, size, True)]
+    # For another architecture it is another file; a damaged one is made anew.
+    assert not _native.cuda_compile(75, nvrtc_folders(), True, [SMALL])[2][0][2]
+    for kept in (tmp_path / "kernels").iterdir():
+        kept.write_bytes(kept.read_bytes()[:-1])
+    assert _native.cuda_compile(newest, nvrtc_folders(), True, [SMALL])[2] == [(SMALL, size, False)]
+
+
+@needs_nvrtc
+def test_processes_share_the_cache(tmp_path: Path) -> None:
+    """Two that compile at once, and a third that finds what they made."""
+    code = (
+        "from parl import _native; from parl.cuda import nvrtc_folders;"
+        f"print(_native.cuda_compile(75, nvrtc_folders(), True, [{SMALL!r}]))"
+    )
+    environment = {**os.environ, "PARL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert all(process.wait(timeout=300) == 0 for process in both)
+    third = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert third.stdout.count("True") == 1
+    assert [file.suffix for file in (tmp_path / "kernels").iterdir()] == [".kernel"]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.families(nvrtc.architectures() if has_nvrtc else []))
+@pytest.mark.parametrize("file", sorted(FILES))
+def test_every_family_takes_the_kernels_unoptimized(file: str, architecture: int) -> None:
+    options = [f"--gpu-architecture=compute_{architecture}", "--std=c++17", *nvrtc.UNOPTIMIZED]
+    headers = sorted(path.name for path in nvrtc.KERNELS.glob("*.cuh"))
+    ptx, _, log = nvrtc.compile_kernel(nvrtc.KERNELS / file, options, headers)
+    assert log == ""
+    assert f".target sm_{architecture}".encode() in ptx
+    assert b".extern .func" not in ptx
+    assert ptx.count(b"brx.idx") == (file == "step.cu")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "architecture", nvrtc.families(nvrtc.architectures() if has_nvrtc else [], (-1,), minutes=4)
+)
+def test_every_family_takes_the_kernels(architecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are compiled for a device. The oldest family takes minutes; what is compiled is kept."""
+    monkeypatch.setenv("PARL_CACHE_DIR", str(compiled.FOLDER / "kernels"))
+    target, _, files = _native.cuda_compile(architecture, nvrtc_folders(), True)
+    assert target == f"compute_{architecture}"
+    assert {name for name, _, _ in files} == FILES
+    # What plays has the jump table and all forms in it.
+    assert all(size > 1_000_000 for name, size, _ in files if name != SMALL)
+
+
+@needs_nvrtc
+def test_machine_code_of_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that takes a second; machine code of all files is `-m slow`."""
+    monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
+    options = ["--gpu-architecture=sm_90", "--std=c++17"]
+    headers = ["prelude.cuh", "machine.cuh", "layout.cuh"]
+    _, code, log = nvrtc.compile_kernel(nvrtc.KERNELS / "states.cu", options, headers)
+    assert log == ""
+    assert code[:4] == b"\x7fELF"
+
+
+@needs_nvrtc
+@pytest.mark.slow
+def test_machine_code_of_every_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARL_CACHE_DIR", str(tmp_path))
+    target, _, files = _native.cuda_compile(90, nvrtc_folders(), False)
+    assert target == "sm_90"
+    assert {name for name, _, _ in files} == FILES

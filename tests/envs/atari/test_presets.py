@@ -1,0 +1,98 @@
+"""Presets give what their models give."""
+
+from __future__ import annotations
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+
+import parl
+from parl.envs.atari.presets import PRESETS
+from parl.envs.atari.registration import env_name
+from parl.errors import ConfigError
+from peers import FIGURES, compare_stacks
+
+
+@pytest.mark.parametrize("life_loss", [False, True])
+@pytest.mark.parametrize("game", ["breakout", "seaquest", "qbert"])
+def test_gymnasium(game: str, life_loss: bool) -> None:
+    pytest.importorskip("cv2")
+    from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+    gymnasium.register_envs(ale_py)
+
+    def make() -> gymnasium.Env:
+        env = gymnasium.make(f"ALE/{env_name(game)}-v5", frameskip=1)
+        return FrameStackObservation(AtariPreprocessing(env, terminal_on_life_loss=life_loss), 4)
+
+    theirs = gymnasium.vector.SyncVectorEnv([make] * 2)
+    options = {"life_loss": "any"} if life_loss else {}
+    ours = parl.make_vec(game, 2, preset="gymnasium", **options)
+    ends = compare_stacks(theirs, ours, seed=3, steps=450, reset_seed=3, figures=FIGURES)
+    assert ends > 0
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        ({}, {}),
+        ({"episodic_life": True}, {"life_loss": "continues"}),
+        ({"repeat_action_probability": 0.25}, {"repeat_action_probability": 0.25}),
+        ({"max_episode_steps": 50}, {"max_num_steps_per_episode": 50}),
+        (
+            {"gray_scale": False, "reward_clip": True},
+            {"obs_type": "rgb", "channel_order": "first", "reward_clipping": "sign"},
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("game", ["breakout", "qbert", "space_invaders"])
+def test_envpool(game: str, theirs: dict[str, object], mine: dict[str, object]) -> None:
+    envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
+    model = envpool.make_gymnasium(f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, **theirs)
+    ours = parl.make_vec(game, 2, preset="envpool", **mine)
+    compare_stacks(model, ours, seed=5, steps=400, reset_seed=None, figures=("lives",))
+
+
+@pytest.mark.parametrize("game", ["breakout", "space_invaders"])
+def test_games_over_are_those_of_envpool(game: str) -> None:
+    """EnvPool says in ``info["terminated"]`` whether the game is over where a lost life ends an episode."""
+    envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for this Python")
+    model = envpool.make_gymnasium(
+        f"{env_name(game)}-v5", num_envs=2, num_threads=1, seed=5, episodic_life=True
+    )
+    ours = parl.make_vec(game, 2, preset="envpool", life_loss="continues")
+    model.reset()
+    ours.reset(seed=5)
+    rng = np.random.default_rng(0)
+    points, lives, games = np.zeros(2), 0, 0
+    for _ in range(700):
+        actions = rng.integers(0, ours.single_action_space.n, 2).astype(np.int32)
+        _, _, terminated, _, theirs = model.step(actions)
+        _, reward, _, _, infos = ours.step(actions)
+        over = infos["game_over"]
+        np.testing.assert_array_equal(over, theirs["terminated"])
+        points += reward
+        lives += int((terminated & ~over).sum())
+        games += int(over.sum())
+        if over.any():
+            np.testing.assert_array_equal(infos["game_return"][over], points[over])
+            np.testing.assert_array_equal(infos["_game_return"], over)
+            points[over] = 0
+    assert lives > games > 0
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_plays(preset: str) -> None:
+    envs = parl.make_vec("breakout", 2, preset=preset)
+    obs, _ = envs.reset(seed=0)
+    assert obs.shape == ((2, 210, 160, 3) if preset == "raw" else (2, 4, 84, 84))
+    for _ in range(20):
+        obs, reward, *_ = envs.step(envs.action_space.sample())
+    assert reward.shape == (2,)
+
+
+def test_unknown_preset() -> None:
+    with pytest.raises(ConfigError, match="expected one of"):
+        parl.make_vec("breakout", preset="atari")

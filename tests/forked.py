@@ -1,0 +1,137 @@
+"""Runs Python programs in forks of a process that has torch and parl loaded, which takes seconds.
+
+That process has run nothing of torch, so that its forks may start threads of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import runpy
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# Seconds of processor time of all programs, by one entry.
+spent_s = [0.0]
+
+
+@functools.cache
+def _server() -> subprocess.Popen[bytes]:
+    server = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, bufsize=0)
+    atexit.register(server.communicate)
+    return server
+
+
+class Program:
+    """A program that runs, in a session of its own; used as :class:`subprocess.Popen`."""
+
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self.returncode: int | None = None
+        self._place = Path(tempfile.mkdtemp())
+        self._outputs = [self._place / name for name in ("stdout", "stderr")]
+        answers = self._place / "answers"
+        os.mkfifo(answers)
+        files = [str(path) for path in (answers, *self._outputs)]
+        job = [list(map(str, arguments)), str(folder), dict(environment), files]
+        requests = _server().stdin
+        assert requests is not None
+        requests.write(json.dumps(job).encode() + b"\n")
+        self._answers = answers.open("rb", buffering=0)
+        self.pid = int(self._answers.readline())
+
+    def poll(self, timeout_s: float = 0) -> int | None:
+        """The exit status, or None while it runs."""
+        if self.returncode is None and select.select([self._answers], [], [], timeout_s)[0]:
+            status, seconds = self._answers.readline().split()
+            self._answers.close()
+            spent_s[0] += float(seconds)
+            self.returncode = int(status)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it wrote, after its end."""
+        if self.poll(timeout) is None:
+            raise TimeoutError(f"the program still runs after {timeout} s")
+        out, err = (path.read_text() for path in self._outputs)
+        shutil.rmtree(self._place)
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal to the program alone."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Ends the program alone."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    """What `python ARGUMENTS` does in a folder, with its output; the first argument is a script or `-m`.
+
+    The environment must not hold what is read at the start of a process, such as ``LD_LIBRARY_PATH``.
+    """
+    program = Program(arguments, folder, environment)
+    out, err = program.communicate()
+    assert program.returncode is not None
+    return subprocess.CompletedProcess(arguments, program.returncode, out, err)
+
+
+def _program(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    if arguments[0] == "-m":
+        sys.argv, sys.path[0] = arguments[1:], folder
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        script = Path(folder) / arguments[0]
+        sys.argv, sys.path[0] = [*arguments], str(script.parent)
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def _serve() -> None:
+    import gymnasium  # noqa: F401
+    import torch  # noqa: F401
+
+    import parl.train  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _start(*json.loads(line))
+            return
+
+
+def _start(arguments: list[str], folder: str, environment: dict[str, str], files: list[str]) -> None:
+    """In the program's own process; the one between it and the server says when it ended."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, path in enumerate(files[1:], start=1):
+            os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND), number)
+        _program(arguments, folder, environment)
+        return
+    with open(files[0], "w", buffering=1) as answers:
+        answers.write(f"{child}\n")
+        _, status, used = os.wait4(child, 0)
+        answers.write(f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}\n")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,282 @@
+"""The driver's end of a worker: what it sends, hears and raises, with a pipe and a process of this file."""
+
+import multiprocessing
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from parl.errors import NonFiniteError, WorkerError
+from parl.runtime import workers
+from parl.runtime.workers import Deadline, Worker, WorkerGroup, WorkerTimeoutError
+
+
+class Runner:
+    """A process that has ended with this exit status, or none."""
+
+    def __init__(self, exitcode=None, alive=False):
+        self.exitcode, self.alive, self.joined, self.killed = exitcode, alive, [], False
+
+    def join(self, seconds):
+        self.joined.append(seconds)
+
+    def is_alive(self):
+        return self.alive
+
+    def kill(self):
+        self.killed, self.alive = True, False
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = multiprocessing.Pipe()
+    yield Worker("actor 3", Runner(-9), ours), theirs
+    ours.close()
+    theirs.close()
+
+
+def test_what_was_sent_is_the_answer(pair):
+    worker, theirs = pair
+    worker.send({"a": 1})
+    worker.tell("b")
+    assert theirs.recv() == {"a": 1} and theirs.recv() == "b"
+    theirs.send(("any kind", 5))
+    assert worker.answer(1.0) == 5
+    with pytest.raises(WorkerTimeoutError, match=r"^actor 3 did not answer within 0\.05 s$"):
+        worker.answer(0.05)
+    assert not worker.finished
+
+
+def test_an_answer_that_is_there_needs_no_time(pair):
+    worker, theirs = pair
+    theirs.send(("batch", 6))
+    assert worker.answer(0.0) == 6
+    with pytest.raises(WorkerTimeoutError, match="within 0 s"):
+        worker.answer(0.0)
+
+
+def test_what_comes_before_the_state_is_passed_on(pair):
+    worker, theirs = pair
+    others = []
+    for value in (("rollout", 1), ("rollout", 2), ("state", b"here")):
+        theirs.send(("part", value))
+    assert worker.state(Deadline(5.0, lambda: False), others.append) == b"here" and others == [1, 2]
+    with pytest.raises(WorkerTimeoutError):
+        worker.state(Deadline(0.01, lambda: False))
+    theirs.send(("part", ("other", 3)))
+    said = worker.state(Deadline(0.01, lambda: True))
+    assert said == "actor 3 did not answer within 0.01 s of the interrupt"
+
+
+@pytest.mark.parametrize("ask", ["answer", "check"])
+def test_a_failure_is_raised_once(pair, ask):
+    worker, theirs = pair
+    worker.check()
+    theirs.send(("error", "Traceback: the pole fell\n\n"))
+    with pytest.raises(WorkerError, match=r"^actor 3 failed:\nTraceback: the pole fell$"):
+        worker.answer(1.0) if ask == "answer" else worker.check()
+    assert worker.finished
+    theirs.close()
+    worker.check()
+
+
+def test_numbers_that_are_not_finite_are_named_with_the_worker(pair):
+    worker, theirs = pair
+    theirs.send(("error", NonFiniteError("a reward is NaN")))
+    with pytest.raises(NonFiniteError, match=r"^actor 3: a reward is NaN$"):
+        worker.check()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-9, r"was killed by signal 9 \(SIGKILL\)"),
+        (-1, r"was killed by signal 1 \(SIGHUP\)"),
+        (0, "ended by itself, exit status 0"),
+        (7, "ended by itself, exit status 7"),
+        (None, "ended by itself, exit status None"),
+    ],
+)
+def test_a_worker_that_is_gone_is_noticed(pair, code, said):
+    worker, theirs = pair
+    worker.runner.exitcode = code
+    theirs.close()
+    with pytest.raises(WorkerError, match=f"^actor 3 {said}$"):
+        worker.check()
+    assert worker.runner.joined == [1.0], "its exit status may come a moment later"
+    worker.finished = False
+    with pytest.raises(WorkerError, match=f"^actor 3 {said}$"):
+        worker.answer(5.0)
+    worker.finished = False
+    with pytest.raises(WorkerError, match=f"^actor 3 {said}$"):
+        worker.send("hello")
+    worker.tell("hello")
+
+
+def test_threads_have_no_exit_status(pair):
+    worker, theirs = pair
+    worker.runner = threading.Thread(target=lambda: None)
+    worker.runner.start()
+    theirs.close()
+    with pytest.raises(WorkerError, match="exit status None"):
+        worker.check()
+
+
+def echo(connection, word):
+    connection.send(("said", word))
+    connection.recv()
+
+
+def test_a_group_starts_checks_and_ends_its_workers():
+    group = WorkerGroup(multiprocessing.get_context())
+    threads = torch.get_num_threads()
+    made = [group.start(f"actor {number}", echo, (number,), process=False) for number in range(2)]
+    assert group.workers == made and [worker.answer(20.0) for worker in made] == [0, 1]
+    assert made[0].runner.name == "actor 0" and made[0].runner.daemon
+    assert torch.get_num_threads() == threads, "threads share torch's settings with the driver"
+    group.check()
+    for worker in made:
+        worker.tell(None)
+    group.end(within_s=20.0)
+    assert not group.workers and all(worker.connection.closed for worker in made)
+    assert not any(worker.runner.is_alive() for worker in made)
+
+
+def test_what_does_not_end_in_time_is_killed(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=None))
+    group = WorkerGroup(None)
+    slow, quick, late = Runner(alive=True), Runner(), Runner()
+
+    def joins(seconds):
+        Runner.join(slow, seconds)
+        now[0] += 1.5
+
+    slow.join = joins
+    for runner in (slow, quick, late):
+        group.workers.append(Worker("actor", runner, SimpleNamespace(close=lambda: closed.append(1))))
+    closed = []
+    group.end(within_s=2.0)
+    assert slow.joined == [2.0, 5.0] and quick.joined == late.joined == [0.5]
+    assert slow.killed and not quick.killed and closed == [1] * 3
+
+
+def test_a_failure_is_waited_for(monkeypatch):
+    now, checks = [10.0], []
+
+    def sleep(seconds):
+        assert seconds == 0.01
+        now[0] += seconds
+
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    group = WorkerGroup(None)
+    group.workers.append(SimpleNamespace(check=lambda: checks.append(now[0])))
+    group.failure(within_s=0.055)
+    assert len(checks) == 6
+
+    def fails():
+        raise WorkerError("gone")
+
+    group.workers.append(SimpleNamespace(check=fails))
+    with pytest.raises(WorkerError, match="gone"):
+        group.failure(within_s=0.055)
+
+
+@pytest.mark.parametrize("error", [ValueError("the pole fell"), NonFiniteError("a reward is NaN")])
+def test_a_worker_says_how_it_failed(error):
+    ours, theirs = multiprocessing.Pipe()
+
+    def fails(connection, word):
+        assert connection is theirs and word == "word"
+        raise error
+
+    workers._main(fails, theirs, None, ("word",))
+    kind, said = ours.recv()
+    assert kind == "error" and theirs.closed
+    if isinstance(error, NonFiniteError):
+        assert str(said) == "a reward is NaN"
+    else:
+        assert said.startswith("Traceback") and "the pole fell" in said
+    with pytest.raises(EOFError):
+        ours.recv()
+
+
+def test_a_child_ends_with_a_status_after_a_failure(monkeypatch):
+    ours, theirs = multiprocessing.Pipe()
+    died, signals = [], []
+    monkeypatch.setattr(workers, "_die_with_parent", died.append)
+    monkeypatch.setattr(workers.signal, "signal", lambda number, what: signals.append((number, what)))
+
+    def fails(connection):
+        raise ValueError("the pole fell")
+
+    threads = torch.get_num_threads()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            workers._main(fails, theirs, 77, ())
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    assert ended.value.code == 1 and died == [77] and ours.recv()[0] == "error"
+    chosen = workers.signal
+    assert signals == [(chosen.SIGINT, chosen.SIG_IGN), (chosen.SIGTERM, chosen.SIG_DFL)]
+
+
+@pytest.mark.parametrize(
+    ("threads", "device", "cuda", "group", "platform", "works", "method"),
+    [
+        (1, "cpu", False, False, "linux", True, "fork"),
+        (2, "cpu", False, False, "linux", True, "forkserver"),
+        (1, "cuda", False, False, "linux", True, "forkserver"),
+        (1, "cpu", True, False, "linux", True, "forkserver"),
+        (1, "cpu", False, True, "linux", True, "forkserver"),
+        (1, "cpu", False, False, "darwin", True, "forkserver"),
+        (1, "cpu", False, False, "linux", False, "forkserver"),
+    ],
+)
+def test_a_process_forks_only_where_that_is_safe(
+    monkeypatch, threads, device, cuda, group, platform, works, method
+):
+    preloaded = []
+
+    class Contexts:
+        @staticmethod
+        def get_context(method=None):
+            return SimpleNamespace(method=method, set_forkserver_preload=preloaded.append)
+
+    monkeypatch.setattr(workers, "multiprocessing", Contexts)
+    monkeypatch.setattr(workers, "_share_by_files_without_shm", lambda: None)
+    monkeypatch.setattr(workers, "_backward_works_in_a_fork", lambda: works)
+    monkeypatch.setattr(workers, "threading", SimpleNamespace(active_count=lambda: threads))
+    monkeypatch.setattr(workers, "sys", SimpleNamespace(platform=platform))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: cuda)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: group)
+    assert workers.choose_context(True, device).method == method
+    assert len(preloaded) == (method == "forkserver")
+    assert all("torch" in names for names in preloaded)
+    assert workers.choose_context(False, device).method is None
+
+
+def test_a_fresh_process_can_differentiate_in_a_fork():
+    program = "from parl.runtime.workers import _backward_works_in_a_fork as works; print(works())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_without_shared_memory_files_are_used_and_warned_of_once(monkeypatch):
+    from multiprocessing import heap
+
+    places = SimpleNamespace(_dir_candidates=["/dev/shm"])
+    monkeypatch.setattr(heap, "Arena", places)
+    workers._share_by_files_without_shm()
+    assert places._dir_candidates == ["/dev/shm"], "it is there and writable"
+    monkeypatch.setattr(workers.os, "access", lambda path, mode: False)
+    with pytest.warns(
+        UserWarning, match="/dev/shm is missing or not writable: processes share memory by files"
+    ):
+        workers._share_by_files_without_shm()
+    assert places._dir_candidates == []
+    workers._share_by_files_without_shm()

@@ -1,0 +1,155 @@
+"""A process's place among those of torchrun, and what it says to them, with the messages caught here."""
+
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from parl.errors import ConfigError
+from parl.runtime.distributed import torchrun
+from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE, Group, RolloutCoordinator, TorchrunAllReduce
+
+FOUND = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "MASTER_ADDR": "here",
+    "MASTER_PORT": "1",
+    "LOCAL_WORLD_SIZE": "4",
+}
+
+
+@pytest.fixture
+def variables(monkeypatch):
+    for name, value in FOUND.items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
+
+
+def test_the_group_is_found_by_its_variables(variables):
+    assert Group.found() == Group(5, 8, 1, 4)
+    variables.delenv("LOCAL_WORLD_SIZE")
+    assert Group.found() == Group(5, 8, 1, 8)
+    variables.setenv("WORLD_SIZE", "2")
+    assert Group.found() == Group(5, 2, 1, 2)
+    variables.setenv("WORLD_SIZE", "1")
+    assert Group.found() is None
+    assert Group(0, 2, 0).local_size == 1
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"])
+def test_without_one_of_them_there_is_none(variables, name):
+    variables.delenv(name)
+    assert Group.found() is None
+
+
+def test_settings_are_shared_evenly():
+    group = Group(1, 4, 3)
+    assert group.share("num_envs", 12) == 3
+    with pytest.raises(ConfigError, match="num_envs = 10 is no multiple of the 4 processes of torchrun"):
+        group.share("num_envs", 10)
+    assert [group.device(wanted) for wanted in ("cuda", "cpu", "cuda:0")] == ["cuda:3", "cpu", "cuda:0"]
+
+
+def test_processes_connect_once(monkeypatch):
+    calls, state = [], {"on": False}
+
+    def begin(backend, timeout):
+        calls.append((backend, timeout))
+        state["on"] = True
+
+    def end():
+        calls.append("end")
+        state["on"] = False
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: state["on"])
+    monkeypatch.setattr(dist, "init_process_group", begin)
+    monkeypatch.setattr(dist, "destroy_process_group", end)
+    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
+    group = Group(0, 2, 0)
+    group.connect("cpu")
+    group.connect("cpu")
+    group.disconnect()
+    group.disconnect()
+    group.connect("cuda:1")
+    wait = timedelta(hours=2)
+    assert calls == [("gloo", wait), "end", "cuda:1", ("nccl", wait)]
+
+
+class Work:
+    def __init__(self, log):
+        self._log = log
+
+    def wait(self):
+        self._log.append("arrived")
+
+
+@pytest.fixture
+def other(monkeypatch):
+    """The other process of two: its part of each sum, and the word that rank 0 says."""
+    said = {"sum": torch.zeros(3), "word": None, "log": []}
+
+    def all_reduce(buffer, async_op=False):
+        said["sent"] = buffer.clone()
+        buffer += said["sum"]
+        said["log"].append("sent")
+        return Work(said["log"]) if async_op else None
+
+    def broadcast(word, src):
+        assert src == 0
+        said["sent"] = word.clone()
+        if said["word"] is not None:
+            word.copy_(torch.tensor(said["word"], dtype=word.dtype))
+
+    def broadcast_object_list(box, src):
+        assert src == 0 and len(box) == 1
+        box[0] = said["word"]
+
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(dist, "broadcast", broadcast)
+    monkeypatch.setattr(dist, "broadcast_object_list", broadcast_object_list)
+    return said
+
+
+def test_gradients_are_the_mean_unless_rank_0_wants_something(other):
+    peers = TorchrunAllReduce(Group(1, 2, 0), "cpu")
+    assert peers.asked == 0.0
+    gradients = torch.tensor([1.0, 2.0])
+    other["sum"] = torch.tensor([3.0, 4.0, 0.0])
+    assert peers.average(gradients, True, lambda: other["log"].append("meanwhile"))
+    assert gradients.tolist() == [2.0, 3.0] and other["log"] == ["sent", "meanwhile", "arrived"]
+    for what in (SAVE, END):
+        other["sum"] = torch.tensor([0.0, 0.0, what])
+        assert not peers.average(gradients, True) and peers.asked == what
+        assert gradients.tolist() == [2.0, 3.0]
+    other["sum"] = torch.tensor([1.0, 1.0, 0.0])
+    assert not peers.average(gradients, False) and peers.asked == END
+    assert other["sent"].tolist() == [0.0, 0.0, END]
+    peers.ask(gradients, SAVE)
+    assert peers.asked == SAVE and other["sent"].tolist() == [0.0, 0.0, SAVE]
+    assert len({0.0, SAVE, END, ROLLOUT}) == 4
+
+
+def test_a_process_receives_what_rank_0_sends(other):
+    steps = RolloutCoordinator(Group(1, 2, 0), "cpu")
+    steps.send(ROLLOUT, 2**40 + 1)
+    assert other["sent"].tolist() == [ROLLOUT, 2.0**40 + 1]
+    other["word"] = [SAVE, 2.0**40 + 3]
+    assert steps.receive() == (SAVE, 2**40 + 3)
+    assert other["sent"].tolist() == [0.0, 0.0]
+    assert Group(1, 2, 0).from_first("mine") == [SAVE, 2.0**40 + 3]
+
+
+def test_values_of_all_processes_are_averaged(other):
+    values = torch.tensor([1.0, 2.0, 3.0])
+    other["sum"] = torch.tensor([3.0, 2.0, 1.0])
+    RolloutCoordinator(Group(1, 4, 0), "cpu").average(values)
+    assert values.tolist() == [1.0, 1.0, 1.0]
+    values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    RolloutCoordinator(Group(1, 2, 0), "cpu").average(values)
+    assert values.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_rank_0_may_be_busy_for_hours():
+    assert timedelta(hours=2) == torchrun._TIMEOUT

@@ -1,0 +1,359 @@
+"""What the driver of the free schedule computes of its counters, without workers."""
+
+import dataclasses
+import math
+import multiprocessing
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parl.runtime import loop as loops
+from parl.runtime import shared_counters as b
+from parl.runtime.off_policy import asynchronous
+from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
+from parl.runtime.off_policy.pacer import Pacer
+from parl.runtime.off_policy.parking import PERIOD_S, ActorParking
+from parl.runtime.shared_counters import LAG_BUCKETS, SharedCounters
+from parl.runtime.weights import SharedWeights
+
+CONTEXT = multiprocessing.get_context()
+
+
+class Clock:
+    """In the place of the module ``time``; sleeping moves it."""
+
+    def __init__(self):
+        self.now, self.slept, self.meanwhile = 100.0, [], lambda: None
+
+    def monotonic(self):
+        return self.now
+
+    def perf_counter_ns(self):
+        return round(self.now * 1e9)
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+        self.meanwhile()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    for module in (asynchronous, loops):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+class Learns:
+    """A learner and what it tells of itself."""
+
+    weights = torch.arange(3.0)
+    gradients = torch.zeros(3)
+
+    def metrics(self):
+        return {"loss": 0.5}
+
+
+def make_loop(clock, actors=2, learners=1, pacer=None, group=None):
+    """A loop with counters and without workers; updates succeed and are counted."""
+    loop = AsyncOffPolicyLoop.__new__(AsyncOffPolicyLoop)
+    loop._setup = SimpleNamespace(
+        pacer=pacer or Pacer(2.0, 8, 4, 100, 10_000),
+        group=group,
+        scale=group.size if group else 1,
+        learners=learners,
+        remote=None,
+    )
+    loop._total_steps = loop._setup.pacer.total_steps * loop._setup.scale
+    loop._counters = SharedCounters(CONTEXT, actors, learners)
+    loop._interrupted, loop._updates, loop._resumes, loop._totals = False, 0, 0, {}
+    loop._workers = SimpleNamespace(check=lambda: None, failure=lambda within_s: None)
+    loop._parking = None
+    loop._next_check = loop._next_parking = 0.0
+    loop._learner, loop._replay = Learns(), range(77)
+    loop._shared_weights = SharedWeights(CONTEXT, 3)
+    loop._lags_before = loop._counters.lags.sum(axis=0)
+    loop._waits_before = ((0, 0.0), clock.now)
+    loop._learner_worker = SimpleNamespace(update=lambda env_steps: True)
+    loop._since_report(**loop._report_totals())
+    loop._marked = (clock.now, 0, 0)
+    return loop
+
+
+def test_a_report_is_of_the_time_since_the_last_one(clock):
+    loop = make_loop(clock)
+    actor, learner = loop._counters.actor, loop._counters.learner
+    for _ in range(2):  # the second time like the first
+        clock.now += 4.0
+        actor[:, b.STEPS] += (300, 100)
+        actor[:, b.LAG_SUM] += (5, 4)
+        actor[:, b.VECTOR_STEPS] += (2, 1)
+        actor[:, b.ACTOR_WAIT_NS] += (3 * 10**9, 10**9)
+        learner[0, b.LEARNER_WAIT_NS] += 10**9
+        loop._updates += 60
+        report = loop.report()
+        ratio = loop._updates * 8 / (loop.env_steps - 100)
+        assert report == {
+            "env_steps_per_s": 100.0,
+            "updates_per_s": 15.0,
+            "replay_ratio": pytest.approx(ratio),
+            "replay_size": 77,
+            "policy_lag": 3.0,
+            "actors_wait": pytest.approx(0.5),
+            "learners_wait": pytest.approx(0.25),
+            "actors_awake": 2,
+            "loss": 0.5,
+        }
+    clock.now += 1.0
+    actor[:, b.ACTOR_WAIT_NS] += 9 * 10**9
+    learner[0, b.LEARNER_WAIT_NS] += 9 * 10**9
+    report = loop.report()
+    assert math.isnan(report["policy_lag"]), "no vector step"
+    assert report["actors_wait"] == report["learners_wait"] == 1.0
+    assert report["env_steps_per_s"] == report["updates_per_s"] == 0.0
+    actor[:, b.VECTOR_STEPS] += (1, 0)
+    assert loop.report()["policy_lag"] == 0.0, "and no time passed"
+
+
+def test_failures_are_told_of_remote_actors_alone(clock):
+    loop = make_loop(clock)
+    loop._counters.actor[:, b.FAILURES] = (2, 3)
+    assert "actor_failures" not in loop.report()
+    loop._setup.remote = object()
+    assert loop.report()["actor_failures"] == 5
+
+
+def test_every_process_of_a_group_counts(clock):
+    loop = make_loop(clock, group=SimpleNamespace(size=3, rank=1))
+    loop._counters.actor[:, b.STEPS] = (10, 20)
+    assert loop.env_steps == 90 and not loop._leads
+    loop._setup.group.rank = 0
+    assert loop._leads
+    loop._setup.group, loop._setup.scale = None, 1
+    assert loop.env_steps == 30 and not loop._leads
+
+
+def test_lags_since_the_last_report(clock):
+    loop = make_loop(clock)
+    assert loop._lags() == {}
+    loop._counters.count_lag(0, 0, 90)
+    loop._counters.count_lag(1, 1, 5)
+    loop._counters.count_lag(1, 6, 5)
+    # 95 of 100 had a lag of up to 1: its bucket ends there.
+    assert loop._lags() == {"policy_lag_histogram": [90, 5, 0, 5], "policy_lag_p95": 1.0}
+    assert loop._lags() == {}
+    loop._counters.count_lag(0, 0, 94)
+    loop._counters.count_lag(0, 6, 6)
+    assert loop._lags() == {"policy_lag_histogram": [94, 0, 0, 6], "policy_lag_p95": 7.0}
+    loop._counters.count_lag(0, 0)
+    assert loop._lags() == {"policy_lag_histogram": [1], "policy_lag_p95": 0.0}
+    loop._counters.count_lag(0, 2**62)
+    assert loop._lags()["policy_lag_p95"] == 2.0 ** (LAG_BUCKETS - 1) - 1
+
+
+def test_rewards_and_episodes_of_all_actors(clock):
+    loop = make_loop(clock)
+    loop._counters.rewards[:] = (1.5, 2.25)
+    loop._counters.add_episodes(0, [(1.0, 3)])
+    loop._counters.add_episodes(1, [(2.0, 4), (3.0, 5)])
+    assert loop.rewards_and_episodes() == (3.75, 3)
+    assert loop.take_episodes() == [(1.0, 3), (2.0, 4), (3.0, 5)]
+    assert loop.rewards_and_episodes() == (3.75, 3)
+
+
+def test_waits_are_shares_of_the_actors_that_were_awake(clock, monkeypatch):
+    loop = make_loop(clock, actors=4, learners=2)
+    loop._parking = controller = ActorParking(4, 2)
+    looked = []
+    monkeypatch.setattr(controller, "decide", lambda *waits: looked.append(waits))
+    clock.now += 2.0
+    loop._counters.actor[:, b.ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
+    loop._counters.learner[:, b.LEARNER_WAIT_NS] += (0, 10**9)
+    loop._park_or_wake(clock.now)
+    assert not looked, "nothing is decided before learning starts"
+    assert loop._next_parking == clock.now + PERIOD_S
+    loop._counters.actor[0, b.STEPS] = 100
+    clock.now += 2.0
+    loop._counters.actor[:, b.ACTOR_WAIT_NS] += (10**9, 2 * 10**9, 0, 0)
+    loop._counters.learner[:, b.LEARNER_WAIT_NS] += (0, 10**9)
+    controller.awake, controller.first = 2, 3
+    loop._park_or_wake(clock.now)
+    # 3 of the 4 seconds of two actors, and half a second of two of each learner.
+    assert looked == [(pytest.approx(0.75), pytest.approx(0.25))]
+    assert loop._counters.awake == (2, 3)
+    clock.now += 0.5
+    loop._counters.actor[:, b.ACTOR_WAIT_NS] += 10**9
+    loop._counters.learner[:, b.LEARNER_WAIT_NS] += 10**9
+    loop._park_or_wake(clock.now)
+    assert looked[1:] == [(1.0, 1.0)]
+
+
+def test_workers_and_waits_are_looked_at_now_and_then(clock, monkeypatch):
+    loop = make_loop(clock)
+    checks, controls = [], []
+    loop._workers.check = lambda: checks.append(clock.now)
+    monkeypatch.setattr(loop, "_park_or_wake", lambda now: controls.append(now))
+    for _ in range(3):
+        loop._check()
+    assert checks == [100.0] and not controls
+    clock.now = 100.04
+    loop._check()
+    assert checks == [100.0]
+    clock.now = 100.05
+    loop._parking, loop._next_parking = ActorParking.of(2), 100.06
+    loop._check()
+    assert checks == [100.0, 100.05] and not controls
+    clock.now = loop._next_parking = 100.1
+    loop._check()
+    assert controls == [100.1]
+
+
+def test_the_driver_learns_as_far_as_the_pacer_lets_it(clock):
+    loop = make_loop(clock, pacer=Pacer(2.0, 8, 4, 100, 10_000, slack=2.0))
+    row, steps = loop._counters.learner[0], loop._counters.actor[0]
+    told = []
+    loop._learner_worker.update = lambda env_steps: told.append(env_steps) or True
+
+    def collect():
+        steps[b.STEPS] += 60
+
+    clock.meanwhile = collect
+    loop.advance(160, math.inf)
+    # No update is made before step 100, which the second sleep brings: 8 * (u + 1) <= 2 * 20 + 16.
+    assert clock.slept == [1e-4] * 3
+    assert told == [120] * 7 and loop.updates == row[b.UPDATES] == 7
+    assert row[b.LEARNER_WAIT_NS] == 3 * 10**5
+    assert loop._shared_weights.version == 7
+    weights = torch.zeros(3)
+    loop._shared_weights.read(weights, 0)
+    assert weights.tolist() == [0.0, 1.0, 2.0]
+    loop.advance(10**9, 10.0 * 1e-4)
+    assert 10 <= len(clock.slept) - 3 <= 11, "it ends by the clock too"
+    loop.interrupt()
+    loop.advance(10**9, math.inf)
+
+
+def test_it_ends_at_the_limit_of_all_processes(clock):
+    loop = make_loop(clock, pacer=Pacer(2.0, 8, 4, 100, 400), group=SimpleNamespace(size=2, rank=0))
+    loop._updates = 10**6
+    clock.meanwhile = lambda: loop._counters.actor[:, b.STEPS].__iadd__(1)
+    loop.advance(7, math.inf)
+    assert loop.env_steps == 8
+    loop.advance(10**9, math.inf)
+    assert loop.env_steps == 800
+
+
+def test_an_update_left_out_unasked_is_an_error(clock):
+    loop = make_loop(clock, learners=2)
+    loop._counters.actor[0, b.STEPS] = 200
+    asked = []
+    loop._workers.failure = lambda within_s: asked.append(within_s)
+    loop._learner_worker.update = lambda env_steps: False
+    with pytest.raises(RuntimeError, match="a learner skipped an update that the driver did not skip"):
+        loop.advance(10**9, math.inf)
+    assert asked == [3.0], "what a peer failed by comes first"
+    loop._setup.learners = 1
+    with pytest.raises(RuntimeError, match="did not skip"):
+        loop.advance(10**9, math.inf)
+    assert asked == [3.0]
+
+
+class Commands:
+    """A board on which the driver's command changes from one look to the next."""
+
+    def __init__(self, *commands):
+        self._commands = iter(commands)
+        self.learner = np.zeros((2, 16), np.int64)
+        self.env_steps = 96
+
+    @property
+    def command(self):
+        return next(self._commands)
+
+    def left(self):
+        return list(self._commands)
+
+
+@pytest.mark.parametrize("by_update", [False, True])
+def test_a_learner_leaves_a_border_with_the_others(clock, by_update):
+    log, answers = [], iter([True, False, True, False])
+
+    def update(env_steps):
+        log.append(env_steps)
+        return next(answers)
+
+    part = SimpleNamespace(update=update, skip=lambda: log.append("skip"))
+    made = []
+    pacer = Pacer(2.0, 8, 4, 100, 10_000)
+    setup = SimpleNamespace(pacer=pacer, make_learner_worker=lambda *args: made.append(args) or part)
+    waits = [b.RUN, b.RUN]
+    # Looks: before the update, while the team is parked, and at what the driver then wants.
+    left_out = [b.RUN, b.PARK, b.PARK, b.RUN, b.RUN]
+    parked = [b.PARK, b.PARK, b.RUN, b.RUN]
+    last = [b.RUN, b.RUN, b.PARK, b.STOP, b.STOP] if by_update else [b.RUN, b.STOP, b.STOP, b.STOP]
+    board = Commands(*waits, *left_out, *parked, *last)
+
+    def collect():
+        board.env_steps += 4
+
+    clock.meanwhile = collect
+    asynchronous._learn(setup, 1, board, "learner", "replay", "peers", 1)
+    assert made == [("learner", "replay", "peers", 1)]
+    steps = [entry for entry in log if entry != "skip"]
+    assert log.count("skip") == (1 if by_update else 2)
+    assert steps[:3] == [100, 100, 112]
+    # The fourth update is not taken: a peer was absent in it.
+    assert board.learner[1, b.UPDATES] == 3 and not board.left()
+    assert clock.slept == [1e-4, 2e-3, 2e-3, 2e-3] + [2e-3] * by_update
+    assert board.learner[1, b.LEARNER_WAIT_NS] == 10**5 and not board.learner[0].any()
+
+
+@pytest.mark.parametrize(
+    ("learners", "group", "gone", "interrupted", "log"),
+    [
+        (1, None, False, False, ["end 5.0", "part"]),
+        (1, None, False, True, ["end 1.0", "part"]),
+        (2, None, False, False, ["check", "skip", "end 5.0", "part"]),
+        (2, None, True, False, ["check", "peers", "end 0.5", "end 5.0", "part"]),
+        (1, SimpleNamespace(size=2, rank=0), False, False, ["check", "skip", "end 5.0", "part"]),
+        (1, SimpleNamespace(size=2, rank=1), False, False, ["end 5.0", "part"]),
+    ],
+)
+def test_learners_leave_together_unless_one_is_gone(clock, learners, group, gone, interrupted, log):
+    loop = make_loop(clock, learners=learners, group=group)
+    found = []
+
+    def check():
+        found.append("check")
+        if gone:
+            raise RuntimeError("a peer is gone")
+
+    loop._workers = SimpleNamespace(check=check, end=lambda within_s: found.append(f"end {within_s}"))
+    loop._learner_worker = SimpleNamespace(
+        skip=lambda: found.append("skip"), close=lambda: found.append("part")
+    )
+    loop._allreduce = SimpleNamespace(close=lambda: found.append("peers"))
+    loop._replay = SimpleNamespace(unlink=lambda: found.append("replay"))
+    loop._rendezvous = SimpleNamespace(close=lambda: found.append("rendezvous"))
+    loop._connected, loop._interrupted = False, interrupted
+    loop.close()
+    assert found == [*log, "replay", "peers", "rendezvous"] and loop._counters.command == b.STOP
+    found.clear()
+    loop._rendezvous = None
+    loop.close()
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("parks", "actors", "controls"), [(False, 2, False), (True, 1, False), (True, 2, True)]
+)
+def test_actors_are_parked_where_there_are_several_and_they_may(make_setup, parks, actors, controls):
+    setup = dataclasses.replace(make_setup(actors=actors, processes=False), park_actors=parks)
+    loop = AsyncOffPolicyLoop(setup)
+    try:
+        assert (loop._parking is not None) == controls
+    finally:
+        loop.close()

@@ -1,0 +1,560 @@
+"""What loops of rollouts count and decide, without workers: the clock and learners are of this file."""
+
+import collections
+import multiprocessing
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parl.errors import WorkerError
+from parl.runtime import loop
+from parl.runtime import shared_counters as b
+from parl.runtime.distributed.torchrun import END, ROLLOUT, SAVE
+from parl.runtime.env_actor import Counts
+from parl.runtime.on_policy import asynchronous, hogwild, predictor, rollout_loop, sync
+from parl.runtime.on_policy.asynchronous import AsyncRolloutLoop
+from parl.runtime.on_policy.hogwild import HogwildLoop
+from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
+from parl.runtime.on_policy.predictor import PredictionSlot, PredictorClient, PredictorLoop
+from parl.runtime.on_policy.rollout_loop import Collected
+from parl.runtime.on_policy.size_tuner import SizeTuner
+from parl.runtime.on_policy.sync import SyncRolloutLoop
+from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.weights import SharedWeights
+from parl.types import Rollout
+
+CONTEXT = multiprocessing.get_context()
+
+
+class Clock:
+    """In the place of the module ``time``; sleeping moves it."""
+
+    def __init__(self):
+        self.now, self.slept = 100.0, []
+
+    def monotonic(self):
+        return self.now
+
+    perf_counter = monotonic
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    for module in (asynchronous, hogwild, loop, predictor, rollout_loop, sync):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def rollout(number, width=2):
+    """A rollout of one step that shows a number."""
+    column = torch.full((1, width), float(number))
+    done = torch.zeros((1, width), dtype=torch.bool)
+    return Rollout(
+        obs=torch.zeros((2, width, 1)),
+        action=column.long(),
+        log_prob=column,
+        reward=column,
+        terminated=done,
+        ended=done,
+        valid=~done,
+        final_obs=torch.zeros((0, 1)),
+        final_at=torch.zeros((0, 2), dtype=torch.int64),
+    )
+
+
+class Learner:
+    """Writes down what it learned from; every update takes half a second."""
+
+    def __init__(self, clock):
+        self.weights, self.learned, self._clock, self.refreshed = torch.zeros(1), [], clock, 0
+
+    def learn(self, rollouts, progress, average):
+        self._clock.now += 0.5
+        self.learned.append((rollouts.reward[0].tolist(), progress))
+        self.weights += 1
+        average(torch.zeros(1))
+        return 2
+
+    def refresh(self):
+        self.refreshed += 1
+
+    def metrics(self):
+        return {"loss": 0.5}
+
+    def state_dict(self):
+        return {"weights": self.weights.clone()}
+
+    def load_state_dict(self, state):
+        self.weights = state["weights"]
+
+
+class Worker:
+    """The driver's end of an actor."""
+
+    def __init__(self, index):
+        self.name, self.connection, self.sent, self.answers = f"actor {index}", object(), [], []
+
+    def send(self, message):
+        self.sent.append(message)
+
+    def answer(self, patience):
+        return "rollout", self.answers.pop(0)
+
+
+def fill(made, clock, actors=2, total=1_000, max_lag=1, **options):
+    """The fields that loops of asynchronous rollouts have."""
+    made._setup = SimpleNamespace(actors=actors, max_lag=max_lag, **{"scale": 1, **options})
+    made._learner, made._total_steps, made._totals = Learner(clock), total, {}
+    made._average, made._replay = (lambda gradients: None), None
+    made._env_steps = made._updates = made._resumes = made._ended = 0
+    made._episodes, made._rewards, made._interrupted = [], 0.0, False
+    made._marked = (clock.now, 0, 0)
+    made._shared_weights = SharedWeights(CONTEXT, 1)
+    made._shared_weights.publish(made._learner.weights)
+    made._buffers = [
+        [SimpleNamespace(tensors=lambda n=10 * actor + slot: rollout(n)) for slot in range(2)]
+        for actor in range(actors)
+    ]
+    made._pending, made._actors = collections.deque(), [Worker(index) for index in range(actors)]
+    made._wait_s = made._learn_s = made._collect_s = 0.0
+    made._received = made._left_out = made._lag_sum = made._lag_max = 0
+    return made
+
+
+def collected(actor, slot, version, transitions=10, finished=(), reward=1.5):
+    return Collected(actor, Counts(transitions, list(finished), reward), slot, version, ([], []))
+
+
+def test_rollouts_are_learned_from_unless_they_are_too_old(clock):
+    loop = fill(AsyncRolloutLoop.__new__(AsyncRolloutLoop), clock)
+    loop._env_steps = 250
+    loop._update([collected(1, 1, 1, finished=[(3.0, 4)])])
+    assert loop._learner.learned == [([11.0, 11.0], 0.25)]
+    assert loop.updates == 2 and loop._shared_weights.version == 2 and loop.env_steps == 260
+    assert loop._actors[1].sent == [(1, 260)] and not loop._actors[0].sent
+    loop._update([collected(0, 0, 1)])  # one behind
+    assert loop.updates == 4 and loop._shared_weights.version == 3
+    loop._update([collected(0, 1, 1)])  # two behind: left out, counted and handed back
+    assert loop.updates == 4 and loop._shared_weights.version == 3 and loop.env_steps == 280
+    assert loop._actors[0].sent == [(0, 270), (1, 280)]
+    assert loop.take_episodes() == [(3.0, 4)] and loop.rewards_and_episodes() == (4.5, 1)
+    clock.now += 3.0
+    report = loop.report()
+    assert report == {
+        "env_steps_per_s": 280 / 4,
+        "updates_per_s": 1.0,
+        "policy_lag": 1.0,
+        "policy_lag_max": 2.0,
+        "rollouts_left_out": pytest.approx(1 / 3),
+        "learner_waits": 0.0,
+        "learning": 0.25,
+        "loss": 0.5,
+    }
+    clock.now += 1.0
+    report = loop.report()
+    assert report["policy_lag"] == report["rollouts_left_out"] == report["learning"] == 0.0
+    assert report["policy_lag_max"] == 2.0, "since the start"
+
+
+def test_rollouts_are_queued_in_the_order_of_the_actors(clock, monkeypatch):
+    loop = fill(AsyncRolloutLoop.__new__(AsyncRolloutLoop), clock, actors=3)
+    asked = []
+
+    def wait(connections, seconds):
+        clock.now += 0.25
+        asked.append(seconds)
+        return [loop._actors[2].connection, loop._actors[0].connection]
+
+    monkeypatch.setattr(asynchronous, "wait", wait)
+    for index in (0, 2):
+        loop._actors[index].answers = [collected(index, 0, 1)]
+    loop._receive(2.0)
+    assert [one.actor for one in loop._pending] == [0, 2] and loop._wait_s == 0.25
+    assert loop._pending[0] == collected(0, 0, 1)
+    for index in (0, 2):
+        loop._actors[index].answers = [collected(index, 1, 1)]
+    loop._receive(0.5)
+    assert asked == [2.0, 0.5]
+    clock.now += 0.5
+    assert loop.report()["learner_waits"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("until", "seconds", "steps"), [(25, 9.0, 30), (10**6, 1.6, 40), (10**6, 99.0, 100)])
+def test_it_learns_as_far_as_it_is_told(clock, until, seconds, steps):
+    loop = fill(AsyncRolloutLoop.__new__(AsyncRolloutLoop), clock, total=100)
+    loop._receive = lambda seconds: loop._pending.append(collected(0, 0, loop._shared_weights.version))
+    loop.advance(until, seconds)
+    assert loop.env_steps == steps and loop.updates == steps // 5
+    loop.interrupt()
+    loop.advance(10**9, 10**9)
+    assert loop.env_steps == steps
+
+
+def make_predictor(clock, sizes, actors=3, **options):
+    made = PredictorLoop.__new__(PredictorLoop)
+    made._tuner = SizeTuner(sizes, dict.fromkeys(sizes, actors), 0)
+    made._update_lock, made._parked, made._running = threading.RLock(), [], set()
+    made._predicted = made._batches = 0
+    made._predicted_before, made._failure, made._tuned_at = (0, 0), None, None
+    made._started = []
+    fill(made, clock, actors=actors, tune_every_s=0.0, **options)
+    made._learners = [made._learner]
+    made._start_missing = lambda: made._started.append(dict(made._tuner.sizes))
+    return made
+
+
+SIZES = {"actors": 3, "predictors": 1, "trainers": 1, "rollouts": 2}
+
+
+def test_an_update_takes_as_many_rollouts_as_are_wanted(clock):
+    loop = make_predictor(clock, SIZES)
+    assert loop._rollouts_wanted() == 2
+    loop._tuner.sizes["actors"] = 1
+    assert loop._rollouts_wanted() == 1
+    loop._env_steps = 500
+    loop._update([collected(0, 0, 1), collected(2, 1, 1, transitions=6)])
+    assert loop._learner.learned == [([0.0, 0.0, 21.0, 21.0], 0.5)] and loop._learner.refreshed == 1
+    assert loop.updates == 2 and loop.env_steps == 516 and loop._shared_weights.version == 2
+    assert loop._learn_s == 0.5
+    # Only the first actor works now.
+    assert loop._actors[0].sent == [(0, 516)] and loop._parked == [(2, 1)]
+    assert not loop._update_lock._is_owned()
+
+
+def test_actors_rest_until_they_are_wanted_again(clock):
+    loop = make_predictor(clock, SIZES | {"actors": 2})
+    for index, slot in ((2, 0), (1, 1), (2, 1), (0, 0)):
+        loop._refill(index, slot)
+    assert loop._parked == [(2, 0), (2, 1)]
+    assert [worker.sent for worker in loop._actors] == [[(0, 0)], [(1, 0)], []]
+    loop._tuner.sizes["actors"] = 3
+    loop._refill(2, 0)
+    assert loop._actors[2].sent == [(0, 0), (1, 0), (0, 0)] and not loop._parked
+
+
+def test_sizes_change_after_so_many_seconds(clock, monkeypatch):
+    loop = make_predictor(clock, SIZES)
+    rates, changes = [], iter([False, True])
+
+    def measured(rate):
+        rates.append(rate)
+        return next(changes)
+
+    loop._tuner.measured = measured
+    loop._setup.tune_every_s = 10.0
+    loop._tuner.sizes["actors"] = 2
+    loop._parked = [(2, 1)]
+    loop._env_steps = 1_000  # the run is over: nothing but the sizes changes
+    for now, steps in ((100.0, 1_000), (109.9, 1_500), (110.0, 2_000), (125.0, 5_000), (134.9, 9_000)):
+        clock.now, loop._env_steps = now, steps
+        if now == 125.0:
+            loop._tuner.sizes["actors"] = 3
+        loop.advance(0, 0.0)
+    assert rates == [100.0, 200.0] and len(loop._started) == 1
+    assert loop._actors[2].sent == [(1, 5_000)] and not loop._parked
+    loop._setup.tune_every_s, loop._tuned_at = 0.0, None
+    clock.now += 1_000
+    loop.advance(0, 0.0)
+    assert len(rates) == 2 and loop._tuned_at is None
+    loop._failure = ValueError("no weights")
+    with pytest.raises(WorkerError, match=r"a predictor failed: ValueError\('no weights'\)"):
+        loop.advance(0, 0.0)
+
+
+def test_a_report_tells_how_many_were_predicted_together(clock):
+    loop = make_predictor(clock, SIZES)
+    loop._predicted, loop._batches = 12, 4
+    loop._pending.extend([1, 2, 3])
+    report = loop.report()
+    assert report["queue_depth"] == 3.0 and report["predicted_together"] == 3.0
+    assert {name: report[f"{name}_now"] for name in SIZES} == SIZES
+    assert np.isnan(loop.report()["predicted_together"])
+    loop._predicted, loop._batches = 22, 6
+    assert loop.report()["predicted_together"] == 5.0
+
+
+def test_a_predictor_answers_all_that_ask_in_one_batch(clock):
+    loop = make_predictor(clock, SIZES | {"predictors": 1})
+    loop._gather_lock, loop._env_steps, acted = threading.Lock(), 70, []
+    loop._slots = []
+    for index, width in enumerate((1, 2, 3)):
+        arrays = SimpleNamespace(
+            obs=np.full((2, width, 1), float(index)),
+            action=np.zeros((1, width), np.int64),
+            log_prob=np.zeros((1, width), np.float32),
+        )
+        loop._slots.append(PredictionSlot(arrays))
+    asking = (0, 2)
+    for index in asking:
+        loop._slots[index].actor_end.send_bytes(b"?")
+
+    class Policy:
+        weights = torch.zeros(1)
+
+        def sample(self, observations, env_steps):
+            acted.append((observations[:, 0].tolist(), env_steps, float(self.weights)))
+            stop.set()
+            rows = len(observations)
+            return np.arange(rows), np.arange(rows) / 10
+
+    stop = loop._stop = threading.Event()
+    loop._shared_weights.publish(torch.tensor([8.0]))
+    loop._run_predictor(0, Policy())
+    assert loop._failure is None
+    assert acted == [([0.0, 2.0, 2.0, 2.0], 70, 8.0)] or acted == [([2.0, 2.0, 2.0, 0.0], 70, 8.0)]
+    first = acted[0][0][0] == 0.0
+    assert loop._slots[0].buffer.action.tolist() == [[0 if first else 3]]
+    assert loop._slots[2].buffer.action.tolist() == [[1, 2, 3] if first else [0, 1, 2]]
+    assert loop._slots[2].buffer.log_prob[0, -1] == pytest.approx(0.3 if first else 0.2)
+    assert (loop._predicted, loop._batches) == (4, 1)
+    for index in asking:
+        assert loop._slots[index].actor_end.recv_bytes() == b"!"
+    assert not loop._slots[1].actor_end.poll(0)
+    # One that is not wanted waits.
+    waited = []
+    stop.clear()
+    loop._stop = SimpleNamespace(is_set=lambda: len(waited) == 2, wait=waited.append)
+    loop._predict(1, Policy())
+    assert waited == [0.05, 0.05]
+    # An actor that is gone ends it without a failure.
+    loop._stop = threading.Event()
+    for slot in loop._slots:
+        slot.actor_end.close()
+    loop._run_predictor(0, Policy())
+    assert loop._failure is None
+
+
+def test_an_actor_without_a_network_asks():
+    arrays = SimpleNamespace(
+        obs=np.zeros((2, 1, 1)), action=np.full((1, 1), 3), log_prob=np.full((1, 1), -1.0)
+    )
+    slot = PredictionSlot(arrays)
+    policy = PredictorClient(slot)
+    for _ in range(3):
+        slot.predictor_end.send_bytes(b"!")
+    action, log_prob = policy.sample(np.ones((1, 1)), 5)
+    assert (
+        action.tolist() == [3] and log_prob.tolist() == [-1.0] and arrays.obs[0] == 1.0 and arrays.obs[1] == 0
+    )
+    assert policy.act(np.ones((1, 1)), 5).tolist() == policy.act_greedily(np.ones((1, 1))).tolist() == [3]
+    assert [slot.predictor_end.recv_bytes() for _ in range(3)] == [b"?"] * 3
+    assert policy.state_dict() == {} and len(policy.weights) == 0
+
+
+def make_hogwild(clock, actors=2, total=1_000):
+    made = HogwildLoop.__new__(HogwildLoop)
+    made._learner, made._counters = Learner(clock), SharedCounters(CONTEXT, actors, 1)
+    made._total_steps, made._totals = total, {}
+    made._env_steps = made._updates = made._resumes = 0
+    made._interrupted, made._latest, made._next_check, made._actors = False, {}, 0.0, []
+    made._marked = (clock.now, 0, 0)
+    made._workers = SimpleNamespace(check=lambda: None)
+    return made
+
+
+def test_lags_of_all_workers_are_reported(clock):
+    loop = make_hogwild(clock)
+    actor = loop._counters.actor
+    for total in (1, 2):
+        actor[:, b.LAG_SUM] += (6, 2)
+        actor[:, b.ACTOR_UPDATES] += (3, 1)
+        actor[:, b.STEPS] += (30, 10)
+        actor[:, b.LAG_MAX] = (5, 4)
+        clock.now += 2.0
+        loop._refresh()
+        assert (loop.env_steps, loop.updates) == (40 * total, 4 * total)
+        assert loop.report() == {
+            "env_steps_per_s": 20.0,
+            "updates_per_s": 2.0,
+            "policy_lag": 2.0,
+            "policy_lag_max": 5.0,
+        }
+    assert loop.report()["policy_lag"] == 0.0
+
+
+def test_the_driver_watches_until_it_is_told(clock):
+    loop = make_hogwild(clock, total=500)
+    checks, polls = [], iter([True, True, False] + [False] * 100)
+    figures = iter([("part", {"loss": 1.0}), ("part", {"loss": 2.0})])
+    worker = SimpleNamespace(
+        connection=SimpleNamespace(poll=lambda: next(polls)), answer=lambda _: next(figures)
+    )
+    loop._actors = [worker]
+    loop._workers = SimpleNamespace(check=lambda: checks.append(clock.now))
+    loop.advance(10**9, 0.1)
+    assert loop._latest == {"loss": 2.0} and loop._learner.refreshed == 1
+    assert clock.slept == [0.002] * len(clock.slept) and len(clock.slept) == pytest.approx(50, abs=1)
+    assert [round(now - 100, 2) for now in checks[:2]] == [0.0, 0.05]
+    loop._counters.actor[0, b.STEPS] = 500
+    before = len(clock.slept)
+    loop.advance(10**9, 9.0)
+    assert len(clock.slept) == before and loop.env_steps == 500
+    loop._counters.actor[0, b.STEPS] = 499
+    loop.interrupt()
+    loop.advance(10**9, 9.0)
+    assert len(clock.slept) == before and loop.env_steps == 499
+
+
+class Watched:
+    """A board on which the driver's command changes from one look to the next."""
+
+    def __init__(self, board, *commands):
+        self._board, self._commands = board, iter(commands)
+
+    def __getattr__(self, name):
+        return getattr(self._board, name)
+
+    @property
+    def command(self):
+        command = next(self._commands)
+        return command() if callable(command) else command
+
+
+def test_a_worker_collects_learns_and_answers(clock):
+    board, common = SharedCounters(CONTEXT, 2, 1), HogwildParameters(CONTEXT, 1)
+    board.actor[1, b.STEPS] = 100
+    ours, theirs = multiprocessing.Pipe()
+    log, learner = [], Learner(clock)
+    learner.share = lambda *args: log.append(args[-1])
+    common.count += 3
+    learn = learner.learn
+
+    def others(rollouts, progress, average):
+        common.count += 2
+        return learn(rollouts, progress, average)
+
+    learner.learn = others
+
+    class Actor:
+        policy = SimpleNamespace(weights=torch.zeros(1))
+
+        def collect(self, buffer, env_steps):
+            log.append((env_steps, float(self.policy.weights)))
+            return Counts(150, [(1.0, 2)] if env_steps == 100 else [], 2.0)
+
+        def load(self, state):
+            log.append(state)
+
+        def save(self):
+            return b"after"
+
+        def close(self):
+            log.append("closed")
+
+    actor = Actor()
+    setup = SimpleNamespace(
+        total_steps=400,
+        make_actor=lambda *args: log.append(args) or actor,
+        make_learner=lambda: learner,
+        make_buffer=lambda index: SimpleNamespace(tensors=lambda: rollout(index)),
+    )
+
+    def asks():
+        ours.send("state")
+        return b.PARK
+
+    run = [b.RUN, b.RUN]
+    commands = [*run, b.PARK, asks, *run, b.RUN, b.RUN, b.STOP]
+    hogwild._run_worker(theirs, setup, 0, Watched(board, *commands), common, 4, b"before")
+    assert log == [(0, 4), b"before", False, (100, 0.0), (250, 1.0), "closed"]
+    assert [progress for _, progress in learner.learned] == [0.25, 0.625]
+    row = board.actor[0]
+    assert row[b.STEPS] == 300 and row[b.ACTOR_UPDATES] == 4 and board.env_steps == 400
+    assert row[b.LAG_SUM] == 4 and row[b.LAG_MAX] == 2
+    assert board.rewards.tolist() == [4.0, 0.0] and board.take_episodes() == [(1.0, 2)]
+    # Figures every quarter of a second: both updates took half of one.
+    found = [ours.recv()[1] for _ in range(3)]
+    assert found == [("metrics", {"loss": 0.5}), ("state", b"after"), ("metrics", {"loss": 0.5})]
+
+
+def make_sync(clock, group=None, words=()):
+    """A loop of two actors, 12 and 8 transitions a rollout."""
+    scale = group.size if group else 1
+    made = fill(SyncRolloutLoop.__new__(SyncRolloutLoop), clock, group=group, scale=scale)
+    heard = iter(words)
+    said = []
+    made._coordinator = group and SimpleNamespace(
+        send=lambda *word: said.append(word), receive=lambda: next(heard)
+    )
+    made._said = said
+
+    def actor(count):
+        def collect(buffer, env_steps):
+            clock.now += 0.25
+            seen.append((env_steps, float(one.policy.weights)))
+            return Counts(count, [(1.0, count)], float(count))
+
+        seen = []
+        one = SimpleNamespace(policy=SimpleNamespace(weights=torch.zeros(1)), collect=collect, seen=seen)
+        one.save, one.close = (lambda: b"PK"), (lambda: seen.append("closed"))
+        return one
+
+    made._actors = [actor(12), actor(8)]
+    made._buffers = [SimpleNamespace(tensors=lambda n=n: rollout(n)) for n in range(2)]
+    return made
+
+
+def test_actors_collect_in_turn_and_the_learner_learns_in_between(clock):
+    loop = make_sync(clock)
+    loop._total_steps = 80
+    loop.advance(21, 0.0)
+    assert loop.env_steps == 40 and loop.updates == 8 and loop.rewards_and_episodes() == (40.0, 4)
+    assert loop._actors[0].seen == [(0, 0.0), (20, 2.0)] and loop._actors[1].seen == [(12, 1.0), (32, 3.0)]
+    assert [progress for _, progress in loop._learner.learned] == [0.0, 12 / 80, 20 / 80, 32 / 80]
+    clock.now += 1.0
+    report = loop.report()
+    assert report["collecting"] == pytest.approx(0.25) and report["learning"] == pytest.approx(0.5)
+    assert report["env_steps_per_s"] == 10.0 and report["policy_lag"] == 0.0 and report["loss"] == 0.5
+    loop.advance(10**9, 0.0)
+    assert loop.env_steps == 80
+    loop.close()
+    assert loop._actors == []
+
+
+def test_the_first_process_says_what_all_do(clock, tmp_path):
+    loop = make_sync(clock, group=SimpleNamespace(size=3, rank=0))
+    loop.advance(50, 0.0)
+    assert loop.env_steps == 60, "every process collects as much"
+    loop.save(tmp_path)
+    actors = list(loop._actors)
+    loop.close()
+    loop.close()
+    assert loop._said == [(ROLLOUT, 0), (SAVE, 60), (END, 60)]
+    assert all(actor.seen[-1] == "closed" for actor in actors)
+
+
+def test_the_others_follow(clock):
+    words = [(ROLLOUT, 30), (SAVE, 60), (ROLLOUT, 60), (END, 90)]
+    loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1), words=words)
+    saves = []
+    loop.follow(saves.append)
+    assert loop.env_steps == 90 and len(saves) == 1 and len(loop._actors[0].seen) == 2
+    loop.close()
+    assert not loop._said
+
+    def gone():
+        raise RuntimeError("connection closed")
+
+    loop._coordinator.receive = gone
+    with pytest.raises(WorkerError, match="a process of torchrun is gone"):
+        loop.follow(saves.append)
+
+
+@pytest.mark.parametrize(("first", "takes"), [((0, 0, 0), False), ((90, 6, 1), True)])
+def test_a_process_goes_on_from_where_the_first_is(clock, first, takes):
+    loop = make_sync(clock, group=SimpleNamespace(size=3, rank=1))
+    given = []
+    state = {"weights": torch.tensor([7.0])}
+    group = SimpleNamespace(from_first=lambda value: given.append(value) or (state, first))
+    loop._load_from_first(group)
+    assert given[0][1] == (0, 0, 0) and given[0][0]["weights"].tolist() == [0.0]
+    assert (loop._env_steps, loop._updates, loop._resumes) == first
+    assert loop._learner.weights.tolist() == ([7.0] if takes else [0.0])

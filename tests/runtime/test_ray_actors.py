@@ -1,0 +1,222 @@
+"""Actors over Ray, on a real cluster of two nodes on this machine: rows, weights, failures, checkpoints."""
+
+import dataclasses
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from parl.errors import ConfigError, NonFiniteError, WorkerError
+from parl.run import read_metrics
+from parl.runtime import checkpoint
+from parl.runtime import shared_counters as b
+from parl.runtime.distributed.ray_actors import RayActorHandle, RayCluster, RowBuffer, connect
+from parl.runtime.off_policy.asynchronous import AsyncOffPolicyLoop
+from parl.train import train
+
+pytestmark = pytest.mark.filterwarnings("ignore:::ray")
+
+
+def add_node(cluster, **options):
+    """A node with one processor; on a busy machine Ray may give up waiting for one."""
+    for attempt in range(3):
+        try:
+            return cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, **options)
+        except Exception:
+            if attempt == 2:
+                raise
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    import cloudpickle
+    import ray
+    from ray.cluster_utils import Cluster
+
+    # Else its workers give way to everybody else on this machine.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    # The nodes have parl, but not this file.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cluster = Cluster(initialize_head=False)
+    add_node(cluster, include_dashboard=False)
+    add_node(cluster)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+class Fragile(gymnasium.Wrapper):
+    """CartPole that leaves a note of its node, and of which two break once: by an exception and by a kill."""
+
+    def __init__(self, folder):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self._folder = Path(folder)
+        self._steps = 0
+
+    def _first(self, name):
+        try:
+            (self._folder / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def step(self, action):
+        import ray
+
+        self._steps += 1
+        if self._steps == 1:
+            (self._folder / f"node-{ray.get_runtime_context().get_node_id()}").touch()
+        if self._steps == 60 and self._first("raised"):
+            raise ValueError("the cart left the rails")
+        if self._steps == 90 and self._first("killed"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+def far(setup, steps=8):
+    pacer = dataclasses.replace(setup.pacer, num_envs=setup.num_envs * steps)
+    return dataclasses.replace(setup, processes=False, pacer=pacer, remote=RayCluster(None, steps))
+
+
+def run(loop, steps):
+    end = time.monotonic() + 600
+    while loop.env_steps < steps and time.monotonic() < end:
+        loop.advance(steps, seconds=5.0)
+    assert loop.env_steps >= steps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_nodes_feed_the_learner_and_failures_are_survived(cluster, make_setup, tmp_path):
+    setup = far(make_setup(env=lambda: Fragile(str(tmp_path)), actors=2, num_envs=4, total_steps=1_500))
+    loop = AsyncOffPolicyLoop(setup)
+    try:
+        first = loop.learner.weights.clone()
+        run(loop, 1_000)
+        loop.save(tmp_path)
+        run(loop, 1_500)
+        report = loop.report()
+        assert report["actor_failures"] == 2
+        assert len(list(tmp_path.glob("node-*"))) == 2, "one actor on each node"
+        assert abs(loop.updates * 32 - 4.0 * (loop.env_steps - 100)) <= setup.pacer.band + 4.0 * 4 * 8
+        assert loop.env_steps < 1_500 + 4 * 8, "no more than what one request of all actors brings"
+        assert not torch.equal(first, loop.learner.weights)
+        assert report["policy_lag"] > 0
+        episodes, (rewards, ended) = loop.take_episodes(), loop.rewards_and_episodes()
+        assert len(episodes) == ended > 20
+        assert sum(value for value, _ in episodes) <= rewards == pytest.approx(loop.env_steps, abs=1)
+        # No window spans a failure: every 3-step sum is that of whole steps of reward 1.
+        loop._replay.verify()
+        batch = loop._replay.sample(5_000)
+        assert {round(float(r), 4) for r in batch.reward} <= {1.0, 1.99, 2.9701}
+        assert np.abs(batch.next_obs - batch.obs).max() < 1.5
+    finally:
+        loop.close()
+    saved = checkpoint.read(tmp_path)
+    assert saved.counters["actors_saved"] == [True, True]
+
+
+def await_processors(count):
+    import ray
+
+    end = time.monotonic() + 120
+    while ray.cluster_resources().get("CPU", 0) != count:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_loses_a_node_and_gets_another(cluster, make_setup, tmp_path):
+    """The actor of the lost node waits for a place; the others collect, and are saved, meanwhile."""
+    node = add_node(cluster)
+    await_processors(3)
+    loop = AsyncOffPolicyLoop(far(make_setup(actors=3, num_envs=6)))
+    collected = loop._counters.actor[:, b.STEPS]
+    try:
+        run(loop, 500)
+        cluster.remove_node(node)
+        await_processors(2)
+        run(loop, loop.env_steps + 1_000)
+        assert loop.report()["actor_failures"] == 1
+        assert sorted(loop._counters.actor[:, b.FAILURES]) == [0, 0, 1]
+        lost = int(loop._counters.actor[:, b.FAILURES].argmax())
+        before = collected.copy()
+        loop.save(tmp_path)
+        run(loop, loop.env_steps + 500)
+        gained = collected - before
+        assert gained[lost] == 0
+        assert gained.sum() >= 500
+        saved = checkpoint.read(tmp_path).counters["actors_saved"]
+        assert saved == [actor != lost for actor in range(3)]
+        node = add_node(cluster)
+        while collected[lost] == before[lost]:
+            run(loop, loop.env_steps + 100)
+        assert loop.report()["actor_failures"] == 1
+    finally:
+        loop.close()
+        cluster.remove_node(node)
+
+
+@pytest.mark.slow
+def test_a_run_by_name(cluster, tmp_path):
+    options = {"engine": "ray", "ray_address": cluster.address, "actors": 2, "num_envs": 4, "quiet": True}
+    path = train(
+        "dqn", "CartPole-v1", runs=str(tmp_path), total_steps=2_000, checkpoint_every=500, **options
+    ).path
+    last = [record for record in read_metrics(path) if "actor_failures" in record][-1]
+    assert last["actor_failures"] == 0
+    assert last["env_steps"] >= 2_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_actor_that_always_fails_ends_the_run(cluster, make_setup):
+    def broken():
+        raise ValueError("no such track")
+
+    setup = dataclasses.replace(far(make_setup()), maker=type(make_setup().maker)(broken))
+    loop = AsyncOffPolicyLoop(setup)
+    try:
+        with pytest.raises(WorkerError, match=r"(?s)failed 3 times in a row.*no such track"):
+            loop.advance(1_000, seconds=500.0)
+    finally:
+        loop.close()
+
+
+@pytest.mark.slow
+def test_more_actors_than_processors_are_refused(cluster):
+    with pytest.raises(ConfigError, match="actors = 5 is above the 2 processors"):
+        connect(RayCluster(None, 8), 5)
+
+
+def test_numbers_that_are_not_finite_end_the_run_at_once():
+    """A new actor would have the same environment."""
+    from ray.exceptions import RayTaskError
+
+    cause = NonFiniteError("environment 3 returned reward nan at step 20")
+    with pytest.raises(NonFiniteError, match=r"^environment 3 returned reward nan at step 20$"):
+        object.__new__(RayActorHandle)._replace(RayTaskError("collect", "Traceback", cause))
+
+
+def test_lockstep_and_ray_exclude_each_other():
+    with pytest.raises(ConfigError, match="deterministic"):
+        train("dqn", "CartPole-v1", engine="ray", schedule="deterministic")
+
+
+def test_rows_are_kept_as_they_were():
+    """Environments may write into the same array again."""
+    recorder, obs = RowBuffer(), np.zeros((2, 3))
+    for step in range(3):
+        obs[:] = step
+        recorder.add(obs={"a": obs}, env_id=np.arange(2))
+    rows = recorder.take()
+    assert rows["obs"]["a"][:, 0].tolist() == [0, 0, 1, 1, 2, 2]
+    assert rows["env_id"].tolist() == [0, 1] * 3

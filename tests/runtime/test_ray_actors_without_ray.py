@@ -1,0 +1,459 @@
+"""The near side of actors over Ray, with a Ray of this file that answers when the test says so."""
+
+import dataclasses
+import multiprocessing
+import sys
+import types
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parl.errors import ConfigError, NonFiniteError, WorkerError
+from parl.runtime import shared_counters as b
+from parl.runtime.distributed import ray_actors
+from parl.runtime.distributed.ray_actors import (
+    RayActor,
+    RayActorHandle,
+    RayCluster,
+    RolloutResult,
+    RowBuffer,
+    WeightsRef,
+    connect,
+    run_ray_actor,
+)
+from parl.runtime.env_actor import Counts
+from parl.runtime.off_policy.pacer import Pacer
+from parl.runtime.shared_counters import SharedCounters
+from parl.runtime.weights import SharedWeights
+
+CONTEXT = multiprocessing.get_context()
+
+
+class RayError(Exception):
+    pass
+
+
+class Call:
+    """A call of a method of a remote actor."""
+
+    def __init__(self, name, args):
+        self.name, self.args, self.is_ready, self.result = name, args, False, None
+
+
+class Cluster:
+    """Stands for the module ``ray``."""
+
+    def __init__(self, processors=2):
+        self.processors, self.joined, self.init_options = processors, False, []
+        self.made, self.options, self.calls, self.killed, self.puts = [], [], [], [], []
+        self.breaks, self.waits = False, []
+
+    def is_initialized(self):
+        return self.joined
+
+    def init(self, **options):
+        if self.breaks:
+            raise ConnectionError("no answer")
+        self.init_options.append(options)
+        self.joined = True
+
+    def shutdown(self):
+        self.joined = False
+
+    def cluster_resources(self):
+        return {"CPU": float(self.processors)} if self.processors else {}
+
+    def remote(self, **options):
+        self.options.append(options)
+
+        def decorate(kind):
+            return SimpleNamespace(remote=lambda *args: self._make(kind, args))
+
+        return decorate
+
+    def _make(self, kind, args):
+        cluster = self
+
+        class Handle:
+            def __getattr__(self, name):
+                def call(*args):
+                    cluster.calls.append(Call(name, args))
+                    return cluster.calls[-1]
+
+                return SimpleNamespace(remote=call)
+
+        self.made.append((kind, args))
+        return Handle()
+
+    def wait(self, calls, timeout):
+        self.waits.append(timeout)
+        ready = [call for call in calls if call.is_ready]
+        return ready, [call for call in calls if not call.is_ready]
+
+    def get(self, call):
+        if isinstance(call.result, Exception):
+            raise call.result
+        return call.result
+
+    def put(self, value):
+        self.puts.append(value)
+        return f"reference {len(self.puts)}"
+
+    def kill(self, handle):
+        self.killed.append(handle)
+
+    def named(self, name):
+        return [call for call in self.calls if call.name == name]
+
+    def answer(self, name, result):
+        """Answers the oldest open call of this name."""
+        call = next(call for call in self.named(name) if not call.is_ready)
+        call.is_ready, call.result = True, result
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    cluster = Cluster()
+    module = types.ModuleType("ray")
+    for name in dir(cluster):
+        if not name.startswith("_"):
+            setattr(module, name, getattr(cluster, name))
+    errors = types.ModuleType("ray.exceptions")
+    errors.RayError = RayError
+    module.exceptions = errors
+    monkeypatch.setitem(sys.modules, "ray", module)
+    monkeypatch.setitem(sys.modules, "ray.exceptions", errors)
+    return cluster
+
+
+def test_a_cluster_is_joined_once_and_left_by_who_joined(ray):
+    assert connect(RayCluster("there", 4), 2) is True
+    assert ray.init_options == [{"address": "there", "include_dashboard": False, "log_to_driver": False}]
+    assert connect(RayCluster("there", 4), 2) is False and len(ray.init_options) == 1
+    with pytest.raises(ConfigError, match="actors = 3 is above the 2 processors"):
+        connect(RayCluster("there", 4), 3)
+    assert ray.joined, "somebody else's connection stays"
+    assert ray_actors.cluster_cpus(RayCluster("there", 4)) == 2 and ray.joined
+    ray_actors.disconnect()
+    assert not ray.joined
+    assert ray_actors.cluster_cpus(RayCluster("there", 4)) == 2 and not ray.joined
+    with pytest.raises(ConfigError, match="actors = 3 is above"):
+        connect(RayCluster("there", 4), 3)
+    assert not ray.joined
+    ray.processors = 0
+    assert ray_actors.cluster_cpus(RayCluster(None, 4)) == 0
+    with pytest.raises(ConfigError, match="actors = 1 is above the 0 processors"):
+        connect(RayCluster(None, 4), 1)
+    ray.breaks = True
+    with pytest.raises(ConfigError, match="no Ray cluster answers at 'there': no answer"):
+        connect(RayCluster("there", 4), 0)
+
+
+def test_weights_are_put_once_per_version(ray):
+    snapshot = SharedWeights(CONTEXT, 2)
+    published = WeightsRef(snapshot)
+    snapshot.publish(torch.tensor([1.0, 2.0]))
+    assert published.newest() == published.newest() == ("reference 1", 1)
+    assert published.version == 1
+    snapshot.publish(torch.tensor([3.0, 4.0]))
+    assert published.version == 2
+    assert published.newest() == ("reference 2", 2)
+    assert [put.tolist() for put in ray.puts] == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def make_far(ray, make_setup, generation=0, state=None, actor_priorities=False, index=1):
+    setup = make_setup(actors=2, num_envs=5)
+    algorithm = SimpleNamespace(actor_priorities=actor_priorities)
+    setup = dataclasses.replace(setup, algorithm=algorithm, remote=RayCluster(None, 3))
+    snapshot = SharedWeights(CONTEXT, 2)
+    snapshot.publish(torch.zeros(2))
+    return RayActorHandle(setup, index, generation, state, WeightsRef(snapshot))
+
+
+def test_an_actor_waits_for_its_place(ray, make_setup):
+    far = make_far(ray, make_setup, generation=2, state=b"state")
+    assert far.env_id.tolist() == [2, 3, 4]
+    assert ray.options == [{"num_cpus": 1, "max_restarts": 0, "scheduling_strategy": "SPREAD"}]
+    assert ray.made == [(RayActor, (far._setup, 1, 2, b"state"))]
+    assert not far.is_placed(0.5) and ray.waits == [0.5]
+    assert far.save() == b"state" and ray.waits == [0.5, 0.0], "what it will begin with"
+    ray.answer("process", ("node", 1))
+    assert far.is_placed(0.5) and far.is_placed(0.5) and len(ray.waits) == 3
+    far._host.save = SimpleNamespace(remote=lambda: Call("save", ()))
+    assert far.save() is None
+
+
+def test_two_requests_are_on_their_way(ray, make_setup):
+    far = make_far(ray, make_setup)
+    assert far.in_flight == 0 and far.may_ask() and far.result(0.1) is None and not ray.waits
+    far.ask(40, 3)
+    assert far.in_flight == 9 and far.may_ask()
+    far.ask(49, 2)
+    assert far.in_flight == 15 and not far.may_ask()
+    assert [call.args for call in ray.named("collect")] == [
+        ("reference 1", 1, 40, 3),
+        ("reference 1", 1, 49, 2),
+    ]
+    assert far.result(0.25) is None and ray.waits == [0.25] and far.in_flight == 15
+    ray.answer("collect", "rows")
+    assert far.result(0.25) == "rows" and far.in_flight == 6 and far.may_ask()
+
+
+def test_an_actor_that_fails_is_made_anew_until_it_fails_time_and_again(ray, make_setup):
+    far = make_far(ray, make_setup, generation=1, state=b"state")
+    for failures in (1, 2):
+        far.ask(0, 3)
+        far.ask(0, 3)
+        ray.answer("collect", RayError("gone"))
+        assert far.result(0.1) is None
+        assert far.failures == failures == len(ray.killed) and far.in_flight == 0
+        assert ray.made[-1][1][1:] == (1, 1 + 1_000 * failures, None)
+        ray.calls.clear()
+    far.ask(0, 3)
+    ray.answer("collect", "rows")
+    assert far.result(0.1) == "rows", "an answer in between counts from the beginning"
+    for _ in range(2):
+        ray.calls.clear()
+        far.ask(0, 3)
+        ray.answer("collect", RayError("gone"))
+        assert far.result(0.1) is None
+    assert far.failures == 4
+    ray.calls.clear()
+    far.ask(0, 3)
+    ray.answer("collect", RayError("gone"))
+    with pytest.raises(WorkerError, match="actor 1 failed 3 times in a row:\ngone"):
+        far.result(0.1)
+
+
+def test_what_another_actor_would_meet_too_ends_the_run(ray, make_setup):
+    far = make_far(ray, make_setup)
+    error = RayError("task")
+    error.cause = NonFiniteError("a reward is NaN")
+    ray.answer("process", error)
+    with pytest.raises(NonFiniteError, match="a reward is NaN"):
+        far.is_placed(0.1)
+    far = make_far(ray, make_setup)
+    ray.calls.clear()
+    far._start(b"state")
+    ray.answer("process", RayError("no memory"))
+    assert not far.is_placed(0.1) and far.failures == 1 and far._state is None
+
+
+class Replay:
+    """Keeps what is written into it; tickets count from 1,000."""
+
+    def __init__(self):
+        self.rows, self.priorities, self.ended, self._next = [], [], [], 1_000
+
+    def add(self, **rows):
+        self.rows.append(rows)
+        count = len(rows["env_id"])
+        self._next += count
+        return np.arange(self._next - count, self._next, dtype=np.uint64)
+
+    def update_priorities(self, tickets, priorities):
+        self.priorities.append((tickets.tolist(), priorities.tolist()))
+
+    def end_episodes(self, env_id):
+        self.ended.append(env_id.tolist())
+
+
+def answer(rows=3, priorities=None, version=1, transitions=None, finished=(), reward=0.5):
+    columns = {"env_id": np.arange(rows), "reward": np.ones(rows)}
+    count = rows if transitions is None else transitions
+    return RolloutResult(columns, Counts(count, list(finished), reward), version, priorities)
+
+
+def test_priorities_find_their_rows(ray, make_setup, monkeypatch):
+    monkeypatch.setattr(ray_actors, "_TICKETS", 4)
+    far, replay = make_far(ray, make_setup, actor_priorities=True), Replay()
+    far.write(answer(), replay)
+    assert not replay.priorities
+    # Rows are counted over all answers: 0..2, then 3..5, of which the last four are kept.
+    far.write(answer(priorities=(np.array([0, 2, 4]), np.array([0.5, 1.5, 2.5]))), replay)
+    assert replay.priorities == [([1_000, 1_002, 1_004], [0.5, 1.5, 2.5])]
+    far.write(answer(rows=1, priorities=(np.array([1, 2, 6]), np.array([1.0, 2.0, 3.0]))), replay)
+    assert replay.priorities[1] == ([1_002, 1_006], [2.0, 3.0])
+    assert far._tickets.tolist() == [1_003, 1_004, 1_005, 1_006] and far._first_ticket == 3
+    plain = make_far(ray, make_setup)
+    plain.write(answer(priorities=(np.array([0]), np.array([0.5]))), replay)
+    assert len(replay.priorities) == 2 and len(replay.rows) == 4
+
+
+def test_rows_have_numbers_that_stand_for_tickets():
+    recorder = RowBuffer()
+    assert recorder.take_priorities() is None
+    obs = np.zeros((2, 1))
+    assert recorder.add(obs={"a": obs}, env_id=np.arange(2)).tolist() == [0, 1]
+    obs += 1
+    assert recorder.add(obs={"a": obs}, env_id=np.arange(2)).tolist() == [2, 3]
+    recorder.update_priorities([0, 1], [0.5, 1.5])
+    recorder.update_priorities([3], [2.5])
+    numbers, priorities = recorder.take_priorities()
+    assert numbers.tolist() == [0, 1, 3] and priorities.tolist() == [0.5, 1.5, 2.5]
+    assert recorder.take_priorities() is None
+    rows = recorder.take()
+    assert rows["obs"]["a"].ravel().tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert rows["env_id"].tolist() == [0, 1, 0, 1]
+    assert recorder.add(obs=obs, env_id=np.arange(2)).tolist() == [4, 5]
+    assert len(recorder.take()["obs"]) == 2
+
+
+def test_the_far_side_steps_and_answers(make_setup):
+    host = RayActor(make_setup(actors=2, num_envs=5), 1, 0, None)
+    weights = host._actor.policy.weights.clone() + 1
+    told, step = [], host._actor.step
+    host._actor.step = lambda env_steps: told.append(env_steps) or step(env_steps)
+    first = host.collect(weights.numpy(), 7, 100, 4)
+    assert told == [100, 103, 106, 109] and first.counts.transitions == 12 and first.version == 7
+    assert len(first.rows["env_id"]) == 12 and first.rows["env_id"][:3].tolist() == [2, 3, 4]
+    assert first.counts.reward == 12.0 and first.priorities is None
+    assert torch.equal(host._actor.policy.weights, weights)
+    second = host.collect(weights.numpy(), 8, 112, 40)
+    assert second.counts.reward == second.counts.transitions and second.counts.finished
+    assert 100 < second.counts.transitions < 120, "rows that only reset are none"
+    state = host.save()
+    again = RayActor(make_setup(actors=2, num_envs=5), 1, 0, state)
+    one, two = (each.collect(weights.numpy(), 9, 200, 5) for each in (host, again))
+    np.testing.assert_array_equal(one.rows["obs"], two.rows["obs"])
+
+    def refuses():
+        raise ValueError("not me")
+
+    host._actor.save = refuses
+    assert host.save() == "ValueError: not me"
+
+
+class Watcher:
+    """A far actor, a pacer and a board in one: the commands come one after the other."""
+
+    def __init__(self, board, commands):
+        self._board, self._commands = board, iter(commands)
+
+    def __getattr__(self, name):
+        return getattr(self._board, name)
+
+    @property
+    def command(self):
+        command = next(self._commands)
+        if callable(command):
+            return command()
+        return command
+
+
+def test_a_thread_asks_writes_and_counts(ray, make_setup, monkeypatch):
+    """Each pass of the loop looks at the command up to three times."""
+    pacer = Pacer(2.0, 8, 5, 100, 1_000)
+    setup = make_setup(actors=2, num_envs=5)
+    setup = dataclasses.replace(
+        setup, pacer=pacer, remote=RayCluster(None, 4), algorithm=SimpleNamespace(actor_priorities=False)
+    )
+    snapshot = SharedWeights(CONTEXT, 2)
+    snapshot.publish(torch.zeros(2))
+    published, replay, board = WeightsRef(snapshot), Replay(), SharedCounters(CONTEXT, 2, 1)
+    ours, theirs = multiprocessing.Pipe()
+    row = board.actor[1]
+    ray.joined = True
+
+    def after(action, command):
+        def look():
+            action()
+            return command
+
+        return look
+
+    def answered(**options):
+        def act():
+            ray.answer("collect", answer(12, **options))
+            snapshot.publish(torch.zeros(2))
+
+        return act
+
+    def ask_for_state():
+        ours.send("state")
+
+    run, stop = [b.RUN] * 3, [b.STOP]
+    commands = [
+        b.RUN,
+        b.RUN,  # no place yet
+        after(lambda: ray.answer("process", ("node", 1)), b.RUN),
+        b.RUN,
+        b.RUN,  # asks
+        *run,  # asks again
+        after(answered(transitions=11, finished=[(3.0, 3)]), b.RUN),
+        b.RUN,
+        b.RUN,  # hears
+        after(lambda: ray.answer("collect", RayError("gone")), b.PARK),
+        b.PARK,
+        b.PARK,  # hears of the failure before it parks
+        after(ask_for_state, b.PARK),
+        b.PARK,  # parked: answers
+        *stop,
+    ]
+    run_ray_actor(theirs, setup, 1, Watcher(board, commands), published, replay, 0, b"state")
+    assert ours.recv() == ("ready", None)
+    assert ours.recv() == ("part", ("state", None)), "of an actor that was made anew"
+    asked = ray.named("collect")
+    # The second request comes after the 12 transitions that the first one may bring.
+    assert [call.args[1:] for call in asked] == [(1, 0, 4), (1, 12, 4)]
+    assert row[b.STEPS] == 11 and row[b.VECTOR_STEPS] == 4 and row[b.LAG_SUM] == 4
+    assert board.rewards.tolist() == [0.0, 0.5] and board.take_episodes() == [(3.0, 3)]
+    assert row[b.FAILURES] == 1 and replay.ended == [[2, 3, 4]] and row[b.IN_FLIGHT] == 0
+    assert len(ray.killed) == 2 and ray.waits == [0.1, 0.1, 0.1, 0.1, 0.0]
+
+
+@pytest.mark.parametrize(("collected", "steps"), [(940, 4), (981, 4), (984, 4), (986, 3), (999, 1)])
+def test_no_more_is_asked_for_than_is_left(ray, make_setup, collected, steps):
+    pacer = Pacer(2.0, 8, 5, 100, 1_000)
+    setup = make_setup(actors=2, num_envs=5)
+    setup = dataclasses.replace(setup, pacer=pacer, remote=RayCluster(None, 4))
+    snapshot = SharedWeights(CONTEXT, 2)
+    board = SharedCounters(CONTEXT, 2, 1)
+    board.actor[0, b.STEPS] = collected
+    board.learner[0, b.UPDATES] = 10**6
+    _, theirs = multiprocessing.Pipe()
+    replay = Replay()
+    place = ray.answer
+
+    def begin():
+        place("process", ("node", 1))
+        return b.RUN
+
+    commands = [begin, b.RUN, b.RUN, b.STOP]
+    run_ray_actor(theirs, setup, 0, Watcher(board, commands), WeightsRef(snapshot), replay, 1, None)
+    assert [call.args[2:] for call in ray.named("collect")] == [(collected, steps)]
+    assert replay.ended == [[0, 1]], "a resumed run that has lost the actor's state"
+    assert not ray.killed, "the cluster has gone before"
+
+
+def test_a_thread_waits_for_the_learners(ray, make_setup, monkeypatch):
+    slept = []
+    monkeypatch.setattr(ray_actors.time, "sleep", slept.append)
+    ticks = iter(range(0, 10**9, 250))
+    monkeypatch.setattr(ray_actors.time, "perf_counter_ns", lambda: next(ticks))
+    setup = make_setup(actors=2, num_envs=5)
+    pacer = Pacer(2.0, 8, 5, 100, 1_000)
+    setup = dataclasses.replace(setup, pacer=pacer, remote=RayCluster(None, 4))
+    board = SharedCounters(CONTEXT, 2, 1)
+    board.actor[0, b.STEPS] = 500
+    _, theirs = multiprocessing.Pipe()
+
+    def begin():
+        ray.answer("process", ("node", 1))
+        return b.RUN
+
+    commands = [begin, b.RUN, b.RUN, b.RUN, b.RUN, b.RUN, b.STOP]
+    run_ray_actor(
+        theirs,
+        setup,
+        1,
+        Watcher(board, commands),
+        WeightsRef(SharedWeights(CONTEXT, 2)),
+        Replay(),
+        1,
+        b"state",
+    )
+    assert slept == [5e-4, 5e-4] and board.actor[1, b.ACTOR_WAIT_NS] == 500
+    assert not ray.named("collect")

@@ -1,0 +1,205 @@
+"""Layout of what processes share: no two things lie on top of each other, and nothing is lost on the way."""
+
+import multiprocessing
+import pickle
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from parl.envs import EnvMaker, spec_of
+from parl.runtime import shared_counters as b
+from parl.runtime.on_policy import hogwild
+from parl.runtime.on_policy.hogwild_parameters import HogwildParameters
+from parl.runtime.on_policy.rollout import RolloutBuffer, _size, concatenate
+from parl.runtime.shared_counters import EPISODE_SLOTS, LAG_BUCKETS, SharedCounters
+from parl.runtime.weights import SharedWeights
+from parl.runtime.workers import Deadline
+
+CONTEXT = multiprocessing.get_context()
+
+
+def fresh(maker):
+    """Through a pickle, as a forkserver's processes get it, and with the memory that this process has."""
+    made = maker()
+    other = type(made).__new__(type(made))
+    other.__setstate__(made.__getstate__())
+    return made, other
+
+
+def test_counters_do_not_overlap():
+    board, other = fresh(lambda: SharedCounters(CONTEXT, 3, 2))
+    board.command = b.STOP
+    assert board.awake == (3, 0) and [board.is_awake(i) for i in range(3)] == [True] * 3
+    board.awake = 2, 2
+    board.actor[:] = np.arange(100, 148).reshape(3, 16)
+    board.learner[:] = np.arange(200, 232).reshape(2, 16)
+    board.lags[:] = np.arange(300, 300 + 3 * LAG_BUCKETS).reshape(3, LAG_BUCKETS)
+    board.rewards[:] = (0.5, 1.5, 2.5)
+    board.actor[:, b.EPISODES] = 0
+    for actor in range(3):
+        board.add_episodes(actor, [(1_000.0 * actor + n, n) for n in range(EPISODE_SLOTS)])
+    assert other.command == b.STOP and other.awake == (2, 2)
+    assert [other.is_awake(i) for i in range(3)] == [True, False, True]
+    expected = np.arange(100, 148).reshape(3, 16)
+    expected[:, b.EPISODES] = EPISODE_SLOTS
+    np.testing.assert_array_equal(other.actor, expected)
+    np.testing.assert_array_equal(other.learner, np.arange(200, 232).reshape(2, 16))
+    np.testing.assert_array_equal(other.lags.ravel(), np.arange(300, 300 + 3 * LAG_BUCKETS))
+    assert other.rewards.tolist() == [0.5, 1.5, 2.5]
+    assert other.take_episodes() == [(1_000.0 * a + n, n) for a in range(3) for n in range(EPISODE_SLOTS)]
+    assert other.env_steps == 100 + 116 + 132 and other.episodes == 3 * EPISODE_SLOTS
+    words = len(board._memory)
+    assert words == (1 + 3 + 2 + 3) * 16 + 3 * (16 + 2 * 512), "and nothing is left over"
+
+
+def test_commands_and_columns_differ():
+    assert len({b.RUN, b.PARK, b.STOP}) == 3
+    columns = {b.STEPS, b.EPISODES, b.LAG_SUM, b.VECTOR_STEPS, b.ACTOR_WAIT_NS, b.ACTOR_UPDATES, b.LAG_MAX}
+    assert len(columns | {b.IN_FLIGHT, b.FAILURES}) == 9 and b.UPDATES != b.LEARNER_WAIT_NS
+    assert SharedCounters(CONTEXT, 1, 1).command == b.RUN
+
+
+def test_new_episodes_are_read_once():
+    board = SharedCounters(CONTEXT, 1, 1)
+    board.add_episodes(0, [(1.0, 1)])
+    assert board.take_episodes() == [(1.0, 1)]
+    board.add_episodes(0, [(2.0, 2)])
+    assert board.take_episodes() == [(2.0, 2)] and board.take_episodes() == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_shared_weights_do_not_overlap(size):
+    common, other = fresh(lambda: HogwildParameters(CONTEXT, size))
+    common.count += 5
+    common.weights[:], common.mean[:], common.square[:] = 1.0, 2.0, 3.0
+    assert other.count.tolist() == [5]
+    assert other.weights.tolist() == [1.0] * size
+    assert other.mean.tolist() == [2.0] * size
+    assert other.square.tolist() == [3.0] * size
+    # No more than a word to round up with.
+    assert len(common._memory) == 1 + -(-3 * size // 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_published_weights_have_two_places(size):
+    snapshot, other = fresh(lambda: SharedWeights(CONTEXT, size))
+    seen = torch.zeros(size)
+    for version in range(1, 6):
+        assert snapshot.publish(torch.full((size,), float(version))) == version
+        assert other.version == version
+        assert other.read(seen, version - 1) == version and seen.tolist() == [float(version)] * size
+    assert [part.tolist() for part in snapshot._buffers] == [[4.0] * size, [5.0] * size]
+    assert other.read(seen, -1) == 5
+
+
+def test_a_read_that_the_writer_overtook_is_taken_again():
+    snapshot = SharedWeights(CONTEXT, 1)
+    snapshot.publish(torch.tensor([1.0]))
+    seen, copies = torch.zeros(1), []
+
+    class Watched(list):
+        """The writer begins version 3 in the buffer of version 1 while that is being read."""
+
+        def __getitem__(self, place):
+            copies.append(place)
+            if len(copies) == 1:
+                header[1] = 3
+                header[0] = 2
+            return list.__getitem__(self, place)
+
+    header = snapshot._header
+    snapshot._buffers = Watched([torch.tensor([2.0]), torch.tensor([-1.0])])
+    assert snapshot.read(seen, 0) == 2 and seen.tolist() == [2.0] and copies == [1, 0]
+    # One version further on does not touch the buffer.
+    copies.clear()
+    header[0], header[1] = 2, 3
+    copies.append(None)
+    assert snapshot.read(seen, 0) == 2 and copies == [None, 0]
+
+
+def test_the_lag_of_a_step_on_shared_weights():
+    common, board = HogwildParameters(CONTEXT, 1), SharedCounters(CONTEXT, 1, 1)
+    row = board.actor[0]
+    common.count += 10
+    for since, total, largest in ((7, 3, 3), (9, 4, 3), (6, 8, 4)):
+        hogwild._lag_counter(common, row, since)(torch.zeros(1))
+        assert (row[b.LAG_SUM], row[b.LAG_MAX]) == (total, largest)
+
+
+def test_arrays_begin_at_whole_cache_lines():
+    assert [_size(shape, kind) for shape, kind in [((1,), "bool"), ((64,), "bool"), ((65,), "bool")]] == [
+        64,
+        64,
+        128,
+    ]
+    assert _size((3, 16), "float32") == 192 and _size((), "float32") == 64 and _size((0, 4), "bool") == 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_columns_of_a_rollout_do_not_overlap(shared):
+    spec = spec_of(EnvMaker("CartPole-v1")(1))
+    buffer = RolloutBuffer(spec, 3, 2, CONTEXT if shared else None, memory=5)
+    shapes = {name: getattr(buffer, name).shape for name in buffer.names()}
+    assert shapes == {
+        "obs": (4, 2, 4),
+        "action": (3, 2),
+        "log_prob": (3, 2),
+        "reward": (3, 2),
+        "terminated": (3, 2),
+        "ended": (3, 2),
+        "valid": (3, 2),
+        "starts": (4, 2),
+        "memory": (2, 2, 5),
+    }
+    for number, name in enumerate(buffer.names()):
+        getattr(buffer, name)[:] = number % 2 if getattr(buffer, name).dtype == bool else number
+    other = pickle.loads(pickle.dumps(buffer)) if not shared else buffer
+    for number, name in enumerate(other.names()):
+        column = getattr(other, name)
+        assert (column == (number % 2 if column.dtype == bool else number)).all()
+        assert column.ctypes.data % 64 == other.obs.ctypes.data % 64
+    total = sum(_size(*array) for array in buffer._arrays.values())
+    assert len(buffer._memory) == total
+    plain = RolloutBuffer(spec, 3, 2)
+    assert plain.memory.shape == (2, 2, 0)
+    assert "memory" not in plain.names() and plain.tensors().memory is None
+    assert plain.tensors().final_obs.shape == (0, 4) and plain.tensors().final_at.shape == (0, 2)
+
+
+def test_three_rollouts_lie_side_by_side():
+    spec = spec_of(EnvMaker("CartPole-v1")(1))
+    parts = []
+    for number, width in enumerate((1, 2, 3)):
+        buffer = RolloutBuffer(spec, 2, width)
+        buffer.reward[:] = number
+        buffer.final_obs.append(np.full(4, number, np.float32))
+        buffer.final_at.append((1, 0))
+        parts.append(buffer.tensors())
+    both = concatenate(parts)
+    assert both.reward[0].tolist() == [0, 1, 1, 2, 2, 2] and both.obs.shape == (3, 6, 4)
+    assert both.final_at.tolist() == [[1, 0], [1, 1], [1, 3]]
+    assert both.final_obs[:, 0].tolist() == [0, 1, 2] and both.memory is None
+    assert concatenate(parts[:1]) is parts[0]
+
+
+def test_patience_ends_sooner_after_an_interrupt(monkeypatch):
+    from parl.runtime import workers
+
+    now, interrupted = [100.0], [False]
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    patience = Deadline(60.0, lambda: interrupted[0])
+    assert patience.left() == 60.0 and str(patience) == "60 s" and not patience.is_cut_short
+    now[0] += 10
+    assert patience.left() == 50.0
+    interrupted[0] = True
+    assert patience.left() == 3.0 and patience.is_cut_short
+    assert str(patience) == "3 s of the interrupt"
+    now[0] += 2
+    assert patience.left() == 1.0
+    now[0] += 2
+    assert patience.left() == 0.0
+    short = Deadline(1.5, lambda: True)
+    assert short.left() == 1.5 and str(short) == "1.5 s of the interrupt"

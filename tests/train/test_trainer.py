@@ -1,0 +1,122 @@
+"""When a run stops, and the seeds of its evaluations, whatever the topology."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from parl.run import RunDirectory, read_metrics
+from parl.runtime.seeds import evaluation_seed, training_seed
+from parl.train import evaluate, resume, train
+
+EPISODES = 3
+
+
+class Scripted(gymnasium.Env):
+    """Episodes of one step. Evaluation number i has the return ``script[i]``, then 0; training always 0."""
+
+    script: tuple[float, ...] = ()
+    seeds: list[int] = []  # noqa: RUF012 - shared on purpose: evaluations run in the test's process
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.score = 0.0
+        if seed is not None and seed < 2**24:
+            number = len(Scripted.seeds) // EPISODES
+            Scripted.seeds.append(seed)
+            self.score = Scripted.script[number] if number < len(Scripted.script) else 0.0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), self.score, True, False, {}
+
+
+def scripted(*script):
+    Scripted.script, Scripted.seeds = script, []
+    return Scripted
+
+
+RUN = {"quiet": False, "tensorboard": False, "evaluation_episodes": EPISODES, "evaluation_every": 40}
+SMALL = {"num_envs": 4, "hidden": (4,)}
+REPLAY = {"learning_starts": 10, "batch_size": 4, "replay_capacity": 100, "n_step": 1}
+TOPOLOGIES = {
+    "deterministic": ("dqn", {"schedule": "deterministic", "actors": 1, "learners": 1, **REPLAY}),
+    "replay async": ("dqn", {"actors": 1, "learners": 1, "actor_kind": "thread", **REPLAY}),
+    "rainbow": ("rainbow", {"schedule": "deterministic", "actors": 1, "learners": 1, **REPLAY}),
+    "sync": ("ppo", {"rollout_steps": 8}),
+    "async": ("impala", {"rollout_steps": 8, "actors": 1, "actor_kind": "thread"}),
+    "hogwild": ("a3c", {"rollout_steps": 8, "actors": 1, "actor_kind": "thread"}),
+    "predictor": ("ga3c", {"rollout_steps": 8, "actors": 1, "actor_kind": "thread"}),
+    "population": ("es", {"actors": 1}),
+}
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_a_stop_is_confirmed_by_an_evaluation_on_other_seeds(topology, tmp_path, capsys):
+    name, options = TOPOLOGIES[topology]
+    options = {"total_steps": 100_000, "stop_at_return": 5.0, "runs": str(tmp_path)} | RUN | SMALL | options
+    run = train(name, env=scripted(1.0, 9.0, 2.0, 8.0, 6.0), **options)
+    assert run.stopped == "stop_at_return"
+    assert run.env_steps < options["total_steps"]
+    scores = [row["evaluation_return"] for row in read_metrics(run.path) if "evaluation_return" in row]
+    assert scores == [1.0, 9.0, 2.0, 8.0, 6.0]
+    assert run.evaluation_return == 6.0, "the score of the evaluation that no choice depends on"
+    assert len(set(Scripted.seeds)) == len(Scripted.seeds) == 5 * EPISODES
+    said = capsys.readouterr().err
+    assert "not confirmed (2.0 is below 5)" in said
+    assert "confirmed: 8.0, then 6.0" in said
+
+
+DETERMINISTIC = RUN | SMALL | TOPOLOGIES["deterministic"][1] | {"quiet": True}
+
+
+@pytest.mark.parametrize(
+    ("script", "goal_later", "stopped"),
+    [
+        pytest.param((7.0, 6.0), 5.0, "stop_at_return", id="confirmed"),
+        pytest.param((7.0, 6.0), 6.0, "stop_at_return", id="confirmed, for the new goal too"),
+        pytest.param((7.0, 6.0), 6.5, "total_steps", id="confirmed, but not for the new goal"),
+        pytest.param((7.0, 4.0), 5.0, "total_steps", id="not confirmed"),
+        pytest.param((3.0,), 2.0, "total_steps", id="evaluated once"),
+    ],
+)
+def test_a_resumed_run_knows_whether_its_score_was_confirmed(script, goal_later, stopped, tmp_path):
+    options = DETERMINISTIC | {"total_steps": 40, "evaluation_every": 0, "runs": str(tmp_path)}
+    run = train("dqn", env=scripted(*script), stop_at_return=5.0, **options)
+    assert run.stopped == ("stop_at_return" if script == (7.0, 6.0) else "total_steps")
+    assert resume(run.path, stop_at_return=goal_later).stopped == stopped
+
+
+def test_the_best_checkpoint_has_the_confirming_score(tmp_path):
+    options = DETERMINISTIC | {"total_steps": 120, "stop_at_return": 5.0, "runs": str(tmp_path)}
+    run = train("dqn", env=scripted(4.0, 9.0, 2.0, 3.0), **options)
+    rows = [row for row in read_metrics(run.path) if "evaluation_return" in row]
+    best = RunDirectory.open(run.path).checkpoints.best()
+    assert best.name == f"step-{rows[0]['env_steps']:012d}", "9 was not confirmed"
+
+
+def test_no_seed_is_used_twice_by_evaluations_nor_by_training(tmp_path):
+    """Of one evaluation in several rounds, of those that follow, after a resume, and of a later one."""
+    options = DETERMINISTIC | {"evaluation_episodes": 300, "runs": str(tmp_path)}
+    run = train("dqn", env=scripted(), total_steps=200, **options)
+    resume(run.path, total_steps=400, evaluation_episodes=150)
+    before = len(Scripted.seeds)
+    assert before >= 2 * 300 + 2 * 150
+    evaluate(run.path, episodes=300)
+    assert len(Scripted.seeds) == before + 300
+    assert len(set(Scripted.seeds)) == len(Scripted.seeds)
+
+
+@pytest.mark.parametrize("draw", [0, 1, 2**24, 2**25 - 1, 2**25, 2**31, 2**32 - 2**21, 2**32 - 1])
+def test_training_seeds_are_in_their_own_range(draw):
+    first = training_seed(draw)
+    assert 2**24 <= first and first + 2**20 <= 2**31
+
+
+@pytest.mark.parametrize("played", [0, 1, 10**6, 2**22 - 1, 2**40])
+@pytest.mark.parametrize("episodes", [1, 100, 2**20])
+def test_evaluation_seeds_are_in_their_own_range(played, episodes):
+    for seed in (0, 1, 2**31):
+        first = evaluation_seed(seed, played, episodes)
+        assert 2**23 <= first and first + episodes <= 2**24
