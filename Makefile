@@ -22,8 +22,8 @@ export CARGO_MAKEFLAGS :=
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-# Every command with a help text, and the two halves of `test`.
-.PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(MAKEFILE_LIST)) test-rust test-py
+# Every command with a help text, and the parts of `test`.
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(MAKEFILE_LIST)) build-tests test-rust test-py
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,18 +47,22 @@ train: build  ## learn Pong, a few minutes, from pictures on a GPU, else from th
 train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
 	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --stop-at-return 475 --seed $(SEED)
 
-# Side by side: most tests use one core.
-test:  ## all quick tests: Rust and Python
-	$(MAKE) --no-print-directory --jobs 2 test-rust test-py
+test:  ## all quick tests, Rust and Python, and where their time went
+	@$(PYTHON) tools/run_tests.py setup build build-tests test-rust test-py
+
+# Apart from `test-rust`, so that the table of times tells compiling from running.
+build-tests:
+	$(CARGO) test --quiet --no-run
 
 test-rust: build
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) test --quiet
 
 test-py: build
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow"
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times target/tests/times.json
 
+# MINUTES=20 leaves out the tests that would end later than in 20 minutes.
 test-slow: build  ## the tests that take minutes
-	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600
+	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600 $(if $(filter command% env%,$(origin MINUTES)),--minutes $(MINUTES))
 
 test-peers: build  ## the tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
 	$(BIN)/python -m pip install --quiet --group peers
@@ -77,7 +81,7 @@ test-free-threaded:  ## tree and replay in an interpreter without a global lock:
 
 # Takes half an hour on two free cores; stopped and started again it goes on. GAMES="--games pong,breakout --until 18:00"
 test-games: build  ## every game, mode and difficulty beside ale-py, 10^7 frames; into benches/records
-	$(BIN)/python tests/atari/games.py --record benches/records/$(shell date -u +%F)-games.md $(GAMES)
+	$(BIN)/python tests/atari/exactness/games.py $(GAMES) --record
 
 loom:  ## the small concurrent cases, exhaustively
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --test loom
@@ -111,15 +115,18 @@ damage-runs: build  ## 5,000 damages of each file of a run: every one is refused
 kills: build  ## 200 kills of training runs, between steps on the file system and at random moments: none is lost
 	$(BIN)/python tests/train/kills.py $(ARGS)
 
-lint: build  ## formats, lints, types, import directions, stubs, generated files
+lint: build  ## formats, lints, types, import directions, stubs, generated files, retired words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/mypy tests/typing
 	cd tests && $(BIN)/python -m mypy.stubtest parl._native
 	$(CARGO) xtask kernels --check
+	$(BIN)/python benches/report.py --check
+	$(BIN)/python tools/words.py
 
 fmt: setup  ## format everything
 	$(CARGO) fmt --all
@@ -128,6 +135,9 @@ fmt: setup  ## format everything
 
 kernels:  ## write the generated files again
 	$(CARGO) xtask kernels
+
+records: build  ## the index of benches/records, docs/benchmarks.md and its figures, from the records
+	$(BIN)/python benches/report.py
 
 bench: build  ## the cores (criterion), then the trees of other libraries beside ours
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) bench
