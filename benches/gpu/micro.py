@@ -26,7 +26,7 @@ import parl
 from parl.atari import Console
 
 GAMES = ("pong", "ms_pacman", "solaris")
-# Forms by their numbers in crates/cule/src/lane/turns.rs, and windows of the key as powers of two.
+# Forms by their numbers in crates/cule/src/env/warp_schedule.rs, and windows of the key as powers of two.
 FORMS = {
     "plain": (0, 0),
     "grouped, rows": (1, 0),
@@ -141,7 +141,7 @@ def main(command: list[str] | None = None) -> int:
     device = parl.cuda.torch_device(parl.cuda.ordinal(given.device))
     torch.zeros(1, device=device)
     major, minor = torch.cuda.get_device_capability(device)
-    folders = [KERNELS, ROOT / "tests" / "kernels"]
+    folders = [KERNELS, ROOT / "tests" / "cuda"]
     source = ROOT / "benches" / "gpu" / "micro.cu"
     made: list[tuple[Kernels, list[int]]] = []
 

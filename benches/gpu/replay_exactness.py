@@ -17,8 +17,11 @@ from common import Session, arguments, machine, place
 
 import parl
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "replay"))
 from device_cases import CASES, GOALS, SEQUENCES, Case, assert_same, compare, host
+
+from tickets import same_tickets
 
 MODES = ("stratified", "independent", "systematic", "split")
 
@@ -159,6 +162,7 @@ def graphs(device: str, rounds: int = 300) -> None:
         priorities.copy_((torch.arange(batch, device=there) * 31 + number) % 17 + 0.5)
 
     captured, plain = made(), made()
+    same_tickets(captured, plain)
     for number in range(5):
         give(number)
         for replay in (captured, plain):

@@ -103,10 +103,10 @@ once() {
 }
 
 tests() {
-    if "$python" -c "import pytest" 2>/dev/null && [ -d "$root/tests/cuda" ]; then
+    if "$python" -c "import pytest" 2>/dev/null && [ -d "$root/tests/cuda/device" ]; then
         # One file at a time, and none of the repository's settings, which want plugins. The rehearsal of these scripts
         # is left out: here they are run.
-        for file in "$root"/tests/cuda/test_*.py; do
+        for file in "$root"/tests/cuda/device/test_*.py; do
             name=$(basename "$file" .py)
             [ "$name" != test_benches ] || continue
             once "$name" "$python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir "$root" "$file"

@@ -2,7 +2,7 @@
 
     python benches/learning/ablation.py --seeds 3
     python benches/learning/ablation.py --only delay --seeds 5
-    ... --record benches/records/DATE-ablation.md
+    ... --record    # keeps the figures in benches/records/DATE-ablation.csv
 
 DQN on CartPole-v1 with parl's settings, two actors in threads, one learner, 30,000 steps, each run a process
 of its own. ``delay``: updates by which new priorities reach the replay late; ``lazy off``: one lock around
@@ -28,7 +28,7 @@ CASES = {
 
 def run(case, seed):
     from parl import replay
-    from parl.runtime import setup
+    from parl.runtime.off_policy import setup
     from parl.train import evaluate, train
 
     kind = replay.PrioritizedReplay
@@ -41,7 +41,7 @@ def run(case, seed):
             "CartPole-v1",
             seed=seed,
             runs=runs,
-            total_frames=FRAMES,
+            total_steps=FRAMES,
             actors=2,
             learners=1,
             actor_kind="thread",
@@ -78,7 +78,7 @@ def main():
     arguments = parsed(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record) as say:
+    with Record(arguments.record, "DQN with late priorities, one lock, and other fan-outs") as say:
         say(f"dqn, CartPole-v1, {FRAMES:,} steps, 2 actor threads, 1 learner, {arguments.seeds} seeds")
         say("case               seconds   steps/s  updates/s  score: median (lowest..highest)   load")
         for name in arguments.only or CASES:
@@ -92,6 +92,14 @@ def main():
                 seconds = median([row["seconds"] for row in found])
                 scores = sorted(row["score"] for row in found)
                 updates = median([row["updates"] for row in found])
+                same = {"seeds": arguments.seeds, "steps": FRAMES}
+                same["conditions"] = "CartPole-v1, 2 actor threads, 1 learner"
+                times = [row["seconds"] for row in found]
+                rates = [row["updates"] / row["seconds"] for row in found]
+                say.add("ablation", label, "training", "s", times, **same)
+                say.add("ablation", label, "steps per second", "steps/s", [FRAMES / t for t in times], **same)
+                say.add("ablation", label, "updates per second", "updates/s", rates, **same)
+                say.add("ablation", label, "score", "return", scores, **same)
                 say(
                     f"{label:<18} {seconds:7.2f} {FRAMES / seconds:9,.0f} {updates / seconds:10,.0f}  "
                     f"{median(scores):6.1f} ({scores[0]:.1f}..{scores[-1]:.1f}) {os.getloadavg()[0]:12.1f}"

@@ -2,7 +2,7 @@
 
     python benches/learning/atari_dqn.py --steps 3000 --rounds 3
     python benches/learning/atari_dqn.py --steps 100k --rounds 1 --score
-    ... --record benches/records/DATE-atari-dqn.md
+    ... --record    # keeps the figures in benches/records/DATE-atari-dqn.csv
 
 The same for all three: Nature CNN, batches of 32, one update for 4 environment steps, uniform replay, Adam at
 1e-4, frame skip 4, 84 x 84, 4 stacked frames; the processor alone, all of its cores. parl steps 8
@@ -18,11 +18,12 @@ import tempfile
 import time
 import warnings
 
-from processes import Record, add_cores, median, one, use_cores
+from processes import Record, add_cores, add_option, median, one, use_cores, version_of
 
 STARTS = 1_500
 BATCH, EVERY = 32, 4
 CAPACITY = 20_000
+CASE = "Pong, Nature CNN, batch 32"
 
 
 def parl(steps, seed, score):
@@ -35,7 +36,7 @@ def parl(steps, seed, score):
             "parl/Pong-v0",
             seed=seed,
             runs=runs,
-            total_frames=STARTS + steps,
+            total_steps=STARTS + steps,
             num_envs=8,
             actors=1,
             learners=1,
@@ -196,6 +197,27 @@ def one_file(steps, seed, score):
 LIBRARIES = {"parl": parl, "sb3": sb3, "one file": one_file}
 
 
+def keep(say, steps, found):
+    """Adds what was found to the record."""
+    names = {"sb3": "Stable-Baselines3", "one file": "rewrite with CleanRL's settings"}
+    for name, rows in found.items():
+        same = {"rounds": len(rows), "steps": steps}
+        version = version_of("stable-baselines3") if name == "sb3" else ""
+        who = {"library": names.get(name, name), "version": version} | same
+        for metric, unit, key in (
+            ("steps per second", "steps/s", "env_steps_per_s"),
+            ("updates per second", "updates/s", "updates_per_s"),
+            ("score", "return", "score"),
+        ):
+            if key in rows[0]:
+                say.add("dqn-pong-pixels", CASE, metric, unit, [row[key] for row in rows], **who)
+        if name != "parl" and "parl" in found:
+            key = "env_steps_per_s"
+            ratios = [a[key] / b[key] for a, b in zip(found["parl"], rows, strict=True)]
+            peer = {"peer": names[name], "version": version} | same
+            say.add("dqn-pong-pixels", CASE, "speed ratio", "x", ratios, **peer)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -205,7 +227,7 @@ def main():
     parser.add_argument("--only", action="append", choices=sorted(LIBRARIES))
     parser.add_argument("--score", action="store_true")
     add_cores(parser)
-    parser.add_argument("--record", help="Markdown file to append to")
+    add_option(parser, "atari-dqn")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -217,9 +239,11 @@ def main():
     from parl.run import parse_count
 
     steps, names = parse_count(arguments.steps), arguments.only or list(LIBRARIES)
-    with Record(arguments.record) as say:
+    cores = use_cores(arguments.cores)
+    title = "DQN on Pong from pixels beside Stable-Baselines3 and a one-file loop"
+    with Record(arguments.record, title, cores) as say:
         say(f"dqn, Pong from pixels, {steps:,} steps behind the first {STARTS:,}, in turns")
-        say(use_cores(arguments.cores))
+        say(cores)
         say("turn  library  env steps/s  updates/s  score  load")
         found = {name: [] for name in names}
         for turn in range(arguments.rounds):
@@ -231,6 +255,7 @@ def main():
                     f"{turn:>4}  {name:<8} {row['env_steps_per_s']:12.1f} {row['updates_per_s']:10.1f}"
                     f" {shown:>6} {os.getloadavg()[0]:5.1f}"
                 )
+        keep(say, steps, found)
         for name in names:
             rates = [
                 median([row[key] for row in found[name]]) for key in ("env_steps_per_s", "updates_per_s")

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 
+from processes import Record, add_option, median, version_of
+
 GOAL = 475.0
 STEPS_MAX = 500_000
 
@@ -34,7 +36,7 @@ def ours(seed, options):
             "CartPole-v1",
             seed=seed,
             stop_at_return=GOAL,
-            total_frames=STEPS_MAX,
+            total_steps=STEPS_MAX,
             runs=runs,
             quiet=True,
             **json.loads(options),
@@ -121,15 +123,9 @@ def sb3(seed, _):
     }
 
 
-def median(values):
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def table(name, seeds, options):
-    print(f"{name} {options}")
-    print("seed  train s  process s  cpu s    steps  updates    mean   fresh  load")
+def table(say, name, seeds, options):
+    say(f"{name} {options}")
+    say("seed  train s  process s  cpu s    steps  updates    mean   fresh  load")
     rows = []
     for seed in seeds:
         started = time.time()
@@ -142,17 +138,29 @@ def table(name, seeds, options):
         row = json.loads(done.stdout.splitlines()[-1])
         row["process_s"] = row["ended"] - started
         rows.append(row)
-        print(
+        say(
             f"{seed:>4} {row['training_s']:8.2f} {row['process_s']:10.2f} {row['cpu_s']:6.1f}"
             f" {row['env_steps']:8,} {row['updates']:8,} {row['evaluation']:7.1f} {row['fresh']:7.1f}"
-            f" {os.getloadavg()[0]:5.1f}{'' if row['reached'] else '  not reached'}",
-            flush=True,
+            f" {os.getloadavg()[0]:5.1f}{'' if row['reached'] else '  not reached'}"
         )
     reached = [row for row in rows if row["reached"]]
     columns = ("training_s", "process_s", "cpu_s", "env_steps", "updates")
     middle = {key: median([row[key] for row in rows]) for key in columns}
     in_time = sum(row["training_s"] <= 15.0 for row in reached)
-    print(
+    who = {"library": "parl" if name == "parl" else "Stable-Baselines3", "seeds": len(rows)}
+    who |= {"version": "" if name == "parl" else version_of("stable-baselines3"), "conditions": options}
+    claim = "dqn-cartpole-475"
+    say.add(claim, "seeds that reach 475", "seeds", "seeds", len(reached), **who)
+    for case, metric, unit, key in (
+        ("training", "time", "s", "training_s"),
+        ("process", "time", "s", "process_s"),
+        ("processor", "time", "s", "cpu_s"),
+        ("transitions", "count", "transitions", "env_steps"),
+        ("updates", "count", "updates", "updates"),
+        ("mean of 100 fresh episodes", "score", "return", "fresh"),
+    ):
+        say.add(claim, case, metric, unit, [row[key] for row in rows], **who)
+    say(
         f"median: training {middle['training_s']:.2f} s, process {middle['process_s']:.2f} s, processor "
         f"{middle['cpu_s']:.1f} s, {middle['env_steps']:,.0f} steps, {middle['updates']:,.0f} updates\n"
         f"reached {GOAL:g}: {len(reached)} of {len(rows)}, in 15 s of training: {in_time} of {len(rows)}\n"
@@ -166,15 +174,17 @@ def main():
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
     parser.add_argument("--peer", choices=["sb3"], help="also run this library")
     parser.add_argument("--options", default='{"actors": 2, "learners": 2}', help="settings of parl, as JSON")
+    add_option(parser, "cartpole")
     parser.add_argument("--one", choices=["parl", "sb3"], help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps({"parl": ours, "sb3": sb3}[arguments.one](arguments.seed, arguments.options)))
         return
-    table("parl", range(arguments.seeds), arguments.options)
-    if arguments.peer:
-        table(arguments.peer, range(arguments.seeds), "{}")
+    with Record(arguments.record, "DQN on CartPole-v1 to a mean of 475") as say:
+        table(say, "parl", range(arguments.seeds), arguments.options)
+        if arguments.peer:
+            table(say, arguments.peer, range(arguments.seeds), "{}")
 
 
 if __name__ == "__main__":

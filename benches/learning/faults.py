@@ -1,7 +1,7 @@
 """Injects one number that is not finite into a small run of every algorithm, and tells how each run ended.
 
     python benches/learning/faults.py
-    python benches/learning/faults.py --only ppo dqn --schedule lockstep
+    python benches/learning/faults.py --only ppo dqn --schedule deterministic
 
 A fault is one NaN or infinity in one reward or in one number of one observation, or an infinite loss: a
 reward of 3e38, which is finite, times a reward scale of 100 (where no loss is made of rewards, or large ones
@@ -29,7 +29,7 @@ FAULTS = ("none", "reward", "observation", "loss")
 CONTINUOUS = ("sac", "td3", "ddpg")
 SMALL = {
     "num_envs": 4,
-    "total_frames": 1_000,
+    "total_steps": 1_000,
     "checkpoint_every": 100,
     "evaluation_episodes": 2,
     "gamma": 0.9,
@@ -141,7 +141,7 @@ def settings(name, fault, value, folder, schedule):
     elif name == "bc":
         found |= {"env": maker(name, "none", value), "data": (recorded(folder, fault, value),)}
         del found["gamma"]
-    if schedule == "lockstep" and name in ("a3c", "impala", "ga3c", "es", "ga"):
+    if schedule == "deterministic" and name in ("a3c", "impala", "ga3c", "es", "ga"):
         del found["actors"]
     if fault == "loss":
         setting, number = OVERFLOW.get(name, ("reward_scale", 100.0))
@@ -207,7 +207,7 @@ def main():
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", default=sorted(ALGORITHMS), help="algorithms")
-    parser.add_argument("--schedule", default="free", choices=("free", "lockstep"))
+    parser.add_argument("--schedule", default="async", choices=("async", "deterministic"))
     parser.add_argument("--values", nargs="*", type=float, default=[math.nan, math.inf])
     options = parser.parse_args()
     failed = 0

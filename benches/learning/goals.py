@@ -9,7 +9,7 @@ of training are those of a shared machine; processor seconds are those of traini
 
     python benches/learning/goals.py --seeds 10
     python benches/learning/goals.py --only pqn-lunarlander --until
-    python benches/learning/goals.py --only ppo-acrobot --seeds 10 --record benches/records/DATE-rollouts.md
+    python benches/learning/goals.py --only ppo-acrobot --seeds 10 --record
 """
 
 import os
@@ -38,13 +38,13 @@ def run(what, seed):
     algorithm, env, steps, score, options = CASES[case]
     options = {"env": env, "seed": seed, **options}
     if stops:
-        return until(algorithm, score, total_frames=steps, **options)
+        return until(algorithm, score, total_steps=steps, **options)
     row = trained(algorithm, steps, 100, **options)
     return {**row, "reached": row["score"] >= score}
 
 
 def told(case, stops, seed):
-    """A row, shown where somebody waits."""
+    """A row, shown on standard error as soon as it is there."""
     row = one(__file__, [case, stops], seed)
     print(
         f"{case} {seed}: {row['score']:.0f} after {row['steps']:,} transitions, {row['cpu_s']:.0f} s"
@@ -53,6 +53,24 @@ def told(case, stops, seed):
         flush=True,
     )
     return row
+
+
+def keep(say, case, rows, jobs):
+    """Adds a case to the record."""
+    algorithm, env, _, score, options = CASES[case]
+    claim = "lunarlander" if env == "LunarLander-v3" else "onpolicy-goals"
+    name = algorithm.upper() if claim == "lunarlander" else f"{algorithm.upper()}, {env} to {score:g}"
+    told = ", ".join(f"{key} {value}" for key, value in options.items())
+    same = {"seeds": len(rows), "threads": 1}
+    same["conditions"] = "; ".join(filter(None, (told, f"{jobs} runs at a time")))
+    say.add(claim, name, "seeds that solve it", "seeds", sum(row["reached"] for row in rows), **same)
+    for metric, unit, key in (
+        ("transitions", "transitions", "steps"),
+        ("training", "s", "training_s"),
+        ("processor time", "s", "cpu_s"),
+        ("score of 100 fresh episodes", "return", "score"),
+    ):
+        say.add(claim, name, metric, unit, [row[key] for row in rows], **same)
 
 
 def main():
@@ -64,11 +82,15 @@ def main():
     arguments = parsed(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record) as say, ThreadPoolExecutor(arguments.jobs) as pool:
+    with (
+        Record(arguments.record, "PPO, A2C and PQN to a goal") as say,
+        ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
         say(f"{'case':<16} {'steps':>9} {'solved':>9} {'training s':>11} {'cpu s':>7}  scores, sorted")
         for case in arguments.only:
             rows = list(pool.map(partial(told, case, arguments.until), range(arguments.seeds)))
             solved = sum(row["reached"] for row in rows)
+            keep(say, case, rows, arguments.jobs)
             steps, wall, cpu = (
                 median([row[key] for row in rows]) for key in ("steps", "training_s", "cpu_s")
             )

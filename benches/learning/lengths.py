@@ -25,7 +25,7 @@ def work(case, seed):
 
     torch.set_num_threads(1)
     name, env, length, options = case
-    options = {"total_frames": length, "evaluation_every": length // EVALUATIONS, **options}
+    options = {"total_steps": length, "evaluation_every": length // EVALUATIONS, **options}
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         run = train(
             name,
@@ -52,7 +52,7 @@ def main():
     arguments = parsed(parser, work)
     if arguments is None:
         return
-    with Record(arguments.record) as say:
+    with Record(arguments.record, "Scores at the end of runs of several lengths") as say:
         say(f"{arguments.algorithm} on {arguments.env} {arguments.options}")
         say("   steps  seed   last      s  evaluations on the way")
         for length in arguments.lengths:
@@ -61,6 +61,9 @@ def main():
                 case = (arguments.algorithm, arguments.env, length, json.loads(arguments.options))
                 found = one(__file__, case, seed)
                 last.append(found["last"])
+                name = f"{arguments.algorithm}, {arguments.options.strip('{}') or 'defaults'}, seed {seed}"
+                about = {"steps": length, "seeds": 1, "threads": 1, "conditions": arguments.env}
+                say.add("lengths", name, "score of the last weights", "return", found["last"], **about)
                 curve = " ".join(f"{value:.0f}" for value in found["curve"])
                 say(f"{length:>8,} {seed:>5} {found['last']:6.1f} {found['seconds']:6.1f}  {curve}")
             say(f"{length:>8,}: lowest {min(last):.1f}, median {statistics.median(last):.1f}")

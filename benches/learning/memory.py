@@ -25,7 +25,7 @@ def run(case, seed):
             "ppo",
             env="parl/Pong-v0",
             num_envs=64,
-            total_frames=64 * 128,
+            total_steps=64 * 128,
             epochs=1,
             evaluation_episodes=0,
             threads=1,
@@ -49,16 +49,28 @@ def main():
     arguments = parsed(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record) as say:
+    with Record(arguments.record, "Freed memory kept or given back, learning from pictures") as say:
         say("kept  user s  kernel s  page faults  most MB")
+        rows = {"0": [], "1": []}
         for turn in range(arguments.rounds):
             for kept in "01":
                 os.environ["PARL_KEEP_MEMORY"] = kept
                 row = one(__file__, "", turn)
+                rows[kept].append(row)
                 say(
                     f"{kept:>4} {row['user_s']:7.1f} {row['kernel_s']:9.1f} {row['faults']:12,}"
                     f" {row['most_mb']:8,}"
                 )
+        for kept, found in rows.items():
+            case = "freed memory kept" if kept == "1" else "PARL_KEEP_MEMORY=0"
+            for metric, unit, key in (
+                ("user time", "s", "user_s"),
+                ("kernel time", "s", "kernel_s"),
+                ("page faults", "faults", "faults"),
+                ("peak memory", "MB", "most_mb"),
+            ):
+                values = [row[key] for row in found]
+                say.add("memory", case, metric, unit, values, rounds=arguments.rounds, threads=1)
 
 
 if __name__ == "__main__":

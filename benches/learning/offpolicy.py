@@ -3,7 +3,7 @@
     python benches/learning/offpolicy.py goals --seeds 10        # all cases, or --only pendulum-sac
     python benches/learning/offpolicy.py peers --rounds 3 --cores 1   # needs stable-baselines3, mujoco
     python benches/learning/offpolicy.py replay
-    ... --record benches/records/DATE-offpolicy.md               # appends what was printed
+    ... --record                     # keeps the figures in benches/records/DATE-offpolicy.csv
 
 Every run is a process of its own. ``goals``: seconds of training from the start of collection to the
 checkpoint that passed the goal (in two evaluations in a row, on different seeds), processor seconds, steps,
@@ -18,7 +18,7 @@ import resource
 import tempfile
 import time
 
-from processes import Record, median, one, parsed, shared_options, use_cores
+from processes import Record, median, one, parsed, shared_options, use_cores, version_of
 
 # name: algorithm, settings, score to reach
 GOALS = {
@@ -90,7 +90,7 @@ def parl(case, seed, steps):
     from parl.train import evaluate, train
 
     kind = PEERS[case][0]
-    common = {"seed": seed, "total_frames": steps, "quiet": True, "evaluation_episodes": 0, "num_envs": 1}
+    common = {"seed": seed, "total_steps": steps, "quiet": True, "evaluation_episodes": 0, "num_envs": 1}
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         if not kind.startswith("dqn"):
             options = {
@@ -157,8 +157,8 @@ def sb3(case, seed, steps):
         started = time.time()
         model.learn(steps - 550, reset_num_timesteps=False)
         seconds = time.time() - started
-        judged = make_vec_env("HalfCheetah-v5", 1, seed=10**6)
-        score = float(evaluate_policy(model, judged, 10, warn=False)[0])
+        games = make_vec_env("HalfCheetah-v5", 1, seed=10**6)
+        score = float(evaluate_policy(model, games, 10, warn=False)[0])
         return {"seconds": seconds, "steps": steps - 550, "score": score}
     model = stable_baselines3.DQN(
         "MlpPolicy", "CartPole-v1", seed=seed, device="cpu", **DQN[kind.removeprefix("dqn-")]
@@ -177,14 +177,14 @@ def share(case, _seed, _steps):
     batch of torch tensors; and giving priorities back, from a numpy array to the tree. All checks, Python and
     copies within are in it. The share is what a step takes less when all three are left out, that is, when
     rows go nowhere, each draw is the batch before again and no priorities are given: blocks with and without
-    take turns, and medians are compared. One thread does all, as in lockstep, by its processor time; but with
+    take turns, and medians are compared. One thread does all, by its processor time; but with
     ``prefetch`` another draws the next batch meanwhile, and the wall clock is looked at.
     """
     import torch
 
     from parl.envs import EnvMaker, spec_of
-    from parl.runtime.peers import Alone
-    from parl.train.registry import default_settings, family_of, make_algorithm, replace
+    from parl.runtime.gradient_allreduce import SingleLearner
+    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
 
     torch.set_num_threads(1)
     ahead = case.endswith("/prefetch")
@@ -196,9 +196,12 @@ def share(case, _seed, _steps):
     run, own = default_settings(name, spec)
     own = replace(own, {"prioritized": prioritized == "prioritized"}, name)
     run = replace(run, {"actors": 1, "learners": 1, "learning_starts": 1_000, "prefetch": int(ahead)}, name)
-    setup = family_of(name).setup(make_algorithm(name, own, spec), run, maker, spec)
+    setup = topology_of(name).setup(make_algorithm(name, own, spec), run, maker, spec)
     replay, learner = setup.make_replay(None), setup.make_learner()
-    actor, part = setup.make_actor(0, replay, 0), setup.make_part(learner, replay, Alone(), 0)
+    actor, part = (
+        setup.make_actor(0, replay, 0),
+        setup.make_learner_worker(learner, replay, SingleLearner(), 0),
+    )
     env_steps = updates = 0
 
     def steps(seconds):
@@ -272,6 +275,7 @@ def goals(say, only, arguments):
                 f"{seed:>4} {row['training_s']:8.1f} {row['cpu_s']:6.1f} {row['steps']:8,}"
                 f" {row['updates']:8,} {row['fresh']:7.1f} {os.getloadavg()[0]:5.1f}{missed}"
             )
+        keep_goal(say, case, rows)
         middle = {
             key: median([row[key] for row in rows]) for key in ("training_s", "cpu_s", "steps", "fresh")
         }
@@ -282,20 +286,64 @@ def goals(say, only, arguments):
         )
 
 
+def keep_goal(say, case, rows):
+    """Adds a case of goals to the record."""
+    name, options, score = GOALS[case]
+    same = {"seeds": len(rows), "conditions": f"preset {options['preset']}, 1 actor, 1 learner"}
+    reached = sum(row["reached"] for row in rows)
+    if options["preset"] == "lunarlander":
+        claim, label, goal, fresh = "lunarlander", "DQN", "seeds that solve it", "score of 100 fresh episodes"
+    else:
+        env = {"pendulum": "Pendulum-v1", "acrobot": "Acrobot-v1"}[options["preset"]]
+        claim, label = "offpolicy-goals", f"{name.upper()}, {env} to {score:g}"
+        goal, fresh = "seeds that reach the goal", "fresh score"
+    say.add(claim, label, goal, "seeds", reached, **same)
+    for metric, unit, key in (
+        ("training", "s", "training_s"),
+        ("processor time", "s", "cpu_s"),
+        ("transitions", "transitions", "steps"),
+        (fresh, "return", "fresh"),
+    ):
+        say.add(claim, label, metric, unit, [row[key] for row in rows], **same)
+
+
+def keep_peers(say, case, steps, cores, rows):
+    """Adds a case of peers to the record; ``rows`` are pairs of parl's and Stable-Baselines3's."""
+    claim = "dqn-cartpole" if "dqn" in case else "sac-td3"
+    label = {
+        "cheetah-sac": "SAC, HalfCheetah-v5",
+        "cheetah-td3": "TD3, HalfCheetah-v5",
+        "cartpole-dqn-zoo": "DQN, CartPole-v1, RL Zoo's settings",
+        "cartpole-dqn-defaults": "DQN, CartPole-v1, Stable-Baselines3's defaults",
+    }[case]
+    label, version = f"{label}, {steps:,} steps", version_of("stable-baselines3")
+    same = {"seeds": len(rows), "steps": steps, "conditions": cores}
+    rates = [[row["steps"] / row["seconds"] for row in pair] for pair in rows]
+    for at, library in enumerate(("parl", "Stable-Baselines3")):
+        who = {"library": library, "version": version if at else ""} | same
+        say.add(claim, label, "steps per second", "steps/s", [pair[at] for pair in rates], **who)
+        say.add(claim, label, "score", "return", [pair[at]["score"] for pair in rows], **who)
+    peer = {"peer": "Stable-Baselines3", "version": version} | same
+    say.add(claim, label, "speed ratio", "x", [ours / theirs for ours, theirs in rates], **peer)
+
+
 def peers(say, only, arguments):
     for case in only or PEERS:
         steps = arguments.steps or PEERS[case][1]
-        say(f"{case}: {steps:,} steps, in turns; {use_cores(arguments.cores)}")
+        cores, pairs = use_cores(arguments.cores), []
+        say(f"{case}: {steps:,} steps, in turns; {cores}")
         say("seed  parl steps/s  sb3 steps/s  ratio  parl score  sb3 score  load")
         ratios = []
         for seed in range(arguments.first, arguments.first + arguments.rounds):
             rows = [run(who, case, seed, steps) for who in ("parl", "sb3")]
+            pairs.append(rows)
             rates = [row["steps"] / row["seconds"] for row in rows]
             ratios.append(rates[0] / rates[1])
             say(
                 f"{seed:>4} {rates[0]:13.1f} {rates[1]:12.1f} {ratios[-1]:6.2f} {rows[0]['score']:11.1f}"
                 f" {rows[1]['score']:10.1f} {os.getloadavg()[0]:5.1f}"
             )
+        keep_peers(say, case, steps, cores, pairs)
         say(f"ratio: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
 
 
@@ -308,6 +356,15 @@ def replay(say, only, _arguments):
         for ahead in ("", "/prefetch")
     ]:
         row = run("share", case)
+        name = case.replace("parl/", "parl|").replace("/", ", ").replace("|", "/")
+        clock = 100 * sum(row["parts_us"].values()) / row["update_us"]
+        for metric, unit, value in (
+            ("share of a step, by leaving it out", "%", 100 * row["share"]),
+            ("share of a step, by the clock around the calls", "%", clock),
+            ("time of a step", "us", row["update_us"]),
+            *((f"wall clock, {part}", "us", value) for part, value in row["parts_us"].items()),
+        ):
+            say.add("replay-share", name, metric, unit, value, threads=1)
         parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_us"].items())
         say(
             f"{case:<36} {100 * row['share']:5.2f} %  {row['replay_us']:7.1f} us of "
@@ -332,7 +389,7 @@ def main():
     arguments = parsed(parser, work)
     if arguments is None:
         return
-    with Record(arguments.record) as say:
+    with Record(arguments.record, "DQN, SAC, TD3 and DDPG: goals, speed, share of the replay") as say:
         {"goals": goals, "peers": peers, "replay": replay}[arguments.what](say, arguments.only, arguments)
 
 

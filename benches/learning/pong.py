@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from processes import Record, add_option, median
+
 GOAL = 18.0
 
 
@@ -51,18 +53,13 @@ def one(seed, options):
         }
 
 
-def median(values):
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0..N")
     parser.add_argument("--options", default="{}", help="settings of the run or of PPO, as JSON")
+    add_option(parser, "pong")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
@@ -89,6 +86,20 @@ def main():
             flush=True,
         )
     reached = sum(row["reached"] for row in rows)
+    with Record(arguments.record, "Pong from the console's memory to 18") as say:
+        case, same = (
+            "PPO, preset atari-ram, Pong to 18",
+            {"seeds": len(rows), "conditions": arguments.options},
+        )
+        say.add("pong-memory", case, "seeds that reach the goal", "seeds", reached, **same)
+        for metric, unit, key in (
+            ("process", "s", "process_s"),
+            ("processor time", "s", "cpu_s"),
+            ("transitions", "transitions", "env_steps"),
+            ("mean of 30 greedy episodes", "return", "evaluation"),
+            ("mean of 30 more episodes", "return", "fresh"),
+        ):
+            say.add("pong-memory", case, metric, unit, [row[key] for row in rows], **same)
     middle = {key: median([row[key] for row in rows]) for key in ("process_s", "cpu_s", "env_steps")}
     print(
         f"reached {GOAL:g}: {reached} of {len(rows)}; median: process {middle['process_s']:.1f} s, processor "

@@ -2,7 +2,7 @@
 
     python benches/learning/ppo_peers.py breakout --minutes 20 --seeds 1
     python benches/learning/ppo_peers.py cheetah --steps 1e6 --seeds 3
-    ... --record benches/records/DATE-ppo-peers.md
+    ... --record    # keeps the figures in benches/records/DATE-ppo-peers.csv
 
 ``breakout``: so many minutes of training on all cores, from the start of collection. parl learns from the
 console's 128 bytes (``--preset atari-ram``), or with ``--pixels`` from the same pictures as the rewrite. Both
@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 
-from processes import Record, add_cores, median, one, use_cores
+from processes import Record, add_cores, add_option, median, one, use_cores, version_of
 
 GAMES, FRAMES_MAX = 30, 27_000
 
@@ -28,15 +28,15 @@ GAMES, FRAMES_MAX = 30, 27_000
 def parl_breakout(case, seed):
     from parl.train import evaluate, train
 
-    shared = {"env": "parl/Breakout-v0", "total_frames": 10**9, "evaluation_episodes": 0, "anneal": False}
-    judged = f"max_num_frames_per_episode={FRAMES_MAX}"
+    shared = {"env": "parl/Breakout-v0", "total_steps": 10**9, "evaluation_episodes": 0, "anneal": False}
+    limit = f"max_num_frames_per_episode={FRAMES_MAX}"
     with tempfile.TemporaryDirectory() as runs:
         timer = threading.Timer(case["seconds"], lambda: os.kill(os.getpid(), 2))
         timer.start()
         run = train(
             "ppo",
             preset="atari-cpu" if case["pixels"] else "atari-ram",
-            evaluation_env_options=("reward_clipping=False", "episodic_life=False", judged),
+            evaluation_env_options=("reward_clipping=False", "episodic_life=False", limit),
             seed=seed,
             quiet=True,
             tensorboard=False,
@@ -85,7 +85,7 @@ def parl_cheetah(case, seed):
             value_clip=0.2,
             seed=seed,
             threads=1,
-            total_frames=case["steps"],
+            total_steps=case["steps"],
             evaluation_episodes=0,
             quiet=True,
             tensorboard=False,
@@ -144,6 +144,30 @@ WORK = {
 }
 
 
+def keep(say, what, case, rows):
+    """Adds a comparison to the record."""
+    names = {"sb3": "Stable-Baselines3", "rewrite": "rewrite with CleanRL's settings"}
+    versions = {"sb3": version_of("stable-baselines3")}
+    same = {"seeds": len(rows["parl"])}
+    if what == "breakout":
+        names["rewrite"] = "published PPO, rewritten"
+        claim, label = "breakout-20", f"Breakout, {case['seconds'] / 60:g} minutes"
+        metrics = (("frames", "frames", "frames"), ("score", "points", "score"))
+    else:
+        claim, label = "ppo-cheetah", f"HalfCheetah-v5, {case['steps']:,} steps"
+        same |= {"steps": case["steps"], "threads": 1}
+        metrics = (("training", "s", "seconds"), ("score", "return", "score"))
+    for name, found in rows.items():
+        who = {"library": names.get(name, name), "version": versions.get(name, "")} | same
+        for metric, unit, key in metrics:
+            say.add(claim, label, metric, unit, [row[key] for row in found], **who)
+        if name != "parl":
+            key = metrics[0][2]
+            ratios = [a[key] / b[key] for a, b in zip(rows["parl"], found, strict=True)]
+            peer = {"peer": who["library"], "version": who["version"]} | same
+            say.add(claim, label, "speed ratio" if key == "frames" else "time ratio", "x", ratios, **peer)
+
+
 def compare(say, what, case, seeds):
     rows = {name: [] for name in WORK[what]}
     say(f"{what} {json.dumps({key: value for key, value in case.items() if key != 'what'})}")
@@ -156,6 +180,7 @@ def compare(say, what, case, seeds):
     for name, found in rows.items():
         middle = {key: median([row[key] for row in found]) for key in found[0]}
         say(f"{name:<8} median: " + "  ".join(f"{key} {value:,.1f}" for key, value in middle.items()))
+    keep(say, what, case, rows)
     for name in list(rows)[1:]:
         pairs = list(zip(rows["parl"], rows[name], strict=True))
         key = "frames" if what == "breakout" else "seconds"
@@ -174,7 +199,7 @@ def main():
     parser.add_argument("--options", default="{}", help="settings of parl as JSON, breakout")
     parser.add_argument("--steps", type=float, default=1e6, help="cheetah")
     add_cores(parser)
-    parser.add_argument("--record", help="Markdown file to append to")
+    add_option(parser, "ppo-peers")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -188,8 +213,10 @@ def main():
         case["options"] = json.loads(arguments.options)
     else:
         case = {"steps": int(arguments.steps)}
-    with Record(arguments.record) as say:
-        say(use_cores(arguments.cores))
+    cores = use_cores(arguments.cores)
+    title = "PPO beside Stable-Baselines3 and a rewrite with CleanRL's settings"
+    with Record(arguments.record, title, cores) as say:
+        say(cores)
         compare(say, arguments.what, case, arguments.seeds)
 
 

@@ -1,22 +1,26 @@
-"""What the benchmarks here share: each run in a process of its own, medians, records."""
+"""What these benchmarks share: each run in a process of its own, medians, records (`benches/record.py`)."""
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import warnings
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+from record import Record, add_option, version_of
+
+__all__ = ["Record", "add_option", "version_of"]
 
 
 def shared_options(doc):
     """A parser with the options that the benchmarks share."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_cores(parser)
-    parser.add_argument("--record", help="Markdown file to append to")
+    add_option(parser, Path(sys.argv[0]).stem.replace("_", "-"))
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     return parser
@@ -49,18 +53,6 @@ def use_cores(count):
     return f"every run of every library on {len(allowed)} core{'s' if len(allowed) > 1 else ''}"
 
 
-def commit():
-    """The commit of the working tree, with ``+`` where files differ from it."""
-
-    def git(*words):
-        return subprocess.run(
-            ["git", *words], capture_output=True, text=True, cwd=os.path.dirname(__file__), check=False
-        ).stdout.strip()
-
-    changed = git("status", "--porcelain", "--untracked-files=no")
-    return (git("rev-parse", "--short", "HEAD") or "no commit") + ("+" if changed else "")
-
-
 def parsed(parser, work):
     """The arguments; or None in a process of :func:`one`, whose ``work(case, seed)`` is done and printed."""
     arguments = parser.parse_args()
@@ -91,7 +83,7 @@ def median(values):
 
 def trained(name, steps, episodes, **options):
     """Trains on one thread: seconds of training, processor seconds of it, mean of greedy episodes after."""
-    options = {"total_frames": steps, "evaluation_episodes": 0, **options}
+    options = {"total_steps": steps, "evaluation_episodes": 0, **options}
     return _trained(name, options, {"episodes": episodes, "checkpoint": "last"})
 
 
@@ -105,7 +97,7 @@ def until(name, score, **options):
     return _trained(name, options, {"episodes": 100, "seed": unseen})
 
 
-def _trained(name, options, judged):
+def _trained(name, options, evaluation):
     import torch
 
     from parl.train import evaluate, train
@@ -115,7 +107,7 @@ def _trained(name, options, judged):
         before = resource.getrusage(resource.RUSAGE_SELF)
         run = train(name, threads=1, tensorboard=False, quiet=True, runs=runs, **options)
         after = resource.getrusage(resource.RUSAGE_SELF)
-        score = float(evaluate(run.path, **judged).mean())
+        score = float(evaluate(run.path, **evaluation).mean())
     return {
         "training_s": run.training_s,
         "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
@@ -142,7 +134,7 @@ def train_for(name, seconds, seed=0, skip=1, **options):
             "quiet": True,
             "tensorboard": False,
         } | options
-        options.setdefault("total_frames", 10**9)
+        options.setdefault("total_steps", 10**9)
         timer = threading.Timer(seconds + skip, lambda: os.kill(os.getpid(), 2))
         seen = threading.Thread(target=_start_when_learning, args=(runs, timer), daemon=True)
         seen.start()
@@ -169,30 +161,3 @@ def _start_when_learning(runs, timer):
     while not any('"q_mean"' in path.read_text() for path in Path(runs).glob("*/metrics.jsonl")):
         time.sleep(0.05)
     timer.start()
-
-
-class Record:
-    """Prints lines and, if asked for, appends them to a Markdown file with date, machine and command."""
-
-    def __init__(self, path=None):
-        self.path, self.lines = path, []
-
-    def __call__(self, line=""):
-        print(line, flush=True)
-        self.lines.append(line)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if not self.path:
-            return
-        import torch
-
-        told = [word for word in sys.argv if word not in ("--record", self.path)]
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(
-                f"\n{datetime.date.today():%d %B %Y}, {platform.processor() or platform.machine()}, "
-                f"{os.cpu_count()} cores, torch {torch.__version__}, commit {commit()}: "
-                f"`python {' '.join(told)}`\n\n```\n" + "\n".join(self.lines).rstrip() + "\n```\n"
-            )

@@ -4,13 +4,13 @@ One process, one policy, rollouts of a SyncVectorEnv in tensors, epochs over shu
 in plain PyTorch with autograd. Facts from Huang et al. (2022), "The 37 implementation details of proximal
 policy optimization", and the hyper-parameters of CleanRL's ppo_atari and ppo_continuous_action:
 
-- both: Adam with epsilon 1e-5 and a step size that falls to 0, GAE 0.99 / 0.95, advantages normalised in each
+- both: Adam with epsilon 1e-5 and a step size that falls to 0, GAE 0.99 / 0.95, advantages normalized in each
   minibatch, clipped values, value coefficient 0.5, gradients cut to 0.5, orthogonal weights.
 - Atari: 8 environments, 128 steps, 4 epochs of 4 minibatches, step size 2.5e-4, clip 0.1, entropy 0.01,
   Nature CNN; up to 30 no-ops, frame skip 4 with maximum, a life is an episode, FIRE at reset, 84 x 84 gray,
   signs of rewards, 4 frames stacked.
 - continuous: 1 environment, 2,048 steps, 10 epochs of 32 minibatches, step size 3e-4, clip 0.2, two separate
-  tanh networks of 64 x 64, a free log deviation; observations and rewards normalised and cut to -10..10.
+  tanh networks of 64 x 64, a free log deviation; observations and rewards normalized and cut to -10..10.
 """
 
 import math

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from processes import trained
+from processes import Record, add_option, median, trained, version_of
 
 # name: (algorithm, environment, environments, steps, score that counts as solved, hyper-parameters)
 CASES = {
@@ -158,7 +158,7 @@ def sb3(case, seed, steps):
 
 
 def bare(case, seed, steps, make):
-    """Seconds of as many transitions with nobody learning; resetting steps are transitions here."""
+    """Seconds of as many transitions without learning; steps that reset count as transitions."""
     _, env, num_envs, *_ = CASES[case]
     envs = make(env, num_envs)
     envs.reset(seed=seed)
@@ -198,13 +198,25 @@ class Sampled:
         self.envs.step(actions)
 
 
-def median(values):
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+def keep(say, case, steps, rows):
+    """Adds a case to the record."""
+    algorithm, env, num_envs, *_ = CASES[case]
+    name = f"{algorithm.upper()}, {env}, {num_envs} environments"
+    same = {"seeds": len(rows["parl"]), "steps": steps, "threads": 1}
+    version = version_of("stable-baselines3")
+    for key, library in (("parl", "parl"), ("sb3", "Stable-Baselines3")):
+        who = {"library": library, "version": version if key == "sb3" else ""} | same
+        if key in rows:
+            say.add("ppo-a2c-sb3", name, "training", "s", [row["training_s"] for row in rows[key]], **who)
+            say.add("ppo-a2c-sb3", name, "score", "return", [row["score"] for row in rows[key]], **who)
+    if "sb3" in rows:
+        peer = {"peer": "Stable-Baselines3", "version": version} | same
+        for metric, key in (("speed ratio", "training_s"), ("processor-time speed ratio", "cpu_s")):
+            ratios = [b[key] / a[key] for a, b in zip(rows["parl"], rows["sb3"], strict=True)]
+            say.add("ppo-a2c-sb3", name, metric, "x", ratios, **peer)
 
 
-def compare(case, seeds, steps, libraries):
+def compare(say, case, seeds, steps, libraries):
     steps = steps or CASES[case][3]
     goal = CASES[case][4]
     print(
@@ -225,6 +237,7 @@ def compare(case, seeds, steps, libraries):
             for row in (rows[name][-1] for name in libraries)
         ]
         print(f"{seed:>4}  " + "  ".join(cells) + f"  load {os.getloadavg()[0]:.1f}", flush=True)
+    keep(say, case, steps, rows)
     for name in libraries:
         found = rows[name]
         solved = sum(row["score"] >= goal for row in found)
@@ -253,6 +266,7 @@ def main():
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=sorted(CASES))
     parser.add_argument("--steps", default=None, help="instead of each case's own, such as 20k")
     parser.add_argument("--parl-only", action="store_true", help="leave Stable-Baselines3 out")
+    add_option(parser, "sb3")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -264,8 +278,9 @@ def main():
 
     steps = parse_count(arguments.steps) if arguments.steps else None
     libraries = ["parl"] if arguments.parl_only else ["parl", "sb3", "parl-bare", "sb3-bare"]
-    for case in arguments.only:
-        compare(case, arguments.seeds, steps, libraries)
+    with Record(arguments.record, "PPO and A2C beside Stable-Baselines3") as say:
+        for case in arguments.only:
+            compare(say, case, arguments.seeds, steps, libraries)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     python benches/learning/scaling.py learners --seconds 10     # a total batch of 4,096
     python benches/learning/scaling.py curve --rounds 5          # scores on the way, by one learner and more
     python benches/learning/scaling.py split --seconds 6         # every split of a grid, and what auto takes
-    ... --record benches/records/DATE-scaling.md
+    ... --record                    # keeps the figures in benches/records/DATE-scaling.csv
 
 ``actors``: CartPole behind a wrapper that computes for about 2 ms a step, in Python; one learner that has
 next to nothing to do. ``learners``: DQN with two layers of 512, one thread each. Rates are those of the
@@ -36,7 +36,7 @@ CURVE = {
     "replay_ratio": 256.0,
     "learning_starts": 5_000,
     "threads": 1,
-    "total_frames": 30_000,
+    "total_steps": 30_000,
     "evaluation_every": 5_000,
     "evaluation_episodes": 10,
 }
@@ -72,7 +72,7 @@ def run(case, seed):
         from parl.train import train
 
         with tempfile.TemporaryDirectory() as runs:
-            short = options | {"total_frames": 500, "learning_starts": 400}
+            short = options | {"total_steps": 500, "learning_starts": 400}
             short |= {"evaluation_episodes": 0, "evaluation_every": 0}
             made = train("dqn", runs=runs, quiet=True, **short)
             table = RunDirectory.open(made.path).config["run"]
@@ -102,14 +102,23 @@ def learners(say, seconds, rounds):
 
 
 def compare(say, what, options, key, seconds, rounds):
-    ratios, most = [], os.cpu_count() or 1
+    ratios, rates, most = [], [], os.cpu_count() or 1
     say(f"turn  {'  '.join(f'{n} {what}: {key}' for n in (1, most))}  ratio  load")
     for turn in range(rounds):
         found = [
             one(__file__, {"options": options | {what: n}, "seconds": seconds}, turn)[key] for n in (1, most)
         ]
+        rates.append(found)
         ratios.append(found[1] / found[0])
         say(f"{turn:>4} {found[0]:20,.1f} {found[1]:25,.1f} {ratios[-1]:7.2f} {os.getloadavg()[0]:6.1f}")
+    case = f"{most} {what}" if most > 2 else f"second {what.removesuffix('s')}"
+    metric, unit = (
+        ("environment steps per second", "steps/s") if "env" in key else ("updates per second", "updates/s")
+    )
+    for at, n in enumerate((1, most)):
+        say.add("actors-learners", case, metric, unit, [pair[at] for pair in rates], rounds=rounds, threads=n)
+    peer = f"parl with 1 {what.removesuffix('s')}"
+    say.add("actors-learners", case, "speed ratio", "x", ratios, peer=peer, rounds=rounds)
     say(f"ratio 1 to {most} {what}: median {median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}\n")
 
 
@@ -128,6 +137,11 @@ def curve(say, _seconds, rounds):
             scores = sorted(scores[place] for scores in curves)
             cells.append(f"{median(scores):7.1f} ({scores[0]:.1f}..{scores[-1]:.1f})")
         steps = CURVE["evaluation_every"] * (place + 1)
+        for n, curves in found.items():
+            case = f"{steps:,} steps, {n} learner{'s' * (n > 1)}"
+            values = [scores[place] for scores in curves]
+            about = {"seeds": rounds, "steps": steps, "conditions": "total batch of 4,096"}
+            say.add("learners-score", case, "score", "return", values, **about)
         say(f"{steps:>7,}  " + "".join(f"{cell:>26}" for cell in cells))
     say("")
 
@@ -144,9 +158,13 @@ def split(say, seconds, rounds):
                 case = {"options": options | {"actors": n, "learners": m}, "seconds": seconds}
                 found.append(one(__file__, case, turn)["env_steps_per_s"])
         for (n, m), found in rates.items():
+            case = f"{name}, {n} actors, {m} learners"
+            say.add("split", case, "steps per second", "steps/s", found, rounds=rounds)
             say(f"  {n} actors, {m} learners: {median(found):10,.0f} steps/s  {[round(x) for x in found]}")
         best = max(median(found) for found in rates.values())
         own = median(rates[chosen["actors"], chosen["learners"]])
+        about = {"peer": "best of the grid", "rounds": rounds, "bar": ">= 0.9"}
+        say.add("split", f"{name}, chosen by auto", "speed ratio", "x", own / best, **about)
         say(f"chosen / best of the grid: {own / best:.2f}{'' if own >= 0.9 * best else '  below 0.9'}\n")
 
 
@@ -158,7 +176,7 @@ def main():
     arguments = parsed(parser, run)
     if arguments is None:
         return
-    with Record(arguments.record) as say:
+    with Record(arguments.record, "One and more actors and learners") as say:
         todo = {"actors": actors, "learners": learners, "curve": curve, "split": split}[arguments.what]
         todo(say, arguments.seconds, arguments.rounds)
 

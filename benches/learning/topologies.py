@@ -18,6 +18,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from processes import Record, add_option
+
 ENVS = {"CartPole-v1": (), "parl/Pong-v0": ("obs_type=ram", "stack_num=2", "padding=reset")}
 WARM_UP_S = 3.0
 # Members of a generation, each with an environment of its own, and generations that count, behind two: the
@@ -115,7 +117,11 @@ def measure(kind, name, env, seconds, **options):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def rates(seconds):
+def env_name(env):
+    return f"{env} from memory" if env.startswith("parl/") else env
+
+
+def rates(seconds, say):
     same = {"num_envs": 16, "rollout_steps": 16, "hidden": (64, 64)}
     print(
         "| environment | algorithm (topology) | steps/s | beside sync | updates/s | lag, updates | longest |"
@@ -135,9 +141,20 @@ def rates(seconds):
             cells = (f"{steps:,.0f}", f"{steps / sync:.2f}", f"{found['updates_per_s']:,.0f}")
             lags = (f"{found['policy_lag']:.2f}", f"{found['policy_lag_max']:.0f}")
             print("|", " | ".join((env, f"{name} ({topology})", *cells, *lags)), "|", flush=True)
+            case = f"{env_name(env)}, {name} ({topology})"
+            about = {"conditions": "16 environments, rollouts of 16 steps, two layers of 64"}
+            for metric, unit, key in (
+                ("steps per second", "steps/s", "env_steps_per_s"),
+                ("updates per second", "updates/s", "updates_per_s"),
+                ("policy lag, mean", "updates", "policy_lag"),
+                ("policy lag, longest", "updates", "policy_lag_max"),
+            ):
+                say.add("topologies", case, metric, unit, found[key], **about)
+            if steps != sync:
+                say.add("topologies", case, "speed ratio", "x", steps / sync, peer="parl a2c (sync)", **about)
 
 
-def scaling(_):
+def scaling(_, say):
     """The last column is the machine's own: two runs of one process, nothing in common, side by side."""
     print(
         "| environment | algorithm | members | steps/s, 1 process | 2 processes | ratio (bar 1.8) "
@@ -156,25 +173,40 @@ def scaling(_):
             one, two = taken(1), taken(2)
             with ThreadPoolExecutor(2) as pool:
                 apart = sum(pool.map(taken, (1, 1)))
+            case, claim = f"{env_name(env)}, {name}, {members} members", "populations"
+            say.add(claim, case, "steps per second", "steps/s", one, conditions="1 process")
+            say.add(claim, case, "steps per second", "steps/s", two, conditions="2 processes")
+            about = {"bar": ">= 1.8", "conditions": "a fixed number of generations"}
+            say.add(claim, case, "speed ratio", "x", two / one, peer="parl with 1 process", **about)
+            about = {"conditions": "two runs of one process at once, nothing shared"}
+            say.add(
+                claim, case, "machine's speed ratio", "x", apart / one, peer="one run of 1 process", **about
+            )
             cells = (f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}", f"{apart / one:.2f}")
             print("|", " | ".join((env, name, f"{members:,}", *cells)), "|", flush=True)
 
 
-def profiles(seconds):
+def profiles(seconds, say):
     print("| environment | algorithm | environment | policy | learner | all (bar 90 %) |")
     print("|---|---|---:|---:|---:|---:|")
     for env, name in (("CartPole-v1", "ppo"), ("CartPole-v1", "a2c"), ("parl/Pong-v0", "ppo")):
         found = measure("profile", name, env, seconds, num_envs=8 if env == "CartPole-v1" else 64)
+        case = f"{env_name(env)}, {name}"
+        for part in ("environment", "policy", "learner"):
+            say.add("loop-profile", case, f"share of wall time, {part}", "%", 100 * found[part])
+        whole = 100 * found["all"]
+        say.add("loop-profile", case, "share of wall time, all three", "%", whole, bar=">= 90")
         parts = (f"{100 * found[part]:.1f} %" for part in ("environment", "policy", "learner", "all"))
         print(f"| {env} | {name} |", " | ".join(parts), "|", flush=True)
 
 
-def starts(seconds, out):
+def starts(seconds, out, say):
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    kept = {}
     options = {"num_envs": 256, "rollout_steps": 8, "hidden": (64, 64), "normalize_observations": True}
     figure, axes = pyplot.subplots(figsize=(7, 4))
     for steps, label in ((0, "all at once"), (500, "500 random steps, each from its own")):
@@ -187,10 +219,15 @@ def starts(seconds, out):
             )
             last = found[-max(1, len(found) // 5) :]
             mean = sum(value for _, value in last) / len(last)
+            kept.setdefault(label, []).append((mean, found[-1][0]))
             print(
                 f"{label}, seed {seed}: {found[-1][0]:,} steps, mean return of the last fifth {mean:.2f}",
                 flush=True,
             )
+    for label, values in kept.items():
+        means, about = [mean for mean, _ in values], {"seeds": 2, "steps": max(steps for _, steps in values)}
+        case = f"starts {label.partition(',')[0]}"
+        say.add("random-starts", case, "mean return of the last fifth", "return", means, **about)
     axes.set_xlabel("transitions")
     axes.set_ylabel("episode return")
     axes.legend()
@@ -205,6 +242,7 @@ def main():
     parser.add_argument("what", choices=("rates", "scaling", "profile", "starts", "one"))
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "starts.png")
+    add_option(parser, "topologies")
     parser.add_argument("--of", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.what == "one":
@@ -213,10 +251,12 @@ def main():
             own["hidden"] = tuple(own["hidden"])
         work = {"rate": rate, "profile": profile, "curve": curve, "generations": generations}[kind]
         print(json.dumps(work(name, env, seconds, own)))
-    elif options.what == "starts":
-        starts(options.seconds, options.out)
-    else:
-        {"rates": rates, "scaling": scaling, "profile": profiles}[options.what](options.seconds)
+        return
+    with Record(options.record, "Topologies, populations and the time of a loop") as say:
+        if options.what == "starts":
+            starts(options.seconds, options.out, say)
+        else:
+            {"rates": rates, "scaling": scaling, "profile": profiles}[options.what](options.seconds, say)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The console beside ale-py's: frames per core-second, construction, saved states; each row against its bar.
 
-``make bench-console`` (``RECORD=1`` keeps the table in ``benches/records``, ``GAMES=all`` takes all 104).
+``make bench-console`` (``RECORD=1`` keeps the figures in ``benches/records``, ``GAMES=all`` takes all 104).
 Both play the same actions, in turns of some dozen acts within one process; figures are processor time of the
 thread per frame that ran, resets excluded, and each ratio is taken within a turn, so that a busy moment of
 the machine hits both. A game's ratio is the median over its turns. `through Python` is
@@ -12,23 +12,23 @@ both sides.
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import pathlib
-import platform
 import random
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 
 import ale_py
 import numpy as np
 from ale_py import roms
 
 from parl.atari import Console, games
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from record import Record, add_option, version_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 TWENTY = (
@@ -180,15 +180,37 @@ def with_spread(values: list[float], unit: str = "x", digits: int = 2) -> str:
 
 
 class Table:
-    """Rows with a bar each."""
+    """Rows with a bar each, which also go to the record."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: Record) -> None:
+        self.record = record
         self.lines = ["| what | parl | ale-py | ratio (quartiles) | bar | met |", "|---|---|---|---|---|---|"]
         self.missed: list[str] = []
         print("\n".join(self.lines), flush=True)
 
+    def keep(
+        self,
+        claim: str,
+        what: str,
+        unit: str,
+        sides: tuple[float | None, float | None],
+        ratios: list[float],
+        bar: float | None,
+        rounds: int,
+    ) -> None:
+        """Adds a row to the record: figures of parl and ale-py, None for none, and the ratios."""
+        metric = "frames per core-second" if unit == "frames/s" else "time"
+        same: dict[str, object] = {"rounds": rounds, "threads": 1}
+        version = version_of("ale-py")
+        for library, value in zip(("parl", "ale-py"), sides, strict=True):
+            if value is not None:
+                who = {"library": library, "version": "" if library == "parl" else version} | same
+                self.record.add(claim, what, metric, unit, value, **who)
+        peer = {"peer": "ale-py", "version": version, "bar": "" if bar is None else f">= {bar:g}"} | same
+        self.record.add(claim, what, "speed ratio", "x", ratios, spread="quartiles", **peer)
+
     def add(self, what: str, parl: str, other: str, ratio: str, value: float, bar: float | None) -> None:
-        """Adds a row; ``value`` must reach ``bar``."""
+        """Prints a row; ``value`` must reach ``bar``."""
         met = "" if bar is None else "yes" if value >= bar else "NO"
         if met == "NO":
             self.missed.append(what)
@@ -228,6 +250,14 @@ def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> li
             ratios[game] = statistics.median(each)
             core_ratios[game] = statistics.median(b / a for a, b in zip(native, theirs, strict=True))
             ours_us[game], theirs_us[game] = statistics.median(ours), statistics.median(theirs)
+            about = {"rounds": rounds, "threads": 1, "conditions": look, "spread": "quartiles"}
+            peer = {"version": version_of("ale-py")} | about
+            table.record.add("console-games", game, "time per frame", "us", ours, **about)
+            table.record.add("console-games", game, "time per frame", "us", theirs, library="ale-py", **peer)
+            table.record.add("console-games", game, "speed ratio", "x", each, peer="ale-py", **peer)
+            if look in CORE:
+                value = core_ratios[game]
+                table.record.add("console-games", game, "core speed ratio", "x", value, peer="ale-py", **peer)
             details[game] += [f"{ours_us[game]:.1f}", f"{theirs_us[game]:.1f}", with_spread(each)]
             if look in CORE:
                 details[game].append(f"{core_ratios[game]:.2f}x")
@@ -242,8 +272,12 @@ def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> li
             spread = with_spread(values) if len(values) > 1 else f"{middle:.2f}x"
             parl = f"{rate[0]:,.0f}/s" if name != "core" else ""
             table.add(label, parl, f"{rate[1]:,.0f}/s", spread, middle, bar_median)
+            sides = (rate[0] if name != "core" else None, rate[1])
+            table.keep("console", label, "frames/s", sides, values, bar_median, rounds)
+            slowest = f"{look}, {name}: worst of {len(found)} ({worst})"
+            table.keep("console", slowest, "frames/s", (None, None), [found[worst]], bar_worst, rounds)
             table.add(
-                f"{look}, {name}: worst of {len(found)} ({worst})",
+                slowest,
                 "",
                 "",
                 f"{found[worst]:.2f}x",
@@ -286,13 +320,16 @@ def mixed_rows(table: Table, rounds: int) -> None:
                 pairs.append((mine, other))
         ratios = [other / mine for mine, other in pairs]
         us = [statistics.median(pair[i] for pair in pairs) for i in (0, 1)]
+        what = f"8 games mixed, {MIXED} consoles in turn; ale-py {count}"
+        bar = 4.5 if count == len(EIGHT) else None
+        table.keep("console", what, "frames/s", (1e6 / us[0], 1e6 / us[1]), ratios, bar, rounds)
         table.add(
-            f"8 games mixed, {MIXED} consoles in turn; ale-py {count}",
+            what,
             f"{1e6 / us[0]:,.0f}/s",
             f"{1e6 / us[1]:,.0f}/s",
             with_spread(ratios),
             statistics.median(ratios),
-            4.5 if count == len(EIGHT) else None,
+            bar,
         )
 
 
@@ -332,14 +369,19 @@ def construction_rows(table: Table, chosen: list[str]) -> None:
             others.append(theirs)
     for name, (ours, others) in rows.items():
         ratios = [b / a for a, b in zip(ours, others, strict=True)]
+        what = f"construct and reset: {name}, median of {len(ratios)} games"
+        # A ROM's first console has to decode it and to run the frames of its boot.
+        bar = None if "first" in name else 100.0
+        middle = (statistics.median(ours), statistics.median(others))
+        table.keep("console-calls", what, "us", middle, ratios, bar, 5)
+        table.keep("console-calls", f"{what}, worst game", "us", (None, None), [min(ratios)], None, 5)
         table.add(
-            f"construct and reset: {name}, median of {len(ratios)} games",
+            what,
             f"{statistics.median(ours):,.0f} us",
             f"{statistics.median(others):,.0f} us",
             with_spread(ratios, digits=0) + f", worst {min(ratios):.0f}x",
             statistics.median(ratios),
-            # A ROM's first console has to decode it and to run the frames of its boot.
-            None if "first" in name else 100.0,
+            bar,
         )
 
 
@@ -360,6 +402,8 @@ def call_rows(table: Table, rounds: int, core: Frames) -> None:
     ):
         a, b = zip(*((timed(mine, 300), timed(peer, 300)) for _ in range(rounds)), strict=True)
         ratios = [y / x for x, y in zip(a, b, strict=True)]
+        middle = (statistics.median(a), statistics.median(b))
+        table.keep("console-calls", name, "us", middle, ratios, None, rounds)
         table.add(
             name,
             f"{statistics.median(a):.2f} us",
@@ -371,16 +415,11 @@ def call_rows(table: Table, rounds: int, core: Frames) -> None:
     for what in ("save", "load"):
         us = [core.us("breakout", what) for _ in range(rounds)]
         middle = statistics.median(us)
+        about = {"spread": "quartiles", "rounds": rounds, "threads": 1, "bar": "<= 1"}
+        table.record.add("console-calls", f"{what}, in Rust", "time", "us", us, **about)
         table.add(
             f"{what}, in Rust", with_spread(us, " us"), "bar: 1 us", f"{1 / middle:.1f}x", 1 / middle, 1.0
         )
-
-
-def cpu() -> str:
-    for text in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if text.startswith("model name"):
-            return text.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 def main() -> int:
@@ -391,16 +430,16 @@ def main() -> int:
     parser.add_argument("--games", default="twenty", help="names, or `twenty`, or `all`")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each side with each game")
     parser.add_argument("--only", action="append", choices=PARTS, help="parts of the table (default: all)")
-    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-console.md")
+    add_option(parser, "console")
     parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")
     options = parser.parse_args()
     playable = [game.id for game in games() if game.players == 1 and game.found]
     chosen = {"twenty": TWENTY, "all": playable}.get(options.games, options.games.split(","))
     if unknown := [game for game in chosen if game not in playable]:
         parser.error(f"no ROM, or no game for one player: {', '.join(unknown)}")
-    load = os.getloadavg()[0]
     core = Frames()
-    table = Table()
+    record = Record(options.record, f"One Atari console beside ale-py, {len(chosen)} games")
+    table = Table(record)
     parts = options.only or PARTS
     details = frame_rows(table, chosen, options.rounds, core) if "frames" in parts else []
     if "mixed" in parts:
@@ -409,26 +448,8 @@ def main() -> int:
         construction_rows(table, chosen[:20])
     if "calls" in parts:
         call_rows(table, options.rounds, core)
-    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    text = [
-        f"# {date}: the console beside ale-py",
-        "",
-        f"`python benches/python/atari_console.py --games {options.games}`: {options.rounds} turns of {ACTS}",
-        "acts per game and side, one process, one thread, processor time per frame that ran; ratios within",
-        f"each turn. {cpu()}, {len(os.sched_getaffinity(0))} cores, load average {load:.1f} at the start",
-        f"and {os.getloadavg()[0]:.1f} at the end; CPython {platform.python_version()},",
-        f"ale-py {version('ale-py')}; commit {commit}.",
-        "",
-        *table.lines,
-        *(["", "Microseconds per frame and ratios, game by game:", "", *details] if details else []),
-    ]
     if options.record:
-        path = ROOT / f"benches/records/{date}-console.md"
-        path.write_text("\n".join(text) + "\n")
-        print(f"recorded in {path.relative_to(ROOT)}")
+        print(f"recorded in {record.write()}")
     else:
         print("\n".join(["", *details]))
     if table.missed:

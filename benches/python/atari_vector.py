@@ -4,8 +4,8 @@
 
 Rates are emulated frames, skipped ones counted, per core-second (processor time of this process and of those
 that hold environments) and per second of wall-clock. A round gives every library the same short time; a ratio
-is taken within a round, its median and quartiles are printed. ``--record`` writes what was printed to
-``benches/records/<date>-atari-vector.md``. Sections:
+is taken within a round, its median and quartiles are printed. ``--record`` keeps the figures in
+``benches/records/DATE-atari-vector.csv``. Sections:
 
     pipeline  10 games, 8 and 64 environments, 1 and 2 threads, beside the faster of ale_py and EnvPool
     threads   64 environments, parl with 2 threads beside itself with 1, wall-clock
@@ -18,17 +18,17 @@ is taken within a round, its median and quartiles are printed. ``--record`` writ
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 
 from atari_peers import RIVALS, Ratios, Runner, in_turns
+
+sys.path.append(str(Path(__file__).parents[1]))
+from record import Record, add_option, machine, version_of
 
 GAMES = (
     "pong", "breakout", "space_invaders", "seaquest", "ms_pacman", "qbert", "freeway", "enduro", "beam_rider",
@@ -36,13 +36,31 @@ GAMES = (
 )  # fmt: skip
 MIXED = GAMES[:8]
 SECTIONS = ("pipeline", "threads", "mixed", "start", "memory", "scaling")
-RECORDS = Path(__file__).parents[1] / "records"
-PRINTED: list[str] = []
+# library: its name in the record, its package
+NAMES = {
+    "parl": ("parl", ""),
+    "ale_py": ("ale-py", "ale-py"),
+    "envpool": ("EnvPool", "envpool"),
+    "gym_async": ("Gymnasium AsyncVectorEnv", "gymnasium"),
+}
+say = Record(None, "Atari vector environments beside ale-py, EnvPool and Gymnasium")
 
 
-def say(line: str = "") -> None:
-    print(line, flush=True)
-    PRINTED.append(line)
+def named(library: str) -> dict[str, str]:
+    """A library and its version, as columns of the record."""
+    name, package = NAMES[library]
+    return {"library": name, "version": version_of(package) if package else ""}
+
+
+def rivals(libraries: list[str]) -> dict[str, str]:
+    """The peers that a ratio is taken with, as columns of the record."""
+    found = [named(name) for name in libraries if name in RIVALS]
+    if len(found) == 1:
+        return {"peer": found[0]["library"], "version": found[0]["version"]}
+    return {
+        "peer": "faster peer",
+        "version": ", ".join(f"{one['library']} {one['version']}" for one in found),
+    }
 
 
 def verdict(value: float, bar: float) -> str:
@@ -53,7 +71,7 @@ def pipeline(
     games: list[str], envs: int, threads: int, libraries: list[str], args: argparse.Namespace
 ) -> None:
     say(f"{envs} environments, {threads} threads: 1,000 frames per core-second (per second)")
-    core, wall = [], []
+    core, wall, claim = [], [], f"atari-vector-{envs}-{threads}"
     for game in games:
         runners = {name: Runner(name, game, envs, threads) for name in libraries}
         rates = in_turns(runners, args.rounds, args.seconds)
@@ -71,9 +89,24 @@ def pipeline(
             for kind in (0, 1)
         )
         say(f"  {game:18} {figures}  {per_core}  wall {per_wall}")
+        about = {"rounds": args.rounds, "threads": threads, "conditions": f"{args.seconds:g} s a round"}
+        for name, (c, w) in rates.items():
+            thousands = ([rate / 1e3 for rate in c], [rate / 1e3 for rate in w])
+            who = {"spread": "quartiles"} | named(name) | about
+            say.add(claim, game, "frames per core-second", "1,000 frames/core-s", thousands[0], **who)
+            say.add(claim, game, "frames per second", "1,000 frames/s", thousands[1], **who)
+        for metric, ratio in (("speed ratio", per_core), ("wall-clock speed ratio", per_wall)):
+            peer = {"spread": "quartiles"} | rivals(libraries) | about
+            say.add(claim, game, metric, "x", ratio.sorted, **peer)
         core.append(per_core.median)
         wall.append(per_wall.median)
     median, worst = statistics.median(core), min(core)
+    about = {"rounds": args.rounds, "threads": threads, "conditions": f"{args.seconds:g} s a round"}
+    about |= rivals(libraries)
+    say.add(claim, f"median of {len(games)} games", "speed ratio", "x", median, bar=">= 5", **about)
+    say.add(claim, f"worst of {len(games)} games", "speed ratio", "x", worst, bar=">= 3", **about)
+    middle = statistics.median(wall)
+    say.add(claim, f"median of {len(games)} games", "wall-clock speed ratio", "x", middle, **about)
     say(
         f"  = per core-second: median x{median:.2f} ({verdict(median, 5)}), worst x{worst:.2f} "
         f"({verdict(worst, 3)}); wall-clock: median x{statistics.median(wall):.2f}"
@@ -92,7 +125,15 @@ def own_threads(games: list[str], envs: int, threads: int, bar: float, args: arg
         ratio = Ratios(rates[threads][1], rates[1][1])
         cost = Ratios(rates[threads][0], rates[1][0])
         say(f"  {game:18} {ratio}  per core-second {cost}")
+        about = {"rounds": args.rounds, "threads": threads, "peer": "parl with 1 thread"}
+        about |= {"conditions": f"{envs} environments", "spread": "quartiles"}
+        say.add("atari-threads", game, "wall-clock speed ratio", "x", ratio.sorted, **about)
+        say.add("atari-threads", game, "per core-second speed ratio", "x", cost.sorted, **about)
         ratios.append(ratio.median)
+    about = {"rounds": args.rounds, "threads": threads, "peer": "parl with 1 thread", "bar": f">= {bar:g}"}
+    about["conditions"] = f"{envs} environments"
+    case, middle = f"median of {len(games)} games", statistics.median(ratios)
+    say.add("atari-threads", case, "wall-clock speed ratio", "x", middle, **about)
     say(f"  = median x{statistics.median(ratios):.2f} ({verdict(statistics.median(ratios), bar)})")
     say()
 
@@ -104,10 +145,21 @@ def mixed(libraries: list[str], args: argparse.Namespace) -> None:
     )
     runners = {name: Runner(name, MIXED, 64, 1) for name in libraries}
     rates = in_turns(runners, 2 * args.rounds + 1, args.seconds)
+    case, about = f"{len(MIXED)} games, all actions", {"rounds": 2 * args.rounds + 1, "threads": 1}
     for name, (core, wall) in rates.items():
+        apart = f"{len(MIXED)} vector environments of 8, one after the other"
+        who = {"spread": "quartiles", "conditions": "one batch of 64" if name == "parl" else apart}
+        who |= named(name) | about
+        for metric, unit, values in (
+            ("frames per core-second", "1,000 frames/core-s", core),
+            ("frames per second", "1,000 frames/s", wall),
+        ):
+            say.add("atari-mixed", case, metric, unit, [value / 1e3 for value in values], **who)
         say(f"  {name:18} {statistics.median(core) / 1e3:7.1f} ({statistics.median(wall) / 1e3:7.1f})")
     best = max((rates[name][0] for name in libraries if name in RIVALS), key=statistics.median)
     ratio = Ratios(rates["parl"][0], best)
+    peer = {"spread": "quartiles", "bar": ">= 4.5"} | rivals(libraries) | about
+    say.add("atari-mixed", case, "speed ratio", "x", ratio.sorted, **peer)
     say(f"  = parl: one batch, the others: 8 of 8. {ratio} ({verdict(ratio.median, 4.5)})")
     say()
     for runner in runners.values():
@@ -149,8 +201,15 @@ def start(args: argparse.Namespace) -> None:
         say(f"  ale_py {envs:5} {'over 900' if found is None else f'{found:8.3f}'}")
         if found is not None:
             seconds[envs] = found
+    metric, about = "construct and reset(seed=0)", {"conditions": "breakout"}
+    say.add("atari-start", "1024 environments", metric, "s", ours, **about)
+    for envs, found in seconds.items():
+        say.add("atari-start", f"{envs} environments", metric, "s", found, **named("ale_py"), **about)
     largest = max(seconds)
     theirs = seconds[largest] * 1024 / largest
+    about["conditions"] += f"; ale-py's time is that of {largest} environments in proportion"
+    peer = {"peer": "ale-py", "version": version_of("ale-py"), "bar": ">= 100"}
+    say.add("atari-start", "1024 environments", "speed ratio", "x", theirs / ours, **peer, **about)
     how = (
         "measured"
         if largest == 1024
@@ -199,34 +258,12 @@ def memory() -> None:
         )
         found = float(done.stdout)
         worst = max(worst, found)
+        metric, about = "bytes per environment beyond its observation", {"bar": "<= 4096"}
+        about["conditions"] = "resident memory of 5,000 environments less that of 1,000, per environment"
+        say.add("atari-memory", game, metric, "bytes", found, **about)
         say(f"  {game:18} {found:8.0f}")
     say(f"  = at most {worst:.0f} (bar 4096: {'met' if worst <= 4096 else 'MISSED'})")
     say()
-
-
-def machine() -> str:
-    names = [
-        line.split(":", 1)[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, load averages {load}"
-
-
-def record(command: str) -> Path:
-    packages = ", ".join(
-        f"{name} {metadata.version(name)}" for name in ("ale-py", "envpool", "gymnasium", "numpy")
-    )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RECORDS
-    ).stdout.strip()
-    day = datetime.date.today()
-    path = RECORDS / f"{day}-atari-vector.md"
-    title = f"# {day.day} {day:%B %Y}: Atari vector environments beside their peers"
-    about = f"`{command}` at {commit}; CPython {platform.python_version()}, {packages}. {PRINTED[0]}."
-    path.write_text("\n".join([title, "", about, "", "```text", *PRINTED[2:], "```"]) + "\n")
-    return path
 
 
 def main() -> None:
@@ -236,7 +273,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="under four minutes: fewer rounds and 64-env games"
     )
-    parser.add_argument("--record", action="store_true", help="keep what was printed in benches/records")
+    add_option(parser, "atari-vector")
     parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--games", default=",".join(GAMES))
     parser.add_argument("--envs", default="8,64")
@@ -252,7 +289,9 @@ def main() -> None:
     unknown = set(sections) - set(SECTIONS)
     if unknown:
         parser.error(f"unknown sections {sorted(unknown)}, expected some of {SECTIONS}")
-    say(machine())
+    say.name = args.record
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    say(f"{machine()}, load averages {load}")
     say()
     began = time.perf_counter()
     in_process = [name for name in libraries if name != "gym_async"]
@@ -279,7 +318,7 @@ def main() -> None:
             say()
     say(f"{time.perf_counter() - began:.0f} s; load average at the end {os.getloadavg()[0]:.2f}")
     if args.record:
-        print(f"kept in {record(' '.join(['python', 'benches/python/atari_vector.py', *sys.argv[1:]]))}")
+        print(f"recorded in {say.write()}")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def parts(name, env, num_envs):
 
 def replay_and_actor(made):
     from parl.replay import PrioritizedReplay
-    from parl.runtime.actor import make_actor
+    from parl.runtime.off_policy.actor import make_actor
 
     spec = made.spec
     columns = {
@@ -64,7 +64,7 @@ def cases():
     """Name of a step, its checks, the step, and how often each is called in a turn."""
     from parl.envs import FiniteCheck
     from parl.ops.finite import check_update
-    from parl.runtime.rollout import RolloutActor, RolloutBuffer
+    from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 
     dqn = parts("dqn", "CartPole-v1", 8)
     replay, actor = replay_and_actor(dqn)

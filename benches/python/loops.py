@@ -25,10 +25,7 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 import warnings
@@ -41,6 +38,9 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import nn
+
+sys.path.append(str(Path(__file__).parents[1]))
+from record import Record, add_option, version_of
 
 BARS = {"own prioritized": 1.5, "cpprb prioritized": 1.5, "own uniform": 1.0}
 PIXELS = (4, 84, 84)
@@ -244,7 +244,7 @@ def torchrl(setting: Setting, kind: str) -> Variant:
     loss.make_value_estimator(gamma=0.99)
     update_target = SoftUpdate(loss, eps=0.995)
     optimizer = torch.optim.Adam(loss.parameters(), lr=1e-4)
-    collector = Collector(env, actor, frames_per_batch=1, total_frames=-1)
+    collector = Collector(env, actor, frames_per_batch=1, total_steps=-1)
     storage = theirs.LazyTensorStorage(setting.capacity)
     common = {"storage": storage, "batch_size": setting.batch}
     prioritized = {"alpha": 0.6, "beta": 0.4, **common}
@@ -592,7 +592,7 @@ GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple
 }
 
 
-def measure(name: str, setting: Setting, rounds: int, steps: int, write: Callable[[str], None]) -> None:
+def measure(name: str, setting: Setting, rounds: int, steps: int, write: Record) -> None:
     make, kinds, pairs = GROUPS[name]
     if name == "one-file" and not CLEANRL:
         kinds = [kind for kind in kinds if kind != "own prioritized"]
@@ -620,8 +620,17 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, write: Callabl
     rows = f"{setting.capacity} rows of {shape if setting.pixels else '4 float32'}"
     work = f"batch {setting.batch}, {setting.updates} update{'s' * (setting.updates > 1)} a step"
     write(f"\n{name}, {rows}, {work}, {rounds} rounds of {steps} steps; us of CPU time per step")
+    libraries = {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "tianshou": "Tianshou"}
+    library = libraries.get(name, "one-file loop with CleanRL's settings")
+    case = f"{library}, {shape if setting.pixels else '4 float32'}, {work}"
+    package = {"sb3": "stable-baselines3", "one-file": "cpprb"}.get(name, name)
+    about = {"rounds": rounds, "steps": steps, "threads": 1, "spread": "quartiles"}
+    about |= {"conditions": f"{setting.capacity} rows", "version": f"{package} {version_of(package)}"}
     write(f"{'':20}{'whole step':>12}{'in the buffer':>16}{'its share':>12}")
     for kind in kinds:
+        per_step, _, of_it = zip(*figures[kind], strict=True)
+        write.add("replay-loops", case, "processor time per step", "us", per_step, library=kind, **about)
+        write.add("replay-loops", case, "of it in the replay", "us", of_it, library=kind, **about)
         whole, _, inside = (statistics.median(values) for values in zip(*figures[kind], strict=True))
         write(f"{kind:20}{whole:12.0f}{inside:16.1f}{inside / whole:12.0%}")
     write(f"{'steps per second':42}{'CPU time':>18}{'wall':>20}{'buffer alone':>14}{'free buffer':>13}   bar")
@@ -633,6 +642,12 @@ def measure(name: str, setting: Setting, rounds: int, steps: int, write: Callabl
         cpu, wall, inside = (statistics.quantiles(values, n=4) for values in ratios)
         limit = statistics.median(whole / (whole - buffer) for whole, _, buffer in figures[peer])
         bar = BARS.get(peer)
+        pair = {"library": mine, "peer": peer} | about
+        asked = {"bar": "" if bar is None else f">= {bar}"}
+        write.add("replay-loops", case, "speed ratio", "x", ratios[0], **asked, **pair)
+        write.add("replay-loops", case, "wall-clock speed ratio", "x", ratios[1], **pair)
+        write.add("replay-loops", case, "replay alone speed ratio", "x", ratios[2], **pair)
+        write.add("replay-loops", case, "free replay speed ratio", "x", limit, **pair)
         verdict = "" if bar is None else f"{bar} {'met' if cpu[1] >= bar else 'missed'}"
         if bar is not None and cpu[1] < bar and limit < bar:
             verdict = f"{bar} out of reach"
@@ -658,19 +673,17 @@ def main() -> None:
     parser.add_argument("--network", choices=["small", "nature"], default="small")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=200, help="environment steps per round and variant")
-    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-loops.md")
+    add_option(parser, "loops")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     # Compared is work, not the number of threads.
     torch.set_num_threads(1)
-    lines: list[str] = []
     if arguments.cleanrl:
         CLEANRL["file"] = arguments.cleanrl
 
-    def write(line: str) -> None:
-        print(line, flush=True)
-        lines.append(line)
-
+    write = Record(
+        arguments.record, "Training loops of other libraries with their own replay and with parl's"
+    )
     for kind in arguments.rows:
         pixels = kind != "numbers"
         capacity = arguments.pixel_capacity if pixels else arguments.capacity
@@ -680,36 +693,7 @@ def main() -> None:
             steps = arguments.steps if not pixels else max(arguments.steps // 2, 8)
             measure(name, setting, arguments.rounds, steps, write)
     if arguments.record:
-        record(lines)
-
-
-def record(lines: list[str]) -> None:
-    """Adds what was printed, with the machine and the versions, to the day's file in ``benches/records``."""
-    from importlib.metadata import version
-
-    names = ("stable-baselines3", "torchrl", "tianshou", "cpprb", "torch", "numpy")
-    cpu = next(
-        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?"
-    )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    date = time.strftime("%Y-%m-%d")
-    head = "\n".join(
-        [
-            f"# {time.strftime('%d %B %Y').lstrip('0')}: training loops, their own buffers and parl's",
-            "",
-            f"`python benches/python/loops.py {' '.join(sys.argv[1:])}` at {commit}.",
-            f"{cpu}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; networks on one thread.",
-            f"CPython {platform.python_version()}, {', '.join(f'{n} {version(n)}' for n in names)}.",
-        ]
-    )
-    path = ROOT / "benches" / "records" / f"{date}-loops.md"
-    # Several settings of one day stand one after the other.
-    before = path.read_text() + "\n" if path.exists() else ""
-    table = "\n".join(["", *lines]).replace("text\n\n", "text\n")
-    path.write_text(f"{before}{head}\n\n```text{table}\n```\n")
-    print(f"wrote {path.relative_to(ROOT)}")
+        print(f"recorded in {write.write()}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ without its run-time compiler. Not part of CI: the study does not belong to parl
 
 Both programs run under ``perf record`` (processor time, not wall clock), in turns. The study has no video
 chip: writes go into a list, nothing ever meets. So ours is built with ``--cfg processor_alone``, which does
-the same. Of ours the samples in the interpreter count (``threaded``, ``machine::cpu``, timer, cartridge)
+the same. Of ours the samples in the interpreter count (``fast_cpu``, ``machine::cpu``, timer, cartridge)
 without the video chip's side: what happens to a write that changes something, and the beam. Of the study all
 samples in its interpreter count, its list included. The ratio is taken per instruction of the 6507, skipped
 ones counted on both sides, since the two play other actions. Bar: at most 1.2, mean of the games.
@@ -18,7 +18,6 @@ the caches and the branch predictor is not.
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import pathlib
 import re
@@ -30,7 +29,8 @@ import tempfile
 
 from ale_py import roms
 
-from atari_console import EIGHT, ROOT, cpu, with_spread
+from atari_console import EIGHT, ROOT, with_spread
+from record import Record, add_option
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 ROMS = pathlib.Path(roms.get_rom_path("pong")).parent
@@ -38,8 +38,8 @@ HERTZ = 20_000
 FRAMES, STUDY_FRAMES, STUDY_REPEATS = 20_000, 1500, 12
 BAR = 1.2
 # The video chip of the fast interpreter: what these do is left out.
-VIDEO = "stores|raster|masks|pixels|watch|cells|strobe|latches|Context::(look|read_tia|pull_tia)"
-OURS = re.compile(rf"\b(threaded::(?!{VIDEO})|machine::(cpu|riot|cart|dpc|bus|operations)\b)")
+VIDEO = "stores|tia|masks|pixels|watch|cells|strobe|latches|Context::(look|read_tia|pull_tia)"
+OURS = re.compile(rf"\b(fast_cpu::(?!{VIDEO})|machine::(cpu|riot|cart|dpc|bus|operations)\b)")
 STUDY = re.compile(r"\b(gen::|machine::(io_|intim|dec_))")
 # In place of the study's run-time compiler, which takes five more crates and is not compared.
 NO_COMPILER = """
@@ -135,7 +135,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--variant", default="tpskip", help="the study's interpreter")
     parser.add_argument("--with-chip", action="store_true", help="the build that plays games")
-    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-processor.md")
+    add_option(parser, "processor")
     options = parser.parse_args()
     if shutil.which("perf") is None:
         parser.error("perf is not installed")
@@ -143,12 +143,8 @@ def main() -> int:
         parser.error(f"--rounds {options.rounds}: a spread needs at least 2")
     study = build_study(options.folder)
     frames = build_ours(options.with_chip)
-    ratios, lines = [], []
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-        lines.append(line)
-
+    ratios = []
+    say = Record(options.record, "The 6507 alone beside the interpreter of the design study")
     say("ns per instruction of the 6507 (us per frame in brackets)")
     for game in options.games.split(","):
         counted = subprocess.run(
@@ -173,23 +169,24 @@ def main() -> int:
             theirs.append(per_frame / float(found[1]) * 1e9)
         ratios.append(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)))
         us = statistics.median(ours) * our_instructions / 1e3
+        about = {"rounds": options.rounds, "threads": 1, "spread": "quartiles"}
+        for library, values, per_frame_us in (
+            ("parl", ours, us),
+            ("study", theirs, statistics.median(study_us)),
+        ):
+            say.add("processor", game, "time per instruction", "ns", values, library=library, **about)
+            say.add("processor", game, "time per frame", "us", per_frame_us, library=library, **about)
+        say.add("processor", game, "time ratio", "x", ratios[-1], peer="study", **about)
         say(
             f"{game:16} parl {with_spread(ours, '')} [{us:.2f}]  study {with_spread(theirs, '')} "
             f"[{statistics.median(study_us):.2f}]  ratio {ratios[-1]:.2f}"
         )
     mean = statistics.mean(ratios)
     say(f"mean of {len(ratios)} games: {mean:.2f} (bar: at most {BAR}) {'met' if mean <= BAR else 'MISSED'}")
+    case = f"mean of {len(ratios)} games"
+    say.add("processor", case, "time ratio", "x", mean, peer="study", bar=f"<= {BAR}", rounds=options.rounds)
     if options.record:
-        date = datetime.datetime.now(datetime.UTC).date()
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        head = (
-            f"# The processor alone, {date}\n\n`processor.py` at {commit}. {cpu()}, {os.cpu_count()} cores.\n"
-        )
-        path = ROOT / f"benches/records/{date}-processor.md"
-        path.write_text(f"{head}\n```text\n" + "\n".join(lines) + "\n```\n")
-        print(f"recorded in {path.relative_to(ROOT)}")
+        print(f"recorded in {say.write()}")
     return int(mean > BAR)
 
 

@@ -1,14 +1,13 @@
 """The replay beside its peers: tree, call pairs, adds, gathers, threads; each row against its bar.
 
-``make bench-replay`` (``RECORD=1`` keeps the tables in ``benches/records``; with ``--only`` it measures one
-section and keeps the recorded tables of the others). Rows with a peer compare a call from Python with a call
-from Python. Rows named ``Rust`` time the core alone, by the program ``measure`` (crates/sumtree/examples);
-they are compared with no peer. Within a round every contender runs once, for some milliseconds, and the ratio
-is taken within the round, so that a busy moment of the machine affects all of them. Figures are medians of
-processor time of the calling thread, with quartiles; rows with threads name their number. Peers:
-TorchRL's compiled segment tree and Tianshou's numba tree, both called with numpy arrays, and cpprb, whose
-tree is available only inside its replay. The fastest variant of each peer counts. parl's and TorchRL's draws
-return the priorities of the leaves as well as their indices.
+``make bench-replay`` (``RECORD=1`` keeps the figures in ``benches/records``). Rows with a peer compare a call
+from Python with a call from Python. Rows named ``Rust`` time the core alone, by the program ``measure``
+(crates/sumtree/examples); they are compared with no peer. Within a round every contender runs once, for some
+milliseconds, and the ratio is taken within the round, so that a busy moment of the machine affects all of
+them. Figures are medians of processor time of the calling thread, with quartiles; rows with threads name
+their number. Peers: TorchRL's compiled segment tree and Tianshou's numba tree, both called with numpy arrays,
+and cpprb, whose tree is available only inside its replay. The fastest variant of each peer counts. parl's and
+TorchRL's draws return the priorities of the leaves as well as their indices.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import argparse
 import datetime
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,12 +23,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 import parl
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from record import Record, add_option, version_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 POOL = 997
@@ -90,7 +90,7 @@ def timer(call: Call, per: int, milliseconds: float) -> Callable[[], float]:
 
     def run() -> float:
         for _ in range(1 + repeats // 3):
-            call()  # Whoever had the turn before has filled the caches with other things.
+            call()  # The contender before has filled the caches with other things.
         start = time.thread_time_ns()
         for _ in range(repeats):
             call()
@@ -213,7 +213,7 @@ def tree_rows(ms: float) -> list[Row]:
         for batch in (32, 256, 4096) if exponent == 20 else (256,):
             workload = ours(f"sample:{exponent}:{batch}")
             rows.append(Row(f"Rust tree sample, 2^{exponent}, batch {batch}", "ns/item", workload))
-        for name, workload in (("lock-free", "update"), ("combining", "combine")):
+        for name, workload in (("lock-free", "update"), ("exclusive", "update-exclusive")):
             rows.append(
                 Row(
                     f"Rust tree update {name}, 2^{exponent}, batch 256",
@@ -385,13 +385,13 @@ def thread_rows(ms: float, threads: list[int]) -> list[Row]:
     measure = Measure(int(ms) * 8)
     names = {
         "mixed-replay": "replay, 50 % sample and gather, 25 % update, 25 % append, rows of 64 bytes",
-        "mixed-replay-apart": "the same, each thread with a replay of its own (what the machine allows)",
+        "mixed-replay-apart": "replay, the same mix, each thread with a replay of its own",
         "mixed-tree": "tree alone, lock-free, the same mix",
-        "mixed-tree-apart": "the same, each thread with a tree of its own (what the machine allows)",
-        "mixed-combine": "tree alone, combining, the same mix",
+        "mixed-tree-apart": "tree, the same mix, each thread with a tree of its own",
+        "mixed-exclusive": "tree alone, exclusive writer, the same mix",
         "samples": "tree alone, samples",
         "updates": "tree alone, lock-free updates",
-        "combines": "tree alone, combining updates",
+        "updates-exclusive": "tree alone, exclusive updates",
     }
     out: list[Row] = []
     for operation, text in names.items():
@@ -454,12 +454,44 @@ def table(rows: list[Row]) -> list[str]:
     ]
 
 
+CLAIMS = {"tree": "tree-core", "pairs": "replay-python", "threads": "replay-threads"}
+METRICS = {"ns/item": "time per item", "us/pair": "time per pair of calls", "us/call": "time per call"}
+PEERS = {"torchrl": "TorchRL", "tianshou": "Tianshou", "cpprb": "cpprb"}
+
+
+def keep(record: Record, section: str, row: Row, rounds: int, load: str) -> None:
+    """Adds a row to the record: parl's times, those of the fastest peer, and the ratio within rounds."""
+    claim, unit = CLAIMS[section], row.unit[:2]
+    about = {"rounds": rounds, "conditions": load, "spread": "quartiles"}
+    if section == "threads":
+        head, _, case = row.name.partition(": ")
+        threads, clock = head.split(" threads, ")
+        ratios = [b / a for a, b in zip(row.ours_times, row.peer_times["one thread"], strict=True)]
+        record.add(claim, case, f"{clock} per item", unit, row.ours_times, threads=threads, **about)
+        record.add(claim, case, f"{clock} per item", unit, row.peer_times["one thread"], threads=1, **about)
+        bar = "" if row.bar is None else f">= {1 / row.bar:.1f}"
+        peer = {"peer": "parl with 1 thread", "threads": threads, "bar": bar} | about
+        record.add(claim, case, f"{clock.replace(' ', '-')} speed ratio", "x", ratios, **peer)
+        return
+    record.add(claim, row.name, METRICS[row.unit], unit, row.ours_times, threads=1, **about)
+    if row.peers:
+        name = min(row.peer_times, key=lambda name: statistics.median(row.peer_times[name]))
+        package, _, kind = name.partition(" ")
+        library = f"{PEERS[package]} {kind}".strip()
+        about |= {"version": version_of(package), "threads": 1}
+        ratios = [a / b for a, b in zip(row.ours_times, row.peer_times[name], strict=True)]
+        record.add(claim, row.name, METRICS[row.unit], unit, row.peer_times[name], library=library, **about)
+        bar = "" if row.bar is None else f"<= {row.bar:.3f}"
+        record.add(claim, row.name, "time ratio", "x", ratios, peer=library, bar=bar, **about)
+
+
 def gather_lines(arguments: argparse.Namespace) -> list[str]:
     """The table of ``replay_gather.py``: 84x84x4 stacks against memcpy."""
     script = ROOT / "benches/python/replay_gather.py"
     if not script.exists():
         return ["Gathers were not measured: replay_gather.py is not there."]
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    words = [sys.executable, str(script), *(["--record", arguments.record] if arguments.record else [])]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         return [f"replay_gather.py failed: {done.stderr.strip()[-300:]}"]
     return done.stdout.strip().splitlines()
@@ -472,7 +504,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--ms", type=float, default=3, help="milliseconds of one contender in one round")
     parser.add_argument("--only", choices=SECTIONS, action="append")
-    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-replay.md")
+    add_option(parser, "replay")
     parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -487,8 +519,8 @@ def main() -> None:
         "pairs": lambda: pair_rows(arguments.ms),
         "threads": lambda: thread_rows(arguments.ms, threads),
     }
-    sections: dict[str, list[str]] = {}
     rows: list[Row] = []
+    record = Record(arguments.record, "The replay beside cpprb, TorchRL and Tianshou")
     for name in only:
         before = os.getloadavg()[0]
         if name == "gather":
@@ -497,53 +529,22 @@ def main() -> None:
             part = makers[name]()
             measure_all(part, arguments.rounds)
             lines, rows = table(part), rows + part
+            load = f"load average {before:.1f} to {os.getloadavg()[0]:.1f}"
+            for row in part:
+                keep(record, name, row, arguments.rounds, load)
         if name == "threads" and cores < 16:
             lines += ["", f"Scaling to 16 threads (bar 8x) was not measured: this machine has {cores} cores."]
         print("\n".join(lines), flush=True)
         at = datetime.datetime.now(datetime.UTC).strftime("%H:%M")
         how = "41 rounds" if name == "gather" else f"{arguments.rounds} rounds of {arguments.ms:g} ms"
-        note = f"{how}, {at} UTC, load average {before:.1f} before and {os.getloadavg()[0]:.1f} after."
-        sections[name] = [note, "", *lines]
-    if arguments.record:
-        record(sections, cores)
+        print(f"{how}, {at} UTC, load average {before:.1f} before and {os.getloadavg()[0]:.1f} after.")
+    if arguments.record and record.rows:
+        print(f"recorded in {record.write()}")
     missed = [row.name for row in rows if row.bar is not None and "| NO |" in line(row)]
     if missed:
         print("missed: " + "; ".join(missed))
     if arguments.strict and missed:
         sys.exit(1)
-
-
-def record(sections: dict[str, list[str]], cores: int) -> None:
-    """Writes sections into today's record; those that were measured before and are not among them stay."""
-    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    path = ROOT / f"benches/records/{date}-replay.md"
-    known: dict[str, list[str]] = {}
-    if path.exists():
-        for text in path.read_text().split("\n## ")[1:]:
-            name, *lines = text.strip().split("\n")
-            known[name] = lines[1:]
-    known |= sections
-    peers = ", ".join(f"{name} {version(name)}" for name in ("cpprb", "torchrl", "tianshou"))
-    out = [
-        f"# {date}: the replay beside its peers",
-        "",
-        "`make bench-replay`: rounds in turns; medians and quartiles, ratios within each round; processor",
-        "time of the calling thread unless a row says so. Each section says when it was taken.",
-        f"{cpu()}, {cores} cores; CPython {platform.python_version()}, {peers}, torch with one thread.",
-        "The best instructions of the machine unless a row names others.",
-    ]
-    for name in SECTIONS:
-        if name in known:
-            out += ["", f"## {name}", "", *known[name]]
-    path.write_text("\n".join(out) + "\n")
-    print(f"recorded in {path.relative_to(ROOT)}")
-
-
-def cpu() -> str:
-    for text in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if text.startswith("model name"):
-            return text.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ as many bytes stand beside it:
   large as the replay's and laid out like it, into one array that is there already. numpy copies each with
   one memcpy, and is told which ones beforehand. This is what the bar is of: 1.3 times as long on the wall.
 * ``np.copyto``: as many bytes side by side, from a place that was not touched lately. The machine loads what
-  comes next by itself, which nobody can have who draws at random: a bound, not a rival.
+  comes next by itself, which no draw at random can use: a bound, not a rival.
 
 ``fresh`` is sampling without ``out=``: the arrays are made anew by each call. Rounds are interleaved; printed
 are medians and quartiles of the time per call in microseconds, on the wall and of all threads together, and
@@ -18,9 +18,8 @@ of the ratios within each round.
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,9 @@ import numpy as np
 
 import parl
 
-ROOT = Path(__file__).parents[2]
+sys.path.append(str(Path(__file__).parents[1]))
+from record import Record, add_option
+
 BAR = 1.3
 FRAME = (84, 84)
 ENVS = 8
@@ -81,14 +82,40 @@ def quartiles(values: list[float]) -> str:
     return f"{middle:.2f} ({low:.2f}..{high:.2f})" if middle < 10 else f"{middle:.0f} ({low:.0f}..{high:.0f})"
 
 
+def keep(
+    record: Record,
+    case: str,
+    name: str,
+    taken: list[tuple[float, float]],
+    times: dict[str, list[tuple[float, float]]],
+) -> None:
+    """Adds a contender's times, (wall clock, all threads) a call in microseconds, to the record."""
+    own = {"frames": "frames", "lz4": "frames compressed by lz4", "frames, fresh": "frames into new arrays"}
+    library = f"parl, {own[name]}" if name in own else name
+    about = {"library": library, "rounds": len(taken), "spread": "quartiles"}
+    claim = "replay-gather"
+    record.add(claim, case, "wall clock", "us", [wall for wall, _ in taken], **about)
+    record.add(claim, case, "time of all threads", "us", [threads for _, threads in taken], **about)
+    for metric, at, peer in (
+        ("wall-clock time ratio", 0, "np.take"),
+        ("threads' time ratio", 1, "np.take"),
+        ("wall-clock time ratio", 0, "np.copyto"),
+    ):
+        if name != peer:
+            ratios = [ours[at] / theirs[at] for ours, theirs in zip(taken, times[peer], strict=True)]
+            bar = f"<= {BAR}" if (name, at, peer) == ("frames", 0, "np.take") else ""
+            record.add(claim, case, metric, "x", ratios, peer=peer, bar=bar, **about)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--capacity", type=int, default=40_000)
-    parser.add_argument("--record", action="store_true", help="write benches/records/<date>-replay-gather.md")
+    add_option(parser, "replay")
     arguments = parser.parse_args()
+    record = Record(arguments.record, "The replay beside cpprb, TorchRL and Tianshou")
     replays = {"frames": filled(arguments.capacity, "none"), "lz4": filled(arguments.capacity, "lz4")}
     source = np.zeros((arguments.capacity // 4, 4, *FRAME), np.uint8)
     source[:, 0, 0, 0] = 1  # Touched, so that it has memory of its own.
@@ -135,6 +162,7 @@ def main() -> int:
             wall = [ours[0] / copied[0] for ours, copied in pairs]
             threads = [ours[1] / copied[1] for ours, copied in pairs]
             side = [ours[0] / copied[0] for ours, copied in zip(taken, times["np.copyto"], strict=True)]
+            keep(record, f"batch {batch}, {target.nbytes} bytes", name, taken, times)
             bar = met = ""
             if name == "frames":
                 bar, is_met = f"<= {BAR}", statistics.median(wall) <= BAR
@@ -147,17 +175,7 @@ def main() -> int:
             )
     print("\n".join(lines))
     if arguments.record:
-        date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-        path = ROOT / f"benches/records/{date}-replay-gather.md"
-        head = [
-            f"# {date}: frame stacks gathered, beside a copy of as many bytes",
-            "",
-            f"`python benches/python/replay_gather.py`: {arguments.rounds} rounds, {arguments.capacity:,}",
-            f"rows, {len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f} at the end.",
-            "",
-        ]
-        path.write_text("\n".join([*head, *lines]) + "\n")
-        print(f"recorded in {path.relative_to(ROOT)}")
+        print(f"recorded in {record.write()}", file=sys.stderr)
     return int(missed)
 
 

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 import parl
+
+sys.path.append(str(Path(__file__).parents[1]))
+from record import Record, add_option, version_of
 
 Calls = dict[str, Callable[[], object]]
 
@@ -115,7 +120,27 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=61)
     parser.add_argument("--repeats", type=int, default=30, help="calls per round and tree")
+    add_option(parser, "tree-peers")
     arguments = parser.parse_args()
+    with Record(arguments.record, "The sum tree beside TorchRL's and cpprb's, from Python") as record:
+        compare(arguments, record)
+
+
+def keep(record: Record, case: str, rounds: int, times: dict[str, list[float]]) -> None:
+    """Adds an operation's times per call to the record."""
+    for name, values in times.items():
+        package, _, kind = name.partition(" ")
+        kind = kind.replace("f32", "float32").replace("f64", "float64")
+        library = f"{package.replace('torchrl', 'TorchRL')} {kind}".strip()
+        version = "" if name == "parl" else version_of(package)
+        about = {"spread": "quartiles", "version": version, "rounds": rounds, "threads": 1}
+        record.add("tree-python", case, "time per call", "us", values, library=library, **about)
+        if name != "parl":
+            ratios = [theirs / ours for theirs, ours in zip(values, times["parl"], strict=True)]
+            record.add("tree-python", case, "speed ratio", "x", ratios, peer=library, **about)
+
+
+def compare(arguments: argparse.Namespace, record: Record) -> None:
     rng = np.random.default_rng(0)
     priorities = (rng.random(arguments.leaves) + 0.01).astype(np.float32)
     batch = arguments.batch
@@ -131,6 +156,13 @@ def main() -> None:
         for part in parts:
             calls |= part[index]
         times = measure(calls, arguments.rounds, arguments.repeats)
+        leaves = f"2^{arguments.leaves.bit_length() - 1}"
+        keep(
+            record,
+            f"{operation.replace('sample', 'draw')} {batch} of {leaves} leaves",
+            arguments.rounds,
+            times,
+        )
         print(f"\n{operation:7} {'median':>9} {'quartiles':>19} {'ratio to parl':>15} {'quartiles':>15}")
         for name, values in sorted(times.items(), key=lambda item: statistics.median(item[1])):
             low, middle, high = quartiles(values)

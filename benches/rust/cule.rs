@@ -1,7 +1,7 @@
 //! The console: microseconds per frame by game and by what is made of it, mixed consoles, saved states. One thread.
 //!
-//! `frame/plain`, `frame/threaded`: the machine alone, by the plain and the fast interpreter, without pixels;
-//! `frame/drawn`: with them. `act/GAME`: a console with its rules, nobody looking; `act/mixed`: 128 consoles of eight
+//! `frame/plain`, `frame/fast_cpu`: the machine alone, by the plain and the fast interpreter, without pixels;
+//! `frame/drawn`: with them. `act/GAME`: a console with its rules, no frame read; `act/mixed`: 128 consoles of eight
 //! games in turn, so that the processor's jumps are no longer predicted, beside `act/alone`, the same games one after
 //! the other. ROMs come from `ALE_ROMS_DIR` or the folder of an installed ale-py; without them this says so and
 //! times nothing. ale-py is compared in Python (`benches/python/atari_console.py`).
@@ -35,11 +35,11 @@ fn frames(c: &mut Criterion) {
     group.throughput(Throughput::Elements(FRAMES as u64));
     for game in GAMES {
         let record = |plain| Frames::record(game, FRAMES, plain).expect("the ROM was found");
-        let (mut plain, mut threaded) = (record(true), record(false));
-        plain.compare(&mut threaded);
+        let (mut plain, mut fast_cpu) = (record(true), record(false));
+        plain.compare(&mut fast_cpu);
         group.bench_function(format!("plain/{game}"), |b| b.iter(|| black_box(plain.run(false))));
-        group.bench_function(format!("threaded/{game}"), |b| b.iter(|| black_box(threaded.run(false))));
-        group.bench_function(format!("drawn/{game}"), |b| b.iter(|| black_box(threaded.run(true))));
+        group.bench_function(format!("fast_cpu/{game}"), |b| b.iter(|| black_box(fast_cpu.run(false))));
+        group.bench_function(format!("drawn/{game}"), |b| b.iter(|| black_box(fast_cpu.run(true))));
     }
     group.finish();
 }

@@ -1,4 +1,4 @@
-//! Frames of games, for whoever times or counts them.
+//! Frames of games, for benchmarks and instruction counts.
 //!
 //! `frames serve [ACTS]` reads lines `GAME WHAT`, plays so many acts of it and answers with microseconds of processor
 //! time per act: a benchmark in another language takes turns with it. `frames count GAME WHAT ACTS` plays them inside
@@ -98,7 +98,7 @@ fn serve(acts: usize) -> Result<(), String> {
             kept.insert(line.clone(), Workload::new(game, what)?);
         }
         let workload = kept.get_mut(&line).ok_or("a workload just kept")?;
-        // Whoever had the turn before has filled the caches with other things.
+        // What ran before has filled the caches with other things.
         counted(workload, acts / 10);
         let start = thread_time();
         counted(workload, acts);

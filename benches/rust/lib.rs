@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use cule::console::{self, Drawing};
+use cule::fast_cpu::{self, Code};
 use cule::machine::input::Input;
 use cule::machine::{self, Board, INSTRUCTIONS_PER_STEP, Machine, cpu};
-use cule::threaded::{self, Code};
 use cule::{Console, CuleError, Options, rom};
 
 /// Eight games of 2, 4 and 8 KiB that the emulator is timed with.
@@ -31,7 +31,7 @@ pub fn rom_folders() -> &'static [PathBuf] {
     })
 }
 
-/// A game with somebody who plays it: the same actions in every run, and a new life from the start when it is over.
+/// A game that is played: the same actions in every run, and a new life from the start when it is over.
 pub struct Player {
     /// The console that is played.
     pub console: Console,
@@ -108,7 +108,7 @@ impl Frames {
         for &input in &self.inputs {
             m.input = input;
             m.draw = u8::from(draw);
-            threaded::step(&mut m, &mut self.board, &self.code);
+            fast_cpu::step(&mut m, &mut self.board, &self.code);
         }
         m
     }

@@ -50,16 +50,18 @@ fn updates_and_draws(c: &mut Criterion) {
                 tree.set_many(&pool[at..at + batch], &weights).expect("indices and weights are in range");
             });
         });
-        // The same updates by the combining writer, alone on its tree.
-        let combined = filled(log2, fan_out).combining();
-        group.bench_function(format!("update-combining/{name}"), |b| {
+        // The same updates with the exclusive writer.
+        let exclusive = filled(log2, fan_out).exclusive();
+        group.bench_function(format!("update-exclusive/{name}"), |b| {
             b.iter(|| {
                 at = (at + batch) % POOL;
                 weights.iter_mut().for_each(|w| *w = (*w + 1) & 0x1_ffff);
-                combined.set_many(&pool[at..at + batch], &weights).expect("indices and weights are in range");
+                exclusive
+                    .set_many(&pool[at..at + batch], &weights)
+                    .expect("indices and weights are in range");
             });
         });
-        drop(combined);
+        drop(exclusive);
         group.bench_function(format!("append/{name}"), |b| {
             b.iter(|| {
                 at = (at + batch) % ((1 << log2) - batch);

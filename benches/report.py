@@ -1,0 +1,405 @@
+"""Makes the index of ``benches/records``, ``docs/benchmarks.md`` and its figures from the records.
+
+    python benches/report.py            # write them: `make records`
+    python benches/report.py --check    # fail where they are not those of the records: part of `make lint`
+
+``benches/claims.toml`` holds the claims in the order of the page. A figure keeps the hash of what it shows in
+its description, so that the check does not depend on the version of matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from record import FOLDER, LOST_COMMIT, ROOT, UNKNOWN_COMMIT, Row, meets, read
+
+CLAIMS = ROOT / "benches" / "claims.toml"
+PAGE = ROOT / "docs" / "benchmarks.md"
+FIGURES = ROOT / "docs" / "benchmarks"
+INDEX = FOLDER / "README.md"
+PROSE_LINES = 10
+NAME = re.compile(r"(\d{4}-\d{2}-\d{2})-[\w-]+")
+# Columns of a table that say under which conditions a figure was taken.
+CONDITIONS = ("rounds", "seeds", "steps", "threads", "conditions")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+
+Records = dict[str, list[Row]]
+Claim = dict[str, Any]
+
+
+def load() -> Records:
+    """The rows of every record, by the record's name, oldest first.
+
+    Raises:
+        ValueError: a record, its name or its prose is not as it should be.
+    """
+    records = {}
+    for path in sorted(FOLDER.glob("*.csv")):
+        if not NAME.fullmatch(path.stem):
+            raise ValueError(f"{path.name} is not named DATE-NAME.csv")
+        records[path.stem] = read(path)
+    if not records:
+        raise ValueError(f"no records in {FOLDER}")
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("2*.md")}
+    if pages.keys() != records.keys():
+        raise ValueError(f"each record is a .csv and a .md file: {sorted(pages.keys() ^ records.keys())}")
+    for name, text in pages.items():
+        title, _, prose = text.partition("\n")
+        if not title.startswith("# ") or len(prose.strip().splitlines()) > PROSE_LINES:
+            raise ValueError(f"{name}.md: a title and at most {PROSE_LINES} lines of prose")
+    return records
+
+
+def title(name: str) -> str:
+    """The title of a record."""
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def commits_not_in_history(records: Records) -> list[str]:
+    """Commits that records name and that the history of this clone lacks; none where it is cut off."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT, check=False)
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        return []
+    named: dict[str, str] = {}
+    for name, rows in records.items():
+        for row in rows:
+            if row.commit != UNKNOWN_COMMIT and LOST_COMMIT not in row.commit:
+                named.setdefault(row.commit.rstrip("+"), name)
+    return [
+        f"{name}: commit {commit} is not in the history; write `{commit} ({LOST_COMMIT})` if it was"
+        for commit, name in named.items()
+        if git("merge-base", "--is-ancestor", commit, "HEAD").returncode
+    ]
+
+
+def claims() -> tuple[list[str | Claim], list[str]]:
+    """Section titles and claims in the order of the page, and what was not measured."""
+    order: list[str | Claim] = []
+    text = CLAIMS.read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    sections, each = iter(table["section"]), iter(table["claim"])
+    for kind in re.findall(r"^\[\[(\w+)\]\]", text, re.M):
+        order.append(next(sections)["title"] if kind == "section" else next(each))
+    return order, table["not_measured"]
+
+
+def chosen(records: Records, claim: Claim, plotted: bool = False) -> dict[str, list[Row]]:
+    """The rows of a claim by record: those it names, else the newest; for its figure ``earlier`` ones too."""
+    key = claim.get("from", claim["key"]) if plotted else claim["key"]
+    having = {
+        name: found for name, rows in records.items() if (found := [row for row in rows if row.claim == key])
+    }
+    names = claim.get("records", sorted(having)[-1:]) + (claim.get("earlier", []) if plotted else [])
+    missing = [name for name in names if name not in having]
+    if missing or not names:
+        raise ValueError(f"claim {key}: no rows in {missing or 'any record'}")
+    return {name: having[name] for name in names}
+
+
+def number(text: str) -> str:
+    """A number as the record has it, thousands apart."""
+    whole, dot, rest = text.partition(".")
+    return (f"{int(whole):,}" if whole.lstrip("-").isdigit() else whole) + dot + rest
+
+
+def cell(row: Row, unit: bool) -> str:
+    """Median, unit and spread of a row, and whether it meets its bar."""
+    sign = "x" if row.unit == "x" else f" {row.unit}" if unit else ""
+    text = number(row.median) + sign
+    if row.low:
+        text += f" ({number(row.low)} to {number(row.high)})"
+    met = meets(row)
+    if met is not None:
+        text += f", bar {row.bar} {'met' if met else '**missed**'}"
+    return text
+
+
+def who(row: Row, measured: set[tuple[str, str]]) -> str:
+    """The library of a table's row: a ratio joins the row of its peer where that has figures of its own."""
+    version = f" ({row.version})" if row.version else ""
+    peer = row.peer + version
+    if not row.peer:
+        return row.library + version
+    if row.library == "parl" and (row.case, row.peer) in measured:
+        return peer
+    return f"{row.library} / {peer}"
+
+
+def counted(count: str, plural: str) -> str:
+    """A count and its noun, such as ``1 thread`` or ``10,000 steps``."""
+    return f"{number(count)} {plural[:-1] if count == '1' else plural}"
+
+
+def table(chosen_rows: dict[str, list[Row]], shown: list[str], cases: str) -> list[str]:
+    """A Markdown table: a line for each case and library, a column for each metric."""
+    rows = [
+        (NAME.fullmatch(name)[1], row)
+        for name, found in chosen_rows.items()
+        for row in found
+        if (not shown or row.metric in shown) and re.fullmatch(cases, row.case)
+    ]
+    measured = {(row.case, row.library) for _, row in rows}
+    metrics = list(dict.fromkeys(row.metric for _, row in rows))
+    units = {metric: {row.unit for _, row in rows if row.metric == metric} for metric in metrics}
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for date, row in rows:
+        key = (row.case, date, who(row, measured), *(getattr(row, column) for column in CONDITIONS))
+        cells = lines.setdefault(key, {})
+        if row.metric in cells:
+            raise ValueError(f"{row.claim}, {key} has {row.metric} twice")
+        cells[row.metric] = cell(row, len(units[row.metric]) > 1)
+    heads = ["case", "date", "library", *CONDITIONS]
+    varying = [i for i, _ in enumerate(heads) if i == 0 or len({key[i] for key in lines}) > 1]
+    first = next(iter(lines))
+    # The date is that of the record named below the table.
+    alike = [
+        first[i] if head in ("library", "conditions") else counted(first[i], head)
+        for i, head in enumerate(heads)
+        if head != "date" and i not in varying and first[i] not in ("", "parl")
+    ]
+    one_unit = {metric: min(units[metric]) for metric in metrics if len(units[metric]) == 1}
+    columns = [heads[i] for i in varying]
+    columns += [
+        metric if one_unit.get(metric, "x") == "x" else f"{metric}, {one_unit[metric]}" for metric in metrics
+    ]
+    out = [f"All rows: {'; '.join(alike)}.", ""] if alike else []
+    out += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(varying) + "---:|" * len(metrics)]
+    for key, cells in lines.items():
+        values = [*(key[i] for i in varying), *(cells.get(metric, "") for metric in metrics)]
+        out.append("| " + " | ".join(value.replace("|", "\\|") for value in values) + " |")
+    spreads = sorted({row.spread for _, row in rows if row.spread})
+    if spreads:
+        out += ["", f"In brackets: {' or '.join(spreads)}."]
+    return out
+
+
+def sources(chosen_rows: dict[str, list[Row]]) -> list[str]:
+    """The commands of the rows, with commit, machine and record."""
+    found = dict.fromkeys(
+        (name, row.command, row.commit, row.machine) for name, rows in chosen_rows.items() for row in rows
+    )
+    return [
+        f"- `{command}` on {machine}; commit {commit}; [{name}](../benches/records/{name}.csv)"
+        for name, command, commit, machine in found
+    ]
+
+
+def points(claim: Claim, records: Records) -> list[tuple[str, Row]]:
+    """Series and row of each dot of a claim's figure; single games rather than their median and worst."""
+    rows = chosen(records, claim, plotted=True)
+    found = []
+    for name, mine in rows.items():
+        for row in mine:
+            if row.metric not in claim["plot"]:
+                continue
+            words = [row.metric] if len(claim["plot"]) > 1 or len(rows) == 1 else []
+            words += [NAME.fullmatch(name)[1]] if len(rows) > 1 else []
+            found.append((row.conditions if claim.get("from") else ", ".join(words), row))
+    games = [(name, row) for name, row in found if not row.case.startswith(("median of", "worst of"))]
+    if not (games or found):
+        raise ValueError(f"claim {claim['key']}: nothing to plot for {claim['plot']}")
+    return games or found
+
+
+def label(row: Row) -> str:
+    """How a figure names a row."""
+    if row.peer:
+        return (
+            f"{row.case}\n{row.library} / {row.peer}" if row.library != "parl" else f"{row.case} / {row.peer}"
+        )
+    return f"{row.case}, {row.library}" if row.library != "parl" else row.case
+
+
+def fingerprint(claim: Claim, shown_points: Iterable[tuple[str, Row]]) -> str:
+    """A hash of all that a figure shows."""
+    shown = [
+        (name, row.case, row.library, row.peer, row.metric, row.unit, row.median, row.low, row.high)
+        for name, row in shown_points
+    ]
+    return hashlib.sha256(repr((claim["title"], claim["plot"], shown)).encode()).hexdigest()[:16]
+
+
+def draw(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
+    """A figure: a dot for each row, its spread as a line; sorted dots where there are many cases."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": claim["key"], "svg.fonttype": "none", "font.size": 8}
+    from matplotlib import pyplot
+
+    rows = [row for _, row in shown_points]
+    many = len({row.case for row in rows}) > 50
+    names = list(dict.fromkeys(label(row) for row in rows))
+    series: dict[str, list[Row]] = {}
+    for name, row in shown_points:
+        series.setdefault(name, []).append(row)
+    height = 3.2 if many else 0.8 + 0.22 * len(names) + 0.11 * sum("\n" in name for name in names)
+    figure, axes = pyplot.subplots(figsize=(7, height))
+    for at, (name, found) in enumerate(series.items()):
+        values = [float(row.median) for row in found]
+        color, shift = COLORS[at % len(COLORS)], 0.16 * (at - (len(series) - 1) / 2)
+        if many:
+            axes.plot(sorted(values), ".", color=color, label=name, markersize=4)
+            continue
+        places = [names.index(label(row)) + shift for row in found]
+        for row, place in zip(found, places, strict=True):
+            if row.low:
+                axes.plot(
+                    [float(row.low), float(row.high)], [place, place], color=color, linewidth=1.2, alpha=0.5
+                )
+        axes.plot(values, places, "o", color=color, label=name, markersize=4)
+    values = [float(value) for row in rows for value in (row.median, row.low or row.median)]
+    ratio = all(row.unit == "x" for row in rows)
+    wide = min(values) > 0 and max(values) / min(values) > 20
+    if many:
+        axes.set_xlabel(f"{len({row.case for row in rows})} games, slowest first")
+        axes.set_ylabel(rows[0].metric)
+        axes.set_ylim(bottom=0)
+        axes.axhline(1, color="0.6", linewidth=0.8)
+    else:
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        metrics = ", ".join(claim["plot"])
+        axes.set_xlabel(metrics if ratio else f"{metrics} ({rows[0].unit})")
+        if wide:
+            axes.set_xscale("log")
+        elif min(values) >= 0:
+            axes.set_xlim(left=0)
+        if ratio:
+            axes.axvline(1, color="0.6", linewidth=0.8)
+    axes.grid(axis="y" if many else "x", linewidth=0.4, alpha=0.5)
+    if len(series) > 1:
+        axes.legend(fontsize=7)
+    axes.set_title(claim["title"], fontsize=9)
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(
+        path,
+        bbox_inches="tight",
+        metadata={"Date": None, "Description": f"data {fingerprint(claim, shown_points)}"},
+    )
+    pyplot.close(figure)
+
+
+def page(records: Records) -> str:
+    """``docs/benchmarks.md``."""
+    order, not_measured = claims()
+    out = [
+        "# Benchmarks",
+        "",
+        "`make records` writes this page from [benches/records](../benches/records/README.md) and "
+        "`benches/claims.toml`.",
+        "",
+        "A speed ratio is parl's speed divided by the peer's, a time ratio parl's time divided by the "
+        "peer's. Ratios are taken within a round, in which the libraries take turns. A commit marked as not "
+        "in the history belongs to a branch that was rewritten. All machines are virtual, with two cores and "
+        "no GPU.",
+        "",
+        "## Not measured",
+        "",
+        *(f"- {line}" for line in not_measured),
+    ]
+    for claim in order:
+        if isinstance(claim, str):
+            out += ["", f"## {claim}"]
+            continue
+        rows = chosen(records, claim)
+        out += ["", f"### {claim['title']}", "", claim["text"], ""]
+        out += table(rows, claim.get("shown", []), claim.get("cases", ".*"))
+        if claim["plot"]:
+            out += ["", f"![{claim['title']}](benchmarks/{claim['key']}.svg)"]
+        out += ["", *sources(rows | chosen(records, claim, plotted=True))]
+    return "\n".join(out) + "\n"
+
+
+def index(records: Records) -> str:
+    """The index of the records."""
+    out = [
+        "# Records",
+        "",
+        "Results of benchmarks and of long tests, one file for a day and a subject: figures in "
+        "`DATE-NAME.csv`, their conditions in words in `DATE-NAME.md`. A benchmark adds to them with "
+        "`--record`; `make records` writes this list and [docs/benchmarks.md](../../docs/benchmarks.md). "
+        "`benches/record.py` defines the columns.",
+        "",
+        "| date | record | rows | commits | machines |",
+        "|---|---|---:|---|---|",
+    ]
+    for name, rows in sorted(records.items(), reverse=True):
+        date = NAME.fullmatch(name)[1]
+        commits, machines = (
+            "; ".join(dict.fromkeys(getattr(row, column) for row in rows)) for column in ("commit", "machine")
+        )
+        link = f"[{title(name)}]({name}.md) ([data]({name}.csv))"
+        out.append(f"| {date} | {link} | {len(rows):,} | {commits} | {machines} |")
+    return "\n".join(out) + "\n"
+
+
+def stale(records: Records) -> list[str]:
+    """What is wrong with records, index, page and figures."""
+    order, _ = claims()
+    wanted = [claim for claim in order if not isinstance(claim, str)]
+    known = {key for claim in wanted for key in (claim["key"], claim.get("from"))}
+    found = [
+        f"{name}: claim {key} is not in {CLAIMS.name}"
+        for name, rows in records.items()
+        for key in sorted({row.claim for row in rows} - known)
+    ]
+    found += commits_not_in_history(records)
+    for path, text in ((INDEX, index(records)), (PAGE, page(records))):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            found.append(f"{path.relative_to(ROOT)} is not what the records give: make records")
+    figures = {f"{claim['key']}.svg": claim for claim in wanted if claim["plot"]}
+    for name, claim in figures.items():
+        path = FIGURES / name
+        mark = f"data {fingerprint(claim, points(claim, records))}"
+        if not path.exists() or mark not in path.read_text(encoding="utf-8"):
+            found.append(f"{path.relative_to(ROOT)} is not what the records give: make records")
+    found += [
+        f"{path.relative_to(ROOT)} belongs to no claim: remove it"
+        for path in FIGURES.glob("*")
+        if path.name not in figures
+    ]
+    return found
+
+
+def write(records: Records) -> None:
+    """Writes index and page, and the figures whose data have changed."""
+    INDEX.write_text(index(records), encoding="utf-8")
+    PAGE.write_text(page(records), encoding="utf-8")
+    for claim in claims()[0]:
+        if isinstance(claim, str) or not claim["plot"]:
+            continue
+        path, shown_points = FIGURES / f"{claim['key']}.svg", points(claim, records)
+        mark = f"data {fingerprint(claim, shown_points)}"
+        if not path.exists() or mark not in path.read_text(encoding="utf-8"):
+            draw(claim, shown_points, path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
+    arguments = parser.parse_args()
+    records = load()
+    if not arguments.check:
+        write(records)
+    found = stale(records)
+    for line in found:
+        print(line, file=sys.stderr)
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
