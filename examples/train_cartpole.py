@@ -6,7 +6,7 @@ import parl
 
 if __name__ == "__main__":
     # Documentation tests set this to see that the script runs, not that it learns.
-    quick = {"total_frames": "3k", "evaluation_episodes": 5} if os.environ.get("PARL_EXAMPLE_QUICK") else {}
+    quick = {"total_steps": "3k", "evaluation_episodes": 5} if os.environ.get("PARL_EXAMPLE_QUICK") else {}
 
     run = parl.train("dqn", env="CartPole-v1", actors=2, learners=2, stop_at_return=475, **quick)
     print(f"{run.stopped} after {run.env_steps:,} steps and {run.training_s:.1f} s: {run.path}")
