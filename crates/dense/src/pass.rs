@@ -176,7 +176,7 @@ impl Pass {
     /// outputs, after [`Pass::forward`]; rows of which no output has a gradient cost nothing.
     ///
     /// # Errors
-    /// As [`Pass::back`], and [`DenseError::First`].
+    /// As [`Pass::backward`], and [`DenseError::First`].
     pub fn back_to_inputs(
         &mut self,
         rows: usize,
