@@ -181,7 +181,7 @@ bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG to their goals, beside Stable-
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
 docs: build  ## pages of both APIs, into target/doc and site
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p sumtree -p cule -p dense
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense
 	$(BIN)/pdoc --docformat google -o site parl
 
 wheel: setup  ## the manylinux wheel, tried in an empty environment

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use cule::console::{self, Drawing, Options};
-use cule::cuda::console::ConsoleDevice;
+use cule::console::device::ConsoleDevice;
 use cule::games::row::{FORCED_PAL, Game};
 use cule::games::table::{GAMES, UNKNOWN};
 use cule::observe::WIDTH;

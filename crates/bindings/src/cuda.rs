@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use ::cuda::nvrtc::Nvrtc;
 use cule::CuleError;
 use cule::batch::Layout;
 use cule::batch::cuda::calibrate::{self, Effort};
-use cule::batch::cuda::{Actions, Choice, CudaBatch, Targets};
-use cule::cuda::nvrtc::Nvrtc;
-use cule::cuda::{self, Cuda, choices};
+use cule::batch::cuda::{Actions, Choice, Cuda, CudaBatch, SOURCES, Targets, saved_choices};
+use cule::console;
 use numpy::{PyArray2, PyArray3, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrays::bytes;
-use crate::errors::cule_error;
+use crate::errors::{cuda_error, cule_error};
 use crate::vector::{Config, colored};
 
 /// Environments on a device. Addresses are those of contiguous device memory, 0 for none, one row per environment:
@@ -98,7 +98,7 @@ impl CudaAtariBatch {
             };
             let mut batch = CudaBatch::new(cuda, &layout, settings)?;
             let kept: Vec<Option<Choice>> =
-                batch.images().into_iter().map(|image| choices::load(batch.device(), image)).collect();
+                batch.images().into_iter().map(|image| saved_choices::load(batch.device(), image)).collect();
             let chosen: Vec<Choice> = kept.iter().map(|choice| choice.unwrap_or_default()).collect();
             batch.choose(&chosen, 0)?;
             // Waits: what comes next is on other streams.
@@ -150,7 +150,7 @@ impl CudaAtariBatch {
         self.with(py, |batch| {
             let found = batch.measure(&Choice::all(), Effort::default(), stream)?;
             if let ([image], Some(best)) = (&batch.images()[..], calibrate::quickest(&found)) {
-                choices::store(batch.device(), batch.game(0), image, &found);
+                saved_choices::store(batch.device(), batch.game(0), image, &found);
                 batch.choose(&[best], stream)?;
             }
             Ok(found
@@ -255,7 +255,15 @@ fn addresses((obs, final_obs, ram, numbers, flags, obs_stride, slides): Addresse
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
 pub fn cuda_report(py: Python<'_>, nvrtc_folders: Vec<PathBuf>) -> Vec<(String, String)> {
-    py.detach(|| cuda::report(&nvrtc_folders))
+    py.detach(|| {
+        let mut lines = ::cuda::report(&nvrtc_folders);
+        for (device, choices) in
+            ::cuda::cache::folder().map(|folder| saved_choices::report(&folder)).unwrap_or_default()
+        {
+            lines.push((format!("fastest on {device}"), choices));
+        }
+        lines
+    })
 }
 
 /// Compiles the kernels of environments and consoles for a device and keeps them on the disk; nothing is loaded.
@@ -270,11 +278,11 @@ pub fn cuda_prepare(
 ) -> PyResult<(String, f64, Vec<(&'static str, usize, bool)>)> {
     py.detach(|| {
         let start = Instant::now();
-        let (target, images) = cuda::prepare(device, &nvrtc_folders)?;
+        let (target, images) = ::cuda::prepare(device, &nvrtc_folders, &[SOURCES, console::device::SOURCES])?;
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })
-    .map_err(|error| cule_error(py, error))
+    .map_err(|error| cuda_error(py, &error))
 }
 
 /// Compiles kernels (those of `files`, all of the environments' without any) for an architecture such as 90; no device
@@ -295,14 +303,14 @@ pub fn cuda_compile(
         let nvrtc = Nvrtc::find(&nvrtc_folders)?;
         let target = if ptx { format!("compute_{architecture}") } else { nvrtc.target(architecture)? };
         let start = Instant::now();
-        let console = &cuda::console::SOURCES;
+        let console = &console::device::SOURCES;
         let all_in = |has: &dyn Fn(&String) -> bool| !files.is_empty() && files.iter().all(has);
         let mut images = if all_in(&|file| crate::program::has(file)) {
             crate::program::SOURCES.compile(&nvrtc, &target, 0, &files)?
         } else if all_in(&|file| file == console.files[0].0) {
             vec![]
         } else {
-            cuda::SOURCES.compile(&nvrtc, &target, 0, &files)?
+            SOURCES.compile(&nvrtc, &target, 0, &files)?
         };
         // The console's is left out where files are named and it is not.
         if files.is_empty() || files.iter().any(|file| file == console.files[0].0) {
@@ -311,5 +319,5 @@ pub fn cuda_compile(
         let files = images.into_iter().map(|image| (image.file, image.image.len(), image.from_cache));
         Ok((target, start.elapsed().as_secs_f64(), files.collect()))
     })
-    .map_err(|error| cule_error(py, error))
+    .map_err(|error| cuda_error(py, &error))
 }

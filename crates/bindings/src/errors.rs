@@ -1,5 +1,6 @@
 //! Rust errors as Python exceptions: one match per enum.
 
+use cuda::CudaError;
 use cule::CuleError;
 use dense::DenseError;
 use pyo3::exceptions::{
@@ -89,6 +90,15 @@ pub fn dense_error(error: &DenseError) -> PyErr {
     }
 }
 
+pub fn cuda_error(py: Python<'_>, error: &CudaError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        CudaError::Unavailable { .. } => ours!(py, "CudaUnavailableError", message),
+        CudaError::Failed { .. } => PyRuntimeError::new_err(message),
+        CudaError::Length { .. } => PyValueError::new_err(message),
+    }
+}
+
 pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
     let message = error.to_string();
     match error {
@@ -98,8 +108,7 @@ pub fn cule_error(py: Python<'_>, error: CuleError) -> PyErr {
             Some(code) => PyOSError::new_err((code, source.to_string(), path)),
             None => PyOSError::new_err(message),
         },
-        CuleError::CudaUnavailable { .. } => ours!(py, "CudaUnavailableError", message),
-        CuleError::Cuda { .. } => PyRuntimeError::new_err(message),
+        CuleError::Cuda(error) => cuda_error(py, &error),
         CuleError::OutOfMemory { .. } => PyMemoryError::new_err(message),
         CuleError::RamIndex { .. } => PyIndexError::new_err(message),
         CuleError::RomWrongMd5 { .. }

@@ -4,11 +4,11 @@
 use std::ffi::c_void;
 use std::path::PathBuf;
 
-use cule::cuda::{Program, Sources};
+use cuda::{Program, Sources};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::cule_error;
+use crate::errors::cuda_error;
 
 /// The sources of `sumtree`.
 pub const SOURCES: Sources = Sources {
@@ -51,7 +51,7 @@ impl CudaProgram {
     #[allow(clippy::needless_pass_by_value, reason = "extracted from Python")]
     fn new(py: Python<'_>, device: u32, nvrtc_folders: Vec<PathBuf>) -> PyResult<Self> {
         let program = py.detach(|| Program::new(device, &nvrtc_folders, &SOURCES));
-        let program = program.map_err(|error| cule_error(py, error))?;
+        let program = program.map_err(|error| cuda_error(py, &error))?;
         let from_cache = program.from_cache;
         Ok(Self { program, from_cache })
     }
@@ -68,6 +68,6 @@ impl CudaProgram {
     ) -> PyResult<()> {
         let (mut plan, mut call) = (words(plan, "plan")?, words(call, "call")?);
         let mut arguments = [plan.as_mut_ptr().cast::<c_void>(), call.as_mut_ptr().cast::<c_void>()];
-        self.program.launch(kernel, shape, &mut arguments, stream).map_err(|error| cule_error(py, error))
+        self.program.launch(kernel, shape, &mut arguments, stream).map_err(|error| cuda_error(py, &error))
     }
 }

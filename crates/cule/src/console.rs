@@ -1,6 +1,7 @@
 //! One console for a program to play: loading, resets, mode selection, frames, pictures, saved states. Host only.
 
 mod boot;
+pub mod device;
 mod pictures;
 mod prepared;
 mod states;

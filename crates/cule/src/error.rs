@@ -193,18 +193,9 @@ pub enum CuleError {
         /// Actions there are.
         count: u32,
     },
-    /// A GPU cannot be had.
-    #[error("{reason}")]
-    CudaUnavailable {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// A GPU has failed.
-    #[error("{reason}")]
-    Cuda {
-        /// Why, and what to do.
-        reason: String,
-    },
+    /// CUDA is not available, or a call failed.
+    #[error(transparent)]
+    Cuda(#[from] cuda::CudaError),
     /// A mode selection did not come to its end.
     #[error("mode {mode} of {game} was not reached within {frames} frames: does the ROM belong to the game?")]
     ModeSelection {

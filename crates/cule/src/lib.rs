@@ -2,7 +2,6 @@
 
 pub mod batch;
 pub mod console;
-pub mod cuda;
 pub mod env;
 mod error;
 #[cfg_attr(processor_alone, allow(dead_code))]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("needs_fake_driver")
     ("name", "value", "message"),
     [
         ("devices", 0, "there is no CUDA device 0: the driver shows 0"),
-        ("version", 11080, r"the driver is too old: it is of CUDA 11\.8, expected 12\.0 or newer"),
+        ("version", 11080, r"the driver is too old: it supports CUDA 11\.8, expected 12\.0 or newer"),
         ("architecture", 70, r"is too old: compute capability 7\.0, expected 7\.5 or newer"),
         ("architecture", 60, r"is too old: compute capability 6\.0"),
         (

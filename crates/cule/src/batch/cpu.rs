@@ -16,22 +16,22 @@ use crate::random::Random;
 use crate::rom::Rom;
 use crate::{CuleError, memory};
 
-/// Of a console.
+/// Bytes of a console's RAM.
 const RAM_BYTES: usize = 128;
 
-/// Where a batch writes: one row per environment in each.
+/// Output buffers of a batch. Each has one row per environment.
 pub struct Outputs<'a> {
     /// Observations.
     pub obs: &'a mut [u8],
-    /// The last observation of episodes that ended in this step; other rows are left alone.
+    /// The last observation of each episode that ended in this step; other rows are not written.
     pub final_obs: Option<&'a mut [u8]>,
-    /// Console RAM, 128 bytes each.
+    /// Console RAM, 128 bytes per environment.
     pub ram: Option<&'a mut [u8]>,
-    /// Rewards, ends and figures.
+    /// Rewards, flags and figures.
     pub reports: &'a mut [Report],
 }
 
-/// A console as it stands.
+/// Current state of an environment's console, as far as a program can read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Lives left.
@@ -48,18 +48,18 @@ pub struct Facts {
     pub ram: [u8; RAM_BYTES],
 }
 
-/// What one environment has to do.
+/// What one environment is to do.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
-    /// A step, or the reset that is due.
+    /// A step, or the reset after the end of an episode with [`Autoreset::NextStep`].
     Step(Action),
-    /// A reset, with a new seed if there is one.
+    /// A reset, with a new seed if it is `Some`.
     Reset(Option<u64>),
-    /// Nothing: only show what there is.
+    /// Only write the current observation and figures.
     Show,
 }
 
-/// What all threads see.
+/// State that all threads share.
 pub(super) struct Shared {
     settings: Settings,
     rules: EnvSettings,
@@ -74,32 +74,32 @@ pub struct CpuBatch {
     pool: Pool<Work>,
     queue: Option<Queue>,
     batch_size: usize,
-    /// What each environment plays, where they play several games; empty else.
+    /// The game of each environment if the batch plays several games; otherwise empty.
     mixed: Vec<usize>,
-    /// Environments of the last batch that was received, which the next `send` is for.
+    /// Environments of the last received batch: the next `send` gives actions for these.
     turn: Vec<usize>,
-    /// Environments whose result is on its way.
+    /// Whether each environment has a task whose result has not been received.
     busy: Vec<bool>,
 }
 
-/// How many environments, of what, and who works on them.
+/// Games, environments and threads of a batch.
 pub struct Layout<'a> {
     /// ROMs and their rows in the table of games.
     pub games: &'a [(Rom, usize)],
-    /// Which of them each environment plays.
+    /// Per environment, the index of its game in `games`.
     pub assignment: &'a [usize],
-    /// Threads, 0 for one per core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
-    /// Thread i stays on core number i + this of those that the process may use; the caller, who is thread 0 of a batch
-    /// without halves, is not moved.
+    /// Pins thread i to core number `affinity + i` of those that the process may use. The calling thread, which is thread
+    /// 0 of a synchronous batch, is not pinned.
     pub affinity: Option<usize>,
-    /// Results per `recv`; fewer than environments means that `send` does not wait.
+    /// Results per `recv`. If it is below the number of environments, the batch is asynchronous.
     pub batch_size: usize,
-    /// `recv` gives results in the order of `send`.
+    /// `recv` returns results in the order of `send`.
     pub ordered: bool,
-    /// Results carry console RAM.
+    /// Results include console RAM.
     pub wants_ram: bool,
-    /// Seed of environments that are never seeded.
+    /// Seed of environments that the caller never seeds.
     pub entropy: u64,
 }
 
@@ -112,7 +112,7 @@ impl Shared {
         self.slots.len()
     }
 
-    /// Room for the results of one environment.
+    /// Allocates the buffers for the results of one environment.
     pub(super) fn outcome(&self) -> Result<Outcome, CuleError> {
         let obs = self.obs_bytes();
         let final_obs = if self.settings.autoreset == Autoreset::SameStep { obs } else { 0 };
@@ -123,10 +123,10 @@ impl Shared {
         self.settings.stack * self.games[0].screen.size_bytes()
     }
 
-    /// Does what is due in environment `id` and writes its rows.
+    /// Runs a command in environment `id` and writes its rows of the results.
     ///
     /// # Errors
-    /// [`CuleError::Environment`], after which this environment must be reset.
+    /// [`CuleError::Environment`]; this environment must be reset afterwards.
     pub(super) fn execute(
         &self,
         work: &mut Work,
@@ -207,7 +207,7 @@ struct Job<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    /// The rows of the next `count` environments, taken off the front; `size` is that of an observation.
+    /// Splits off the rows of the next `count` environments. `size` is the bytes of an observation.
     fn take(&mut self, count: usize, size: usize) -> Outputs<'a> {
         fn front<'a, T>(rest: &mut &'a mut [T], length: usize) -> &'a mut [T] {
             let (front, left) = std::mem::take(rest).split_at_mut(length);
@@ -222,7 +222,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// One job for each of these rows, which are those of the environments from `first` on.
+    /// One job per row. The rows belong to the environments from `first` on.
     fn jobs<C: Fn(usize) -> Command>(
         mut self,
         first: usize,
@@ -238,10 +238,11 @@ impl<'a> Outputs<'a> {
 }
 
 impl CpuBatch {
-    /// Loads the games and makes the environments; none has been reset yet.
+    /// Loads the games and makes the environments, which must be reset before the first step.
     ///
     /// # Errors
-    /// A setting is out of its bounds, games do not fit together, or a ROM is not its game's.
+    /// A setting is out of its bounds, the games have observations of different sizes, a ROM does not belong to its game,
+    /// or memory or threads are not available.
     pub fn new(layout: &Layout<'_>, settings: Settings) -> Result<Self, CuleError> {
         check(layout, &settings)?;
         let mixed = layout.games.len() > 1;
@@ -273,7 +274,7 @@ impl CpuBatch {
         })
     }
 
-    /// Dimensions of one observation: planes first, except that channels-first color planes are joined to them.
+    /// Shape of one observation: `(stack, ...)`, or `(stack * 3, rows, columns)` for channels-first color.
     pub fn obs_shape(&self) -> Vec<usize> {
         obs_shape(&self.shared.games[0], &self.shared.settings)
     }
@@ -283,13 +284,13 @@ impl CpuBatch {
         self.shared.obs_bytes()
     }
 
-    /// Codes that can be chosen, ascending; the same for all environments.
+    /// Action codes of the action space, ascending; the same for all environments.
     pub fn actions(&self) -> Vec<u8> {
         let all = self.shared.games.iter().fold(0, |all, game| all | game.facts.actions);
         (0..18).filter(|&code| all >> code & 1 != 0).collect()
     }
 
-    /// Threads at work.
+    /// Number of threads that step environments.
     pub fn threads(&self) -> usize {
         self.queue.as_ref().map_or(self.pool.threads(), Queue::threads)
     }
@@ -299,7 +300,7 @@ impl CpuBatch {
         GAMES[self.shared.games[lock(&self.shared.slots[env]).game].row].name
     }
 
-    /// The native picture of an environment: palette indices, rows, and whether the television is PAL.
+    /// The native picture of an environment: palette indices, number of rows, and whether the television is PAL.
     ///
     /// # Errors
     /// The environment has not been reset.
@@ -318,10 +319,10 @@ impl CpuBatch {
         picture.ok_or(NOT_RESET(env))
     }
 
-    /// What a program can read of the console of an environment, beside its picture.
+    /// Lives, flags, frame numbers and RAM of an environment's console.
     ///
     /// # Errors
-    /// The environment has not been reset.
+    /// The environment has not been reset, or its result has not been received.
     pub fn facts(&self, env: usize) -> Result<Facts, CuleError> {
         self.check_idle(&[env])?;
         let slot = lock(&self.shared.slots[env]);
@@ -369,8 +370,8 @@ impl CpuBatch {
             });
             return self.pool.run(ranges.collect(), work);
         }
-        // One game after the other: each has its own decoded cartridge, and two of them do not fit into the first cache
-        // (8 games in a batch of 64 took 17 % less time so).
+        // Jobs are sorted by game: each game has its own decoded cartridge, and two of them do not fit into the
+        // first-level cache (8 games in a batch of 64 took 17 % less time).
         let mut jobs: Vec<Job<'_>> = memory::reserved(envs)?;
         jobs.extend(out.jobs(0, size, command));
         jobs.sort_by_key(|job| self.mixed[job.id]);
@@ -393,9 +394,9 @@ impl CpuBatch {
         Ok(())
     }
 
-    // ------------------------------------------------------------ halves
+    // ------------------------------------------------------------ asynchronous batches
 
-    /// Environments that the next [`CpuBatch::send`] is for, in its order.
+    /// Environments that the next [`CpuBatch::send`] gives actions for, in order.
     pub fn turn(&self) -> &[usize] {
         &self.turn
     }
@@ -403,7 +404,8 @@ impl CpuBatch {
     /// Queues one step for each of `envs` and returns at once.
     ///
     /// # Errors
-    /// An environment has not been reset or is still at work.
+    /// The numbers of environments and actions differ, an environment does not exist, has not been reset or still has a
+    /// task, or the batch is synchronous.
     pub fn send(&mut self, envs: &[usize], actions: &[Action]) -> Result<(), CuleError> {
         if envs.len() != actions.len() {
             return Err(CuleError::Count { what: "actions", found: actions.len(), expected: envs.len() });
@@ -437,10 +439,10 @@ impl CpuBatch {
         Ok(())
     }
 
-    /// Queues a reset of every environment; results of steps that are still on their way are thrown away.
+    /// Queues a reset of every environment. Waits for the pending results and discards them first.
     ///
     /// # Errors
-    /// `seeds` has another length, or the batch is not one with halves.
+    /// `seeds` does not have one entry per environment, or the batch is synchronous.
     pub fn send_reset(&mut self, seeds: Option<&[Option<i64>]>) -> Result<(), CuleError> {
         let commands = self.resets(seeds, None)?;
         let queue = self.queue.as_mut().ok_or(SYNCHRONOUS)?;
@@ -455,10 +457,10 @@ impl CpuBatch {
         Ok(())
     }
 
-    /// Environments that the next [`CpuBatch::send`] is for, when nothing is on its way.
+    /// Sets the environments that the next [`CpuBatch::send`] gives actions for.
     ///
     /// # Errors
-    /// An environment does not exist or is at work.
+    /// An environment does not exist or still has a task.
     pub fn set_turn(&mut self, turn: &[usize]) -> Result<(), CuleError> {
         if let Some(&env) = turn.iter().find(|&&env| env >= self.busy.len()) {
             return Err(CuleError::EnvState { env, reason: "does not exist" });
@@ -475,11 +477,11 @@ impl CpuBatch {
         }
     }
 
-    /// Takes the next `batch_size` results; false when they are not there within `timeout`.
+    /// Takes the next `batch_size` results. Returns false if they are not ready within `timeout`.
     ///
     /// # Errors
-    /// Nothing is on its way; or an environment failed, and the results of this batch are lost: all others of it can
-    /// be sent actions again.
+    /// Fewer than `batch_size` results are pending, a buffer has the wrong length, or an environment failed. In the last
+    /// case the results of this batch are lost; its other environments can be sent actions again.
     pub fn receive(&mut self, timeout: Duration, out: &mut Outputs<'_>) -> Result<bool, CuleError> {
         let size = self.obs_bytes();
         check_length("observations", out.obs.len(), self.batch_size * size)?;
@@ -528,13 +530,13 @@ impl CpuBatch {
     }
 }
 
-#[allow(non_snake_case, reason = "an error that is the same everywhere")]
+#[allow(non_snake_case, reason = "one error for all callers, named like a constant")]
 fn NOT_RESET(env: usize) -> CuleError {
     CuleError::EnvState { env, reason: "has not been reset: call reset first" }
 }
 
 const SYNCHRONOUS: CuleError =
-    CuleError::EnvState { env: 0, reason: "belongs to a synchronous batch, which has no halves" };
+    CuleError::EnvState { env: 0, reason: "belongs to a synchronous batch: send needs batch_size < num_envs" };
 
 impl Batch for CpuBatch {
     fn num_envs(&self) -> usize {
@@ -614,13 +616,13 @@ pub(super) fn obs_shape(game: &Game, settings: &Settings) -> Vec<usize> {
     shape
 }
 
-/// Memory that the environments of a batch and its threads take, observations of the caller apart.
+/// Bytes of memory that the environments and threads of a batch need, without the caller's observations.
 fn needed_bytes(layout: &Layout<'_>, settings: &Settings, game: &Game) -> usize {
-    /// Stack of a thread, and what it makes pictures in.
+    /// Stack and buffers of a thread.
     const THREAD_BYTES: usize = 4 << 20;
     let envs = layout.assignment.len();
     let planes = settings.stack.saturating_mul(game.screen.size_bytes());
-    // Results of an asynchronous batch wait in memory of their own; an allocation takes some bytes of its own.
+    // An asynchronous batch has separate buffers for results. The 64 bytes are the overhead of allocations.
     let copies = if layout.batch_size == envs {
         1
     } else {
@@ -632,12 +634,12 @@ fn needed_bytes(layout: &Layout<'_>, settings: &Settings, game: &Game) -> usize 
     envs.saturating_mul(env).saturating_add(threads)
 }
 
-/// Seed of an environment that is never seeded.
+/// Seed of an environment that the caller never seeds.
 pub(super) fn entropy_of(layout: &Layout<'_>, env: usize) -> u64 {
     layout.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(env as u64))
 }
 
-/// The games of a batch, which must show pictures of one size.
+/// Loads the games of a batch. Their observations must have the same size.
 pub(super) fn load_games(layout: &Layout<'_>, settings: &Settings) -> Result<Vec<Game>, CuleError> {
     let mixed = layout.games.len() > 1;
     let games = layout
@@ -692,7 +694,7 @@ mod tests {
     use crate::env::rules::{CLIP_NONE, LIFE_PLAIN, StepRules};
     use crate::rom;
 
-    /// Environments of a cartridge that does nothing: it jumps to itself.
+    /// A batch whose cartridge is an endless loop: one jump to itself.
     fn idle(envs: usize, threads: usize, batch_size: usize) -> CpuBatch {
         let mut bytes = vec![0xEA; 4096];
         bytes[..3].copy_from_slice(&[0x4C, 0x00, 0xF0]);

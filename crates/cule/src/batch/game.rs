@@ -1,4 +1,4 @@
-//! A game as a batch needs it: its ROM, the state of a fresh load, and how it is shown. Host only.
+//! One game of a batch: its ROM, its state after loading, and its conversion to observations. Host only.
 
 use super::screen::Screen;
 use super::{ObsType, Settings};
@@ -13,7 +13,7 @@ use crate::observe::palette;
 use crate::random::{self, Random};
 use crate::rom::Rom;
 
-/// Draws of the environment's generator after which a boot counts as too long to be known in advance.
+/// If a boot draws more numbers than this from the environment's generator, its number of draws counts as unknown.
 const MOST_DRAWS: u32 = 100_000;
 /// The action code of FIRE.
 const FIRE: u32 = 1;
@@ -23,7 +23,7 @@ pub(super) struct Game {
     pub row: usize,
     pub rom: Rom,
     pub code: Code,
-    /// What its environments share.
+    /// Data that all environments of the game share.
     pub facts: EnvGame,
     /// Palette indices of the last two frames of the boot, one picture behind the other.
     pub boot_pictures: Vec<u8>,
@@ -34,7 +34,8 @@ pub(super) struct Game {
 }
 
 impl Game {
-    /// `full_actions` is set when games are mixed, so that all have the same actions.
+    /// Loads the ROM and boots one console. `full_actions` is true for batches of several games, so that all games have
+    /// the same actions.
     pub(super) fn new(
         rom: &Rom,
         row: usize,
@@ -96,7 +97,7 @@ impl Game {
         Ok(game)
     }
 
-    /// A console that has been loaded, set and reset.
+    /// Loads a console, sets mode and difficulty, and resets it.
     fn boot_console(&self) -> Result<Console, CuleError> {
         let mut console = Console::new(&self.rom, self.row, self.options)?;
         if let Some(mode) = self.mode {
@@ -113,12 +114,13 @@ impl Game {
         GAMES[self.row].name
     }
 
-    /// Rows of its picture.
+    /// Rows of the game's picture.
     pub(super) fn height(&self) -> usize {
         self.facts.height as usize
     }
 }
 
+/// Number of draws that lead from a generator seeded with `seed` to `later`; `None` above [`MOST_DRAWS`].
 fn draws_since(seed: u32, later: &Random) -> Option<u32> {
     let mut random = random::seeded(seed);
     (0..MOST_DRAWS).find(|_| {

@@ -1,7 +1,7 @@
-//! Many environments at once: one RL step of each, on CPU threads or a GPU.
+//! Batches of environments that are stepped together, on CPU threads or a GPU.
 //!
-//! `cpu` is the batch that runs on threads. A batch gives the same numbers whatever the number of threads, the batch
-//! size or the order of completion: environments share nothing but ROMs and tables.
+//! `cpu` runs the batch on threads, `cuda` on a GPU. Results do not depend on the number of threads, the batch size or
+//! the order of completion, because environments share only ROMs and tables.
 
 mod affinity;
 mod cpu;
@@ -24,94 +24,95 @@ use crate::env::rules::StepRules;
 use crate::env::state::{self, EnvSettings, Figures};
 use crate::machine::tia;
 
-/// What an ended environment does next.
+/// What an environment does after its episode has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Autoreset {
     /// The next step ignores its action and resets.
     NextStep,
-    /// It is reset within the step; the last observation is in `final_obs`.
+    /// The environment is reset within the step that ends the episode; the last observation is in `final_obs`.
     SameStep,
-    /// Nothing, until it is reset by the caller.
+    /// Nothing: the caller must reset it.
     Disabled,
 }
 
-/// How an unseeded reset brings a console to its first frame.
+/// How an unseeded reset prepares the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boot {
-    /// Boot, RESET switch, mode selection and starting actions run on the RAM and generators as they are.
+    /// Runs boot, RESET switch, mode selection and starting actions on the current RAM and generators.
     Exact,
-    /// The state that loading and resetting give is put in place.
+    /// Copies the state that a freshly loaded console has after one reset.
     Snapshot,
 }
 
-/// Idle frames after a reset: how many, from which generator, and where FIRE comes.
+/// Idle frames after a reset: their number, its generator, and whether FIRE comes before or after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Noops {
-    /// `below(noop_max) - fire` of them behind FIRE; MT19937 of the environment.
+    /// FIRE, then `below(noop_max) - fire` idle frames, drawn from the environment's MT19937 (`fire` is 1 if FIRE is sent).
     AfterFire = state::NOOPS_AFTER_FIRE,
-    /// `below(noop_max) + 1 - fire` of them before FIRE; MT19937 of the environment.
+    /// `below(noop_max) + 1 - fire` idle frames, drawn from the environment's MT19937, then FIRE.
     BeforeFire = state::NOOPS_BEFORE_FIRE,
-    /// 1 to `noop_max` from NumPy's generator, none with `noop_max` 0; then FIRE.
+    /// 1 to `noop_max` idle frames (none if `noop_max` is 0), drawn from NumPy's generator, then FIRE.
     Numpy = state::NOOPS_NUMPY,
 }
 
-/// What the older planes of a stack hold after a reset.
+/// Contents of the older planes of a stack after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
     /// Zeros.
     Zeros,
-    /// The first picture.
+    /// Copies of the first observation's plane.
     First,
 }
 
-/// Everything that makes a batch what it is, except games and number of environments.
+/// Settings of a batch, except its games and its number of environments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// When steps stop and what they report.
     pub rules: StepRules,
-    /// Frames per step: both equal, or drawn from the first up to below the second.
+    /// Frames per step: fixed if both are equal, otherwise drawn from `first..second`.
     pub frame_skip: (u32, u32),
     /// Show the brighter of the last two frames.
     pub maxpool: bool,
     /// Planes in an observation.
     pub stack: usize,
-    /// Older planes after a reset.
+    /// Contents of the older planes after a reset.
     pub padding: Padding,
     /// Idle frames after a reset.
     pub noops: Noops,
-    /// Their bound.
+    /// Bound of the number of idle frames, see [`Noops`].
     pub noop_max: u32,
-    /// FIRE once after a reset, in games that have it.
+    /// Send FIRE once after a reset, in games whose actions include it.
     pub fire_reset: bool,
-    /// A lost life ends the episode, and the next one goes on with the same game.
+    /// A lost life ends the episode, and the next episode continues the same game.
     pub life_continues: bool,
-    /// The frame on which a step ends early is shown, if it is one of the last two: the last but one alone.
+    /// Show the frame on which a step ends early, if it is one of the last two of the step. The second to last frame is
+    /// shown alone, without maximum.
     pub show_last_frame: bool,
-    /// `terminated` and `truncated` may both be reported.
+    /// `terminated` and `truncated` may both be true in the same step. If false, `terminated` clears `truncated`.
     pub both_ends: bool,
-    /// What a reset does.
+    /// How an unseeded reset prepares the console.
     pub boot: Boot,
-    /// What follows an end.
+    /// What an environment does after its episode has ended.
     pub autoreset: Autoreset,
-    /// What is observed.
+    /// What an observation shows.
     pub obs_type: ObsType,
-    /// Where color channels stand.
+    /// Position of the color channels.
     pub channel_order: ChannelOrder,
-    /// Rows and columns of an observation, the native ones where it is `None`.
+    /// Rows and columns of an observation; `None` is the native size.
     pub size: Option<(usize, usize)>,
-    /// All actions that the game knows, not only those that do something.
+    /// Use the game's full set of legal actions instead of the minimal one.
     pub full_actions: bool,
-    /// Game mode, the game's first where it is `None`.
+    /// Game mode; `None` is the game's first mode.
     pub mode: Option<u32>,
-    /// Difficulty switches.
+    /// Difficulty switches; `None` keeps the game's default.
     pub difficulty: Option<u32>,
-    /// Frames, counted from the start of a reset, after which an episode is truncated; 0 = never.
+    /// Frames, counted from the start of a reset, after which an episode is truncated; 0 = no limit.
     pub console_frame_limit: u32,
 }
 
 impl Settings {
-    /// As environments take them, with games of these.
+    /// Converts to the settings of single environments that play one of `games`.
     fn of_envs(&self, games: &[game::Game]) -> EnvSettings {
         let height = games.iter().map(game::Game::height).max().unwrap_or(0);
         EnvSettings {
@@ -134,7 +135,7 @@ impl Settings {
     }
 }
 
-/// What a step says of one environment, beside its observation.
+/// Result of a step or reset of one environment, except its observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of the environment.
@@ -143,13 +144,14 @@ pub struct Report {
     pub reward: i32,
     /// Reward before clipping.
     pub raw_reward: i32,
-    /// The episode is over.
+    /// The episode ended by the rules of the game.
     pub terminated: bool,
-    /// The episode was cut.
+    /// The episode was ended by a limit.
     pub truncated: bool,
-    /// An episode ended in this step; the three `final_` figures, the two `episode_` sums and the two `game_` figures are its own.
+    /// An episode ended in this step. Only then are the three `final_` figures, `episode_return`, `episode_length` and the
+    /// two `game_` figures valid.
     pub ended: bool,
-    /// Lives.
+    /// Lives left.
     pub lives: i32,
     /// Frames since the console was loaded.
     pub frame_number: i32,
@@ -161,13 +163,14 @@ pub struct Report {
     pub final_frame_number: i32,
     /// Episode frame number at the end of an episode.
     pub final_episode_frame_number: i32,
-    /// Sum of rewards before clipping.
+    /// Sum of the episode's rewards before clipping.
     pub episode_return: i32,
-    /// Steps.
+    /// Steps of the episode.
     pub episode_length: i32,
-    /// The game ended with the episode: the next one begins another game, or this one was cut.
+    /// The game ended with the episode, or a limit ended both. False if a lost life ended the episode and the next one
+    /// continues the game.
     pub game_over: bool,
-    /// As `episode_return`, of all episodes of the game so far.
+    /// Sum of rewards before clipping over all episodes of the current game.
     pub game_return: i32,
 }
 
@@ -201,14 +204,15 @@ impl From<Figures> for Report {
 
 /// Environments that are stepped together.
 pub trait Batch {
-    /// How many environments there are.
+    /// Number of environments.
     fn num_envs(&self) -> usize;
 
-    /// Resets the environments of `mask`, all without one; `seeds` has one entry per environment. Every row of `out`
-    /// is written.
+    /// Resets the environments that `mask` selects, or all if it is `None`. `seeds` has one entry per environment. Every
+    /// row of `out` is written.
     ///
     /// # Errors
-    /// A seed or mask does not fit, or a console cannot reach its first frame.
+    /// `seeds` or `mask` has another length than the batch, an environment outside of the mask has never been reset, or a
+    /// game does not reach its mode.
     fn reset(
         &mut self,
         seeds: Option<&[Option<i64>]>,
@@ -216,24 +220,24 @@ pub trait Batch {
         out: Outputs<'_>,
     ) -> Result<(), CuleError>;
 
-    /// One step of every environment.
+    /// Steps every environment once.
     ///
     /// # Errors
-    /// There is not one action per environment, or an environment has not been reset.
+    /// `actions` has another length than the batch, or an environment has not been reset.
     fn step(&mut self, actions: &[Action], out: Outputs<'_>) -> Result<(), CuleError>;
 
-    /// Bytes of one row of [`Batch::save`] for these environments.
+    /// Bytes of one row of [`Batch::save`] for these environments: the size of the largest state.
     fn state_bytes(&self, envs: &[usize]) -> usize;
 
-    /// Writes one row per environment of `envs`.
+    /// Writes the states of `envs` into `out`, one row each.
     ///
     /// # Errors
-    /// `out` has another size.
+    /// `out` has the wrong size.
     fn save(&self, envs: &[usize], out: &mut [u8]) -> Result<(), CuleError>;
 
-    /// Puts row i of `rows` into environment `envs[i]`. All rows are checked before the first is used.
+    /// Loads row i of `rows` into environment `envs[i]`. All rows are checked before the first one is loaded.
     ///
     /// # Errors
-    /// A row is no state of that environment: another game, other settings, another version, or a flipped bit.
+    /// A row is not a state of that environment: it has another game, other settings or another version, or is damaged.
     fn load(&mut self, envs: &[usize], rows: &[u8]) -> Result<(), CuleError>;
 }

@@ -1,18 +1,18 @@
-//! Pictures that an environment must keep, as runs of one color: a fortieth of their pixels in most games. Host only.
+//! Kept pictures of an environment, run-length encoded: a fortieth of the size of their pixels in most games. Host only.
 //!
-//! A row is a count of runs and the runs, each a length and a color; or `SAME` and how many rows, up to 255, are like
-//! the row above; or `PLAIN` and its pixels.
+//! A row is encoded as the number of runs and the runs, each a length and a color; or as `PLAIN` and its pixels. `SAME` and
+//! a count stand for up to 255 further rows that equal the row above.
 
 use crate::machine::tia;
 
 const WIDTH: usize = tia::WIDTH;
 const SAME: u8 = 0;
 const PLAIN: u8 = 255;
-/// More runs than this take more room than the pixels.
+/// A row with more runs than this is larger encoded than as pixels.
 const MOST_RUNS: usize = WIDTH / 2 - 1;
 
-/// Two picture buffers, as high as the game's picture; behind them, where it is in neither, the picture of the last
-/// frame but one.
+/// The two picture buffers, as high as the game's picture. A third picture, that of the second to last frame, follows if
+/// neither buffer holds it.
 #[derive(Clone, Default)]
 pub(super) struct Pictures {
     code: Box<[u8]>,
@@ -20,12 +20,12 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Of pictures of at least `height` rows.
+    /// Encodes the first `height` rows of each picture.
     pub(super) fn take<'a>(pictures: impl IntoIterator<Item = &'a [u8]>, height: usize) -> Self {
         Self::encoded(pictures.into_iter().flat_map(|picture| picture[..height * WIDTH].chunks_exact(WIDTH)))
     }
 
-    /// Of whole rows of pixels.
+    /// Encodes pixels, given as whole rows.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         Self::encoded(bytes.chunks_exact(WIDTH))
     }
@@ -33,7 +33,7 @@ impl Pictures {
     fn encoded<'a>(rows: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut code: Vec<u8> = Vec::with_capacity(4096);
         let mut above: &[u8] = &[];
-        // Where the count of rows like the one above stands, if the last row was one.
+        // Position of the count of equal rows in `code`, if the last row equaled the row above it.
         let mut same: Option<usize> = None;
         let mut count = 0;
         for row in rows {
@@ -66,7 +66,7 @@ impl Pictures {
         Self { code: code.into(), rows: count }
     }
 
-    /// Writes the rows one after the other into what `place` gives for each.
+    /// Decodes the rows in order, each into the next slice of `place`.
     fn decode<'a>(&self, mut place: impl Iterator<Item = &'a mut [u8]>) {
         let mut above = [0; WIDTH];
         let mut code = &self.code[..];
@@ -100,25 +100,26 @@ impl Pictures {
         }
     }
 
-    /// How many there are.
+    /// Number of pictures.
     pub(super) fn count(&self, height: usize) -> usize {
         self.rows / height
     }
 
-    /// Writes them into `out`, `apart` bytes apart.
+    /// Decodes the pictures into `out`. Picture i begins at byte `i * apart`.
     pub(super) fn put(&self, out: &mut [u8], apart: usize, height: usize) {
         self.decode(
             out.chunks_exact_mut(apart).flat_map(|picture| picture[..height * WIDTH].chunks_exact_mut(WIDTH)),
         );
     }
 
+    /// The pixels of all pictures, without gaps.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.size_bytes()];
         self.decode(bytes.chunks_exact_mut(WIDTH));
         bytes
     }
 
-    /// How many there are of [`Pictures::bytes`].
+    /// Length of [`Pictures::bytes`].
     pub(super) fn size_bytes(&self) -> usize {
         self.rows * WIDTH
     }
@@ -132,7 +133,7 @@ mod tests {
     fn pictures_come_back_as_they_were() {
         let mut random = crate::random::seeded(1);
         for height in [1, 7, 210, 250] {
-            // From blank rows to rows in which no two neighbours are alike.
+            // From blank rows to rows whose neighboring pixels all differ.
             for most in [1, 2, 10, 160] {
                 let mut all = vec![0; 3 * height * WIDTH];
                 for row in all.chunks_exact_mut(WIDTH) {
@@ -145,7 +146,7 @@ mod tests {
                 for count in [2, 3] {
                     let pictures = Pictures::take(all.chunks_exact(size).take(count), height);
                     assert_eq!(pictures.count(height), count);
-                    // With a gap behind each.
+                    // With a gap after each picture.
                     let apart = size + WIDTH;
                     let mut again = vec![255; 3 * apart];
                     pictures.put(&mut again, apart, height);
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn alike_rows_take_no_room() {
         let buffers = [[7; tia::PICTURE_BYTES]; 2];
-        // One row of one run, then 255 and 164 rows like it.
+        // One row of one run, then 255 and 164 equal rows.
         assert_eq!(
             Pictures::take(buffers.iter().map(|buffer| &buffer[..]), 210).code[..],
             [1, 160, 7, SAME, 255, SAME, 164]

@@ -1,4 +1,4 @@
-//! Threads that step environments: parked between batches, each job run once, by a free thread.
+//! Thread pool that steps environments. Threads sleep between batches; each job runs once, on any thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -9,7 +9,7 @@ use super::affinity::Affinity;
 use super::team::Team;
 use crate::CuleError;
 
-/// A team of threads, the caller among them, and what each of them works in.
+/// Worker threads, including the calling thread, and the buffers of each.
 pub struct Pool<W> {
     threads: usize,
     team: Option<Team>,
@@ -18,11 +18,11 @@ pub struct Pool<W> {
 }
 
 impl<W: Send> Pool<W> {
-    /// `threads` of them, 0 for one per core that this process may use, and never more than `most`. Each has a place
-    /// of `affinity`, if there is one; only the caller, who is the first of them, stays where he is.
+    /// Starts `threads` threads, at most `most`; 0 means one per core that this process may use. The calling thread is
+    /// thread 0. With `affinity` every other thread is pinned to its core.
     ///
     /// # Errors
-    /// [`CuleError::Threads`] when the system refuses.
+    /// [`CuleError::Threads`] if the system cannot start the threads.
     pub fn new(
         threads: usize,
         most: usize,
@@ -39,22 +39,22 @@ impl<W: Send> Pool<W> {
         })
     }
 
-    /// How many threads work on a batch.
+    /// Number of threads, including the calling one.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Into how many ranges `jobs` of them are best split: one for each thread that has something to do.
+    /// Number of ranges to split `jobs` jobs into: one per thread, but at most one per job.
     pub fn parts(&self, jobs: usize) -> usize {
         self.threads.min(jobs).max(1)
     }
 
-    /// Runs `run` once for every job of every range, in no particular order, and returns when all are done. A thread
-    /// begins with the range of its own number, the same in each call, so that what belongs to a job stays in that
-    /// core's cache; a thread that is done helps the others. Ranges are at most as many as threads.
+    /// Runs `run` once for every job of every range, in no particular order, and returns when all jobs are done. Each
+    /// thread starts with the range of its own number, the same in each call, so that the data of a job stays in that
+    /// core's cache. A thread whose range is empty takes jobs of the others. There are at most as many ranges as threads.
     ///
     /// # Errors
-    /// [`CuleError::Forked`] in a process that did not make the pool; else the first error of a job, a panic being
+    /// [`CuleError::Forked`] if this process did not make the pool. Otherwise the first error of a job; a panic becomes
     /// [`CuleError::Panicked`]. The other jobs have run.
     pub fn run<I: Iterator + Send>(
         &self,
@@ -70,7 +70,7 @@ impl<W: Send> Pool<W> {
             for turn in 0..count {
                 let Range(jobs) = &ranges[(thread + turn) % count];
                 loop {
-                    // A statement of its own, so that the lock is free while the job runs.
+                    // A separate statement, so that the lock is released before the job runs.
                     let job = lock(jobs).next();
                     let Some(job) = job else { break };
                     if let Err(error) = guarded(|| run(&mut work, job)) {
@@ -90,11 +90,11 @@ impl<W: Send> Pool<W> {
     }
 }
 
-/// Jobs that a thread does first. On a cache line of its own, since its thread takes from it all the time.
+/// Jobs that one thread does first. It has its own cache line, because its thread locks it for every job.
 #[repr(align(128))]
 struct Range<I>(Mutex<I>);
 
-/// Threads do not survive a fork: waiting for them would never end.
+/// Fails in a forked process: threads do not survive a fork, so waiting for them would never end.
 pub(super) fn check_process(made_in: u32) -> Result<(), CuleError> {
     let here = process::id();
     if made_in == here { Ok(()) } else { Err(CuleError::Forked { made_in, here }) }
@@ -112,13 +112,13 @@ pub(super) fn guarded(job: impl FnOnce() -> Result<(), CuleError>) -> Result<(),
     })
 }
 
-/// Threads for a batch: as many as asked for, 0 for one per core that this process may use, at most `most`.
+/// Number of threads for a batch: `threads`, or one per core that this process may use if it is 0, and at most `most`.
 pub(super) fn thread_count(threads: usize, most: usize) -> usize {
     let cores = || available_parallelism().map_or(1, usize::from);
     if threads == 0 { cores() } else { threads }.clamp(1, most.max(1))
 }
 
-/// A panic is caught and reported, so what a mutex guards stays usable.
+/// Locks a mutex, also a poisoned one: panics are caught and reported, so the guarded data stays usable.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

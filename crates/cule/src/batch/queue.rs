@@ -1,4 +1,4 @@
-//! Environments that run behind the caller's back: `send` queues, threads work, `recv` takes what is ready.
+//! Asynchronous stepping: `send` queues tasks, threads run them, `recv` returns the results that are ready.
 
 use std::collections::VecDeque;
 use std::process;
@@ -13,14 +13,14 @@ use super::slot::Work;
 use super::{CuleError, Report};
 use crate::memory;
 
-/// What one environment has to do.
+/// A queued step or reset of one environment.
 struct Task {
     id: usize,
     command: Command,
     number: u64,
 }
 
-/// What came of it.
+/// The result of a task.
 pub(super) struct Outcome {
     pub report: Report,
     pub obs: Vec<u8>,
@@ -35,9 +35,9 @@ pub(super) struct Outcome {
 struct Line {
     tasks: VecDeque<Task>,
     results: VecDeque<Outcome>,
-    /// Buffers of results that have been read.
+    /// Buffers for results, free for reuse.
     spare: Vec<Outcome>,
-    /// Results that the caller waits for; 0 when it does not wait.
+    /// Number of results that the caller waits for; 0 if it does not wait.
     wanted: usize,
     stop: bool,
 }
@@ -48,15 +48,15 @@ struct Inner {
     done: Condvar,
 }
 
-/// Threads and the two queues between them and the caller.
+/// Worker threads, and the queues of tasks and results between them and the caller.
 pub(super) struct Queue {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
-    /// Tasks sent whose results have not been received.
+    /// Number of tasks that were sent and whose results have not been received.
     pending: usize,
     sent: u64,
     received: u64,
-    /// Results come in the order of the tasks.
+    /// Results are returned in the order of the tasks.
     ordered: bool,
     process: u32,
 }
@@ -68,7 +68,7 @@ impl Queue {
         affinity: Option<&Affinity>,
         ordered: bool,
     ) -> Result<Self, CuleError> {
-        // One for each environment, so that no thread has to allocate where it cannot say that it failed.
+        // One buffer per environment, allocated here: a thread could not report a failed allocation.
         let mut spare = memory::reserved(shared.envs())?;
         for _ in 0..shared.envs() {
             spare.push(shared.outcome()?);
@@ -123,7 +123,7 @@ impl Queue {
         self.pending
     }
 
-    /// The next `count` results, or `None` if they are not there within `timeout`. Some of them may be errors.
+    /// Returns the next `count` results, or `None` if they are not ready within `timeout`. Results may be errors.
     pub(super) fn receive(
         &mut self,
         count: usize,
@@ -137,7 +137,7 @@ impl Queue {
         let last = self.received + count as u64;
         let is_next = |outcome: &Outcome| !self.ordered || outcome.number < last;
         let mut line = lock(&self.inner.line);
-        // Each result is looked at once: until we take some, new ones only come behind the others.
+        // Each result is counted once: until some are taken below, new results are only appended.
         let (mut looked_at, mut ready) = (0, 0);
         loop {
             ready += line.results.iter().skip(looked_at).filter(|outcome| is_next(outcome)).count();
@@ -175,7 +175,7 @@ impl Queue {
         Ok(Some(taken))
     }
 
-    /// Gives buffers back.
+    /// Returns the buffers of results for reuse.
     pub(super) fn recycle(&self, outcomes: Vec<Outcome>) {
         lock(&self.inner.line).spare.extend(outcomes);
     }
@@ -183,7 +183,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // After a fork the threads are not here: one of them may have held the lock, and there is no thread to wait for.
+        // In a forked process the threads do not exist: there is none to join, and one of them may have held the lock.
         if self.process != process::id() {
             return;
         }
@@ -211,8 +211,8 @@ fn serve(inner: &Inner, shared: &Shared, work: &mut Work) {
             }
             line = inner.work.wait(line).unwrap_or_else(std::sync::PoisonError::into_inner);
         };
-        // An environment has one task at a time, and there is one of these for each.
-        let mut outcome = line.spare.pop().expect("room for the results of every environment");
+        // An environment has one task at a time, and there is one buffer per environment.
+        let mut outcome = line.spare.pop().expect("one buffer per environment");
         drop(line);
         outcome.number = task.number;
         outcome.id = task.id;

@@ -1,4 +1,4 @@
-//! From two native pictures to one plane set of an observation. Host only; the arithmetic is in `observe`.
+//! Makes the planes of one observation from up to three native pictures. Host only; the arithmetic is in `observe`.
 
 use crate::CuleError;
 use crate::observe::reduce::{Plane, Reducer, Work};
@@ -7,9 +7,9 @@ use crate::observe::{WIDTH, palette, translate};
 /// What an observation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObsType {
-    /// Brightness, reduced.
+    /// Brightness, resized.
     Gray,
-    /// Red, green, blue, each reduced.
+    /// Red, green, blue, each resized.
     Rgb,
     /// Palette indices of the last frame at the native size.
     Index,
@@ -17,7 +17,7 @@ pub enum ObsType {
     Ram,
 }
 
-/// Where the three channels of [`ObsType::Rgb`] stand.
+/// Position of the channel axis of [`ObsType::Rgb`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelOrder {
     /// (rows, columns, 3).
@@ -26,7 +26,7 @@ pub enum ChannelOrder {
     First,
 }
 
-/// How pictures of one height and television become observations.
+/// Converts pictures of one height and television standard to observations.
 #[derive(Clone, Debug)]
 pub struct Screen {
     obs_type: ObsType,
@@ -36,7 +36,7 @@ pub struct Screen {
     tables: Vec<[u8; 256]>,
 }
 
-/// Memory that observations are made in; one per thread.
+/// Buffers for making observations; one per thread.
 #[derive(Clone, Debug, Default)]
 pub struct Canvas {
     pooled: Vec<u8>,
@@ -46,17 +46,18 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// The pooled pixels, each row where it belongs.
+    /// The pooled pixels, row after row. `pooled` itself has equal rows only once.
     fn pixels(&self) -> Vec<u8> {
         self.rows.iter().flat_map(|&at| &self.pooled[at as usize..at as usize + WIDTH]).copied().collect()
     }
 }
 
 impl Screen {
-    /// Observations of `size` (rows, columns), native where it is `None`, of pictures with `height` rows.
+    /// Prepares the conversion of pictures with `height` rows to observations of `size` (rows, columns); `None` is the
+    /// native size.
     ///
     /// # Errors
-    /// A side is out of bounds, or palette indices are asked for at another than their native size.
+    /// A side is out of bounds, or palette indices are requested in a size other than the native one.
     pub fn new(
         obs_type: ObsType,
         order: ChannelOrder,
@@ -85,12 +86,12 @@ impl Screen {
         Ok(Self { obs_type, order, reducer: Reducer::new(height, rows, columns)?, tables })
     }
 
-    /// How planes are made smaller or larger.
+    /// The resizing of planes.
     pub fn reducer(&self) -> &Reducer {
         &self.reducer
     }
 
-    /// What each channel makes of a palette index.
+    /// Per channel, the value of each palette index. Empty for [`ObsType::Ram`].
     pub fn tables(&self) -> &[[u8; 256]] {
         &self.tables
     }
@@ -111,7 +112,7 @@ impl Screen {
         self.shape().iter().product()
     }
 
-    /// Shows the brightest, plane by plane, of up to three pictures of palette indices.
+    /// Draws the pixelwise maximum of one to three pictures of palette indices into `out`, plane by plane.
     pub fn draw(&self, pictures: &[&[u8]], canvas: &mut Canvas, out: &mut [u8]) {
         for channel in 0..self.tables.len() {
             self.pool(channel, pictures[0], pictures.get(1).copied(), canvas);
@@ -125,7 +126,8 @@ impl Screen {
         }
     }
 
-    /// Translates and pools; rows that equal the one above in both pictures are not made twice.
+    /// Translates indices to values and takes the maximum of both pictures. Rows that equal the row above in both
+    /// pictures are made once.
     fn pool(&self, channel: usize, last: &[u8], before: Option<&[u8]>, canvas: &mut Canvas) {
         let height = self.reducer.source_rows();
         let size = height * WIDTH;

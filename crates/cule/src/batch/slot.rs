@@ -1,7 +1,7 @@
-//! One environment of a batch on the CPU: its state, its stack of planes, and its step and reset. Host only.
+//! One environment of a CPU batch: its state, its stack of planes, and its step and reset. Host only.
 //!
-//! What a step and a reset are is in `env`, for all batches; here is what a thread lends them to work in, and what becomes of
-//! the pictures that they say are to be shown or kept.
+//! `env` defines the step and the reset for all batches. This module provides their buffers, which belong to the thread,
+//! and shows or keeps the pictures that they ask for in [`Extra`].
 
 use bytemuck::Zeroable;
 
@@ -17,17 +17,17 @@ use crate::machine::{self, Board, tia};
 use crate::random::{self, Random};
 use crate::{CuleError, memory};
 
-/// What a thread works in.
+/// Buffers of one thread, reused for every environment that it runs.
 pub(super) struct Work {
     board: Box<Board>,
-    /// Frames of a boot.
+    /// Undrawn frames of a boot.
     undrawn: UndrawnFrames,
     canvas: Canvas,
     /// Inputs of the frames of a step.
     inputs: Vec<Input>,
-    /// Pictures that a step makes apart.
+    /// Pictures that a step makes outside of the board.
     pictures: Vec<u8>,
-    /// Kept pictures of an environment that has some.
+    /// Kept pictures of the environment that runs, decoded.
     kept: Vec<u8>,
     generators: Box<[Random; 2]>,
 }
@@ -47,7 +47,7 @@ impl Work {
     }
 }
 
-/// What runs the frames of a game.
+/// The interpreter that runs the frames of a game.
 fn runner<'a>(game: &'a Game, undrawn: &'a mut UndrawnFrames) -> CpuRunner<'a> {
     CpuRunner { code: &game.code, undrawn, keeps: false }
 }
@@ -58,15 +58,15 @@ pub(super) struct Slot {
     pub head: Head,
     pub random: Box<Random>,
     pub planes: Box<[u8]>,
-    /// Pictures that cannot be made again from the last two frames.
+    /// Kept pictures, if running the last two frames again does not reproduce what the screen shows.
     pub pictures: Option<Box<Pictures>>,
 }
 
 impl Slot {
-    /// One that has not been reset.
+    /// Makes an environment that has not been reset.
     ///
     /// # Errors
-    /// [`CuleError::OutOfMemory`] where its planes find no room.
+    /// [`CuleError::OutOfMemory`] if the planes cannot be allocated.
     pub(super) fn new(
         index: usize,
         game: &Game,
@@ -85,7 +85,10 @@ impl Slot {
         Ok(slot)
     }
 
-    /// Brings the console to the first observation of an episode.
+    /// Resets the environment and shows the first observation of the new episode. `seed` seeds its generators first.
+    ///
+    /// # Errors
+    /// [`CuleError::ModeSelection`] if the game does not reach its mode.
     pub(super) fn reset(
         &mut self,
         work: &mut Work,
@@ -119,7 +122,7 @@ impl Slot {
         Ok(())
     }
 
-    /// One step with an action; an ended episode stays as it is.
+    /// Runs one step with an action. If the episode has ended, no frame runs.
     pub(super) fn step(&mut self, work: &mut Work, game: &Game, rules: &EnvSettings, action: Action) {
         let mut extra = self.extra(work, game, rules);
         step::step(
@@ -139,7 +142,7 @@ impl Slot {
         self.keep(&extra, work, game, rules);
     }
 
-    /// Says how many pictures are kept, and puts them where a step or reset finds them.
+    /// Decodes the kept pictures into `work.kept`. Returns the `Extra` with their number, for a step or reset.
     fn extra(&self, work: &mut Work, game: &Game, rules: &EnvSettings) -> Extra {
         let mut extra = Extra::zeroed();
         if let Some(pictures) = &self.pictures {
@@ -149,7 +152,7 @@ impl Slot {
         extra
     }
 
-    /// Keeps the pictures of a step or reset that cannot be made again.
+    /// Keeps the pictures that a step or reset asks to be kept, or drops the old ones if `extra.kept` is 0.
     fn keep(&mut self, extra: &Extra, work: &Work, game: &Game, rules: &EnvSettings) {
         if extra.kept == 0 {
             self.pictures = None;
@@ -160,7 +163,7 @@ impl Slot {
         }
     }
 
-    /// Puts what a step or reset shows into the ring of planes.
+    /// Writes the plane that a step or reset shows into the ring of planes.
     fn show(&mut self, extra: &Extra, work: &mut Work, game: &Game, rules: &EnvSettings) {
         let stack = rules.stack as usize;
         let size = self.planes.len() / stack;
@@ -190,9 +193,9 @@ impl Slot {
         }
     }
 
-    // ------------------------------------------------------------ what it shows
+    // ------------------------------------------------------------ observation and figures
 
-    /// The stack, oldest plane first.
+    /// Writes the stack of planes into `out`, oldest plane first.
     pub(super) fn observe(&self, rules: &EnvSettings, out: &mut [u8]) {
         let stack = rules.stack as usize;
         let size = self.planes.len() / stack;
@@ -202,7 +205,7 @@ impl Slot {
         out[older.len()..].copy_from_slice(newer);
     }
 
-    /// Nothing of what there is can be relied on: the next reset begins with a fresh load.
+    /// Marks the state as unusable after a failure: the next reset starts from a freshly loaded cartridge.
     pub(super) fn give_up(&mut self) {
         self.head.ready = 0;
         self.head.unused = 1;
@@ -213,17 +216,17 @@ impl Slot {
         self.head.episode.ended != 0
     }
 
-    /// Figures of the console as it stands, without those of a step.
+    /// Figures of the current state, with the reward and flags of a step at 0.
     pub(super) fn figures(&self, id: usize) -> Report {
         state::figures(&self.head, id as u32).into()
     }
 
-    /// Figures of the step that has just run.
+    /// Figures of the last step.
     pub(super) fn report(&self, id: usize, rules: &EnvSettings) -> Report {
         step::report(&self.head, id as u32, rules).into()
     }
 
-    /// Palette indices of the last frame, and whether they are PAL's.
+    /// Palette indices of the last frame, and whether the television is PAL.
     pub(super) fn picture(&self, work: &mut Work, game: &Game, rules: &EnvSettings) -> (Vec<u8>, bool) {
         let extra = self.extra(work, game, rules);
         step::put_before(
@@ -239,11 +242,11 @@ impl Slot {
         (picture(work, t.buffer & 1, game, rules).to_vec(), t.layout.pal != 0)
     }
 
-    /// Checks what came from elsewhere: counters and registers that index something.
+    /// Checks a loaded state: counters and registers that are used as indices must be in range.
     pub(super) fn check(&self, game: &Game, rules: &EnvSettings) -> Result<(), String> {
         let head = &self.head;
         if head.ready == 0 && head.unused != 0 {
-            // It has not been reset: its console is not plugged in yet.
+            // Not reset yet: no cartridge has been loaded, so there is no machine to check.
             return self.check_counters(rules);
         }
         machine::check(&head.state.machine, &game.facts.boot.machine)?;
@@ -260,13 +263,13 @@ impl Slot {
         let head = &self.head;
         let counters = head.newest as usize >= rules.stack as usize || head.recent.count > 2;
         if counters || self.random.position as usize > random::STATE_WORDS {
-            return Err("counters out of their ranges".into());
+            return Err("a counter is out of range".into());
         }
         Ok(())
     }
 }
 
-/// A picture of the board, or one to work in; none for `NONE`.
+/// Picture `number`: of the board, or a work picture. Empty for `NONE`.
 fn picture<'a>(work: &'a Work, number: u8, game: &Game, rules: &EnvSettings) -> &'a [u8] {
     let size = game.height() * tia::WIDTH;
     match number {

@@ -1,7 +1,7 @@
-//! An environment as bytes: everything that makes its future, portable between processes and runs. Host only.
+//! Serializes an environment to bytes: everything its future depends on, portable between processes and runs. Host only.
 //!
-//! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack, and the two pictures
-//! of the few environments that must keep them. All numbers are little-endian.
+//! A row is a header, the fixed part, the generator of sticky actions, the planes of the stack and, for the few environments
+//! that have them, two or three kept pictures. All numbers are little-endian.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -14,7 +14,7 @@ use crate::machine;
 use crate::random::Random;
 
 const MAGIC: [u8; 8] = *b"parl-env";
-/// Changes with every change of what follows the header.
+/// Format version. Incremented whenever the layout after the header changes.
 const VERSION: u32 = 2;
 const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01B3;
@@ -27,13 +27,13 @@ struct Header {
     game: u32,
     /// Bytes of the planes.
     planes: u32,
-    /// Bytes of the pictures, 0 without them.
+    /// Bytes of the kept pictures, 0 without them.
     pictures: u32,
-    /// Of everything behind the header, and of the header with this field zero.
+    /// Checksum of the header, with this field 0, and of everything after it.
     checksum: u64,
 }
 
-/// Eight bytes at a time, FNV-1a style with a rotation; any flipped bit changes it.
+/// Checksum over eight bytes at a time, FNV-1a with a rotation; any flipped bit changes it.
 fn checksum(parts: [&[u8]; 2]) -> u64 {
     let mut hash = OFFSET;
     for part in parts {
@@ -50,12 +50,12 @@ fn picture_bytes(slot: &Slot) -> usize {
     slot.pictures.as_ref().map_or(0, |pictures| pictures.size_bytes())
 }
 
-/// Bytes of a row for this environment, without unused space.
+/// Bytes of a row for this environment, without padding.
 pub(super) fn row_bytes(slot: &Slot) -> usize {
     size_of::<Header>() + size_of::<Head>() + size_of::<Random>() + slot.planes.len() + picture_bytes(slot)
 }
 
-/// Writes a row; what is left of it becomes zero.
+/// Writes the state of `slot` into `row`; the rest of `row` is filled with zeros.
 pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     let mut header = Header {
         magic: MAGIC,
@@ -68,7 +68,7 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     let (head, body) = row.split_at_mut(size_of::<Header>());
     let pictures = slot.pictures.as_ref().map_or(vec![], |pictures| pictures.bytes());
     let mut rest = &mut body[..];
-    // The history of a machine does not affect its future: rows of equal environments are equal.
+    // Fields that record only how the machine was drawn are cleared: environments with equal futures give equal rows.
     let mut fixed = slot.head;
     fixed.state.machine = machine::essence(&fixed.state.machine);
     fixed.recent.from = machine::essence(&fixed.recent.from);
@@ -82,7 +82,7 @@ pub(super) fn save(slot: &Slot, game: &Game, row: &mut [u8]) {
     head.copy_from_slice(bytemuck::bytes_of(&header));
 }
 
-/// Takes a row apart into a slot like `like`.
+/// Reads a row into a new slot with the game and the plane sizes of `like`.
 pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) -> Result<Slot, CuleError> {
     let bad = |reason: String| CuleError::State { reason };
     let (head, body) = row
@@ -90,7 +90,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) ->
         .ok_or_else(|| bad(format!("{} bytes are less than a header", row.len())))?;
     let header: Header = bytemuck::pod_read_unaligned(head);
     if header.magic != MAGIC {
-        return Err(bad("it does not begin as the state of an environment does".into()));
+        return Err(bad("it does not begin with the magic bytes of an environment's state".into()));
     }
     if header.version != VERSION {
         return Err(bad(format!("version {}, expected {VERSION}", header.version)));
@@ -107,7 +107,7 @@ pub(super) fn load(row: &[u8], like: &Slot, game: &Game, rules: &EnvSettings) ->
     let pictures = header.pictures as usize;
     let buffers = game.boot_pictures.len();
     if ![0, buffers, buffers + buffers / 2].contains(&pictures) {
-        return Err(bad(format!("pictures of {pictures} bytes")));
+        return Err(bad(format!("its pictures have {pictures} bytes, expected 0, {buffers} or {}", buffers + buffers / 2)));
     }
     let fixed = size_of::<Head>() + size_of::<Random>();
     let length = fixed + like.planes.len() + pictures;

@@ -1,13 +1,13 @@
-//! Threads that sleep until the caller has a task, and work on it beside him. Host only.
+//! Worker threads that sleep until the calling thread has a task, and then run it together with that thread. Host only.
 //!
-//! A step of a few environments takes some hundred microseconds, and to wake a thread takes tens of them, of the one
-//! who wakes and of the one who is woken. So a thread that has to wait spins for a moment before it sleeps, where there
-//! is a core for everyone; and the caller, who may have done all work before a sleeper was up, waits only for those who
-//! have begun.
+//! A step of a few environments takes some hundred microseconds. Waking a thread costs tens of microseconds, both in the
+//! waking and in the woken thread. Therefore a waiting thread spins briefly before it sleeps, if there is a core for every
+//! thread. The calling thread may finish all work before a sleeping thread has woken up, so it waits only for the threads
+//! that have started the task.
 
 #![allow(
     unsafe_code,
-    reason = "threads that stay borrow the task of one call, which does not end before they have"
+    reason = "persistent threads borrow the task of a call, which returns after they have finished it"
 )]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,24 +21,24 @@ use super::affinity::Affinity;
 use super::pool::lock;
 use crate::CuleError;
 
-/// How long a thread looks about before it sleeps: what Python takes between two steps, and a wake-up.
+/// How long a thread spins before it sleeps: about the time that Python spends between two steps, plus one wake-up.
 const PATIENCE: Duration = Duration::from_micros(40);
 
-/// A borrowed task; it is called with a thread's number.
+/// A borrowed task. It is called with the number of the thread.
 #[derive(Clone, Copy)]
 struct Task(*const (dyn Fn(usize) + Sync));
 
-// SAFETY: what it points at may be called from any thread, and lives as long as `Team::run` has not returned.
+// SAFETY: the closure is `Sync`, so any thread may call it, and it lives until `Team::run` returns.
 unsafe impl Send for Task {}
 
 #[derive(Default)]
 struct Line {
     task: Option<Task>,
-    /// Threads wanted, the caller among them.
+    /// Number of threads that may run the task, including the caller.
     count: usize,
-    /// Threads that sleep until there is a task.
+    /// Number of threads that sleep until there is a task.
     asleep: usize,
-    /// The caller sleeps until all have ended.
+    /// The caller sleeps until all threads have finished the task.
     waits: bool,
     stop: bool,
 }
@@ -48,16 +48,16 @@ struct Inner {
     line: Mutex<Line>,
     begin: Condvar,
     end: Condvar,
-    /// Grows with each task, under the lock.
+    /// Number of tasks so far. Incremented under the lock.
     turn: AtomicUsize,
-    /// Threads that have begun and not ended; grows under the lock.
+    /// Number of threads that run the task. Incremented under the lock.
     busy: AtomicUsize,
-    /// A thread that waits spins first.
+    /// A waiting thread spins before it sleeps.
     looks: bool,
 }
 
 impl Inner {
-    /// Waits a moment for `ready`.
+    /// Spins until `ready` returns true, for at most [`PATIENCE`].
     fn look(&self, ready: impl Fn() -> bool) {
         if !self.looks || ready() {
             return;
@@ -74,20 +74,21 @@ impl Inner {
     }
 }
 
-/// Threads number 1, 2, ...; the caller is number 0.
+/// Threads 1, 2, ...; the calling thread is thread 0.
 pub(super) struct Team {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
-    /// Held by the one call that runs.
+    /// Held while [`Team::run`] runs, so that calls run one after the other.
     call: Mutex<()>,
     process: u32,
 }
 
 impl Team {
-    /// `threads` of them, the caller among them; each but the caller has its place of `affinity`, if there is one.
+    /// Starts `threads - 1` threads; the calling thread is thread 0. With `affinity` each started thread is pinned to its
+    /// core.
     ///
     /// # Errors
-    /// [`CuleError::Threads`] when the system refuses.
+    /// [`CuleError::Threads`] if the system cannot start the threads.
     pub(super) fn new(threads: usize, affinity: Option<&Affinity>) -> Result<Self, CuleError> {
         let looks = available_parallelism().is_ok_and(|cores| cores.get() >= threads);
         let inner = Arc::new(Inner { looks, ..Inner::default() });
@@ -108,12 +109,13 @@ impl Team {
         Ok(team)
     }
 
-    /// Calls `task(0)` here and, at the same time, `task(i)` on the threads below `count` that are up in time; returns
-    /// when all that began have ended. `task` must get everything done with any of them, and must not panic.
+    /// Calls `task(0)` on this thread and, at the same time, `task(i)` on those threads below `count` that wake up in time.
+    /// Returns when every started call has returned. `task` must complete all work with any subset of the threads, and must
+    /// not panic.
     pub(super) fn run(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
         let _call = lock(&self.call);
-        // SAFETY: only the lifetime changes. `Ending` does not let go of this call before the last thread that took the
-        // task has ended, also when `task` panics.
+        // SAFETY: only the lifetime changes. `Ending` keeps this call from returning before the last thread that took the
+        // task has finished it, also if `task` panics.
         let task_of_any_life: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
         let mut line = lock(&self.inner.line);
@@ -130,14 +132,14 @@ impl Team {
     }
 }
 
-/// Takes the task back and waits for those who have begun.
+/// On drop, withdraws the task and waits for the threads that have started it.
 struct Ending<'a>(&'a Inner);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let ended = || self.0.busy.load(Ordering::Acquire) == 0;
         lock(&self.0.line).task = None;
-        // No thread begins from here on.
+        // From here on no thread starts the task.
         self.0.look(ended);
         if ended() {
             return;
@@ -153,7 +155,7 @@ impl Drop for Ending<'_> {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        // After a fork the threads are not here: one of them may have held the lock, and there is no thread to wait for.
+        // In a forked process the threads do not exist: there is none to join, and one of them may have held the lock.
         if self.process != process::id() {
             return;
         }
@@ -177,7 +179,7 @@ fn serve(inner: &Inner, number: usize) {
             }
             let turn = inner.turn.load(Ordering::Relaxed);
             let due = line.task.filter(|_| turn != seen && number < line.count);
-            // Also a task that was done before this thread was up.
+            // Also marks a task as seen that was finished before this thread woke up.
             seen = turn;
             if let Some(task) = due {
                 break task;
@@ -188,8 +190,8 @@ fn serve(inner: &Inner, number: usize) {
         };
         inner.busy.fetch_add(1, Ordering::Relaxed);
         drop(line);
-        // SAFETY: `busy` keeps `Team::run`, whose argument this is, from returning. A panic, which a task must not do,
-        // ends the task and neither this thread nor that wait.
+        // SAFETY: `task` is the argument of `Team::run`, which does not return while `busy` is above 0. Tasks must not
+        // panic; if one does, the panic ends only this call of the task: this thread goes on and `busy` is decremented.
         let _ = catch_unwind(AssertUnwindSafe(|| unsafe { (*task.0)(number) }));
         if inner.busy.fetch_sub(1, Ordering::Release) == 1 && lock(&inner.line).waits {
             inner.end.notify_one();

@@ -1,4 +1,4 @@
-//! What the RAM of a frame means for a game: reward, lives, end of the episode.
+//! Evaluates the RAM of a frame by a game's rules: reward, lives, end of the episode.
 //!
 //! Device subset.
 
@@ -7,7 +7,7 @@ use super::rules::{boards, contests, ends, lives, quests, scores};
 use super::table::GAMES;
 use super::{Rules, byte, digits};
 
-// Places of the variables that only some rules have.
+// Indices in `Rules::aux` of the variables that only some rules have.
 pub const STARTED: usize = 0;
 pub const LEVEL: usize = 1;
 pub const CHANGED: usize = 2;
@@ -25,10 +25,10 @@ pub const LAST: usize = 13;
 pub const GAMES_AHEAD: usize = 14;
 pub const POINTS_AHEAD: usize = 15;
 pub const FACES: usize = 16;
-/// How many there are.
+/// Number of these variables.
 pub const AUX_COUNT: usize = 19;
 
-/// Rule variables at the start of an episode.
+/// Sets the rule variables at the start of an episode.
 pub fn start_values(s: &mut Rules, game: usize) {
     let row: &Game = &GAMES[game];
     s.reward = 0;
@@ -37,7 +37,7 @@ pub fn start_values(s: &mut Rules, game: usize) {
     if row.start_lives >= 0 {
         s.lives = row.start_lives;
     }
-    // Video Cube's clock goes on over the reset.
+    // Video Cube's clock continues over a reset.
     let time: [i32; 2] = [s.aux[TIME], s.aux[TIME_BEFORE]];
     s.aux = [0; AUX_COUNT];
     match row.special {
@@ -55,7 +55,8 @@ pub fn start_values(s: &mut Rules, game: usize) {
     }
 }
 
-/// The rule of `game` on the RAM of one frame. A ROM without rules earns nothing and never ends.
+/// Applies the rules of `game` to the RAM of one frame. Without rules the reward is 0 and the episode does
+/// not end.
 pub fn evaluate(s: &mut Rules, game: usize, ram: &[u8; 128], cart_ram: &[u8; 128]) {
     let row: &Game = &GAMES[game];
     match row.special {
@@ -77,7 +78,7 @@ pub fn evaluate(s: &mut Rules, game: usize, ram: &[u8; 128], cart_ram: &[u8; 128
     }
 }
 
-/// A game with a score.
+/// Evaluates a game that has a score.
 fn evaluate_row(s: &mut Rules, row: &Game, ram: &[u8; 128], cart_ram: &[u8; 128]) {
     let score: i32 = scores::score(row, ram, cart_ram);
     let ended: bool = ends::ended(s, row, score, ram, cart_ram);
@@ -95,7 +96,7 @@ fn evaluate_row(s: &mut Rules, row: &Game, ram: &[u8; 128], cart_ram: &[u8; 128]
     lives::count(s, row, ram);
 }
 
-/// The score that a row describes.
+/// The score that a row of the table describes.
 pub fn sum_of(score: &Score, ram: &[u8; 128]) -> i32 {
     let mut sum: i32 = 0;
     for i in 0..6 {
@@ -108,7 +109,7 @@ pub fn sum_of(score: &Score, ram: &[u8; 128]) -> i32 {
     score.unit * sum
 }
 
-/// The number that a byte stands for.
+/// Decodes the number in a byte.
 fn number(form: Form, value: i32) -> i32 {
     match form {
         Form::Byte => value,
@@ -138,7 +139,7 @@ fn blank_zero(digit: i32) -> i32 {
     if digit == 10 { 0 } else { digit }
 }
 
-/// The end that a row describes.
+/// True if the condition that a row of the table describes holds.
 pub fn is_end(end: &End, score: i32, ram: &[u8; 128]) -> bool {
     if end.score != 0 && score == end.score {
         return true;

@@ -1,4 +1,4 @@
-//! Games as data: what a game's cartridge needs, and how score, lives and the end are read from its RAM.
+//! Games as data: the settings of a game's cartridge, and how score, lives and the end are read from its RAM.
 //!
 //! Device subset.
 
@@ -34,17 +34,17 @@ use evaluate::AUX_COUNT;
 use row::Reported;
 use table::GAMES;
 
-/// The variables of a game's rule.
+/// The variables of a game's rules.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Rules {
-    /// What the last frame earned.
+    /// Reward of the last frame.
     pub reward: i32,
     /// Score at the previous evaluation.
     pub previous: i32,
     /// Lives as the game counts them.
     pub lives: i32,
-    /// Mode for the following resets.
+    /// Mode of the following resets.
     pub mode: u32,
     /// Variables that only some games have.
     pub aux: [i32; AUX_COUNT],
@@ -54,12 +54,12 @@ pub struct Rules {
     pub unused: [u8; 3],
 }
 
-/// Before the first evaluation.
+/// Returns the variables before the first evaluation.
 pub fn new(mode: u32) -> Rules {
     Rules { reward: 0, previous: 0, lives: 0, mode, aux: [0; AUX_COUNT], over: 0, unused: [0, 0, 0] }
 }
 
-/// The lives a program is told.
+/// Number of lives that is reported to the caller.
 pub fn lives(s: &Rules, game: usize) -> i32 {
     let alive: i32 = if s.over != 0 { 0 } else { 1 };
     match GAMES[game].reported {
@@ -70,7 +70,7 @@ pub fn lives(s: &Rules, game: usize) -> i32 {
     }
 }
 
-/// The address that a game's rule reads last.
+/// Address of the last RAM byte that the game's rules read.
 pub fn last_read(game: usize) -> i32 {
     GAMES[game].last_read as i32
 }
@@ -80,7 +80,7 @@ pub fn byte(ram: &[u8; 128], address: i32) -> i32 {
     ram[(address & 0x7F) as usize] as i32
 }
 
-/// Two decimal digits; nibbles above 9 count as they are.
+/// Value of two decimal digits. Nibbles above 9 count with their value.
 pub fn digits(value: u8) -> i32 {
     10 * (value >> 4) as i32 + (value & 15) as i32
 }

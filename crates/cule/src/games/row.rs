@@ -1,62 +1,62 @@
-//! What a row of the table of games says, and the words that rows are written with.
+//! Row type of the table of games, and the functions with which the rows are written.
 //!
 //! Device subset.
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Game {
-    /// Lower snake case.
+    /// Name in lower snake case.
     pub name: &'static str,
-    /// For people; "" = the words of `name` with capitals.
+    /// Display title; "" stands for the capitalized words of `name`.
     pub title: &'static str,
-    /// Hash of the ROM, lower-case hexadecimal.
+    /// MD5 of the ROM, lower-case hexadecimal.
     pub md5: &'static str,
-    /// The ROM's bank switching: a name of `rom::Scheme`, with 2K for `K2` and 4K for `K4`.
+    /// Bank-switching scheme of the ROM: a name of `rom::Scheme`, with 2K for `K2` and 4K for `K4`.
     pub cartridge: &'static str,
-    /// The ROM is a PAL program, as a console finds out in its first frames.
+    /// The ROM is a PAL program, which a console detects in its first frames.
     pub pal: bool,
-    /// Modes, ascending; the first is the one after loading.
+    /// Modes, ascending. The first is selected after loading.
     pub modes: &'static [u32],
     /// Difficulties, ascending: bit 0 is the left switch at A, bit 1 the right one.
     pub difficulties: &'static [u32],
-    /// Players that an episode needs.
+    /// Number of players that an episode requires.
     pub players: u32,
     /// Frame line of the first row of the picture.
     pub first_line: i16,
-    /// Rows of the picture. Where it is 210, a PAL picture has 250.
+    /// Number of rows of the picture. If it is 210, a PAL picture has 250.
     pub height: i16,
-    /// Bits of the picture, the controllers and the switches, named below.
+    /// Flags for the picture, the controllers and the switches, defined below.
     pub flags: u16,
     /// Largest resistance of a paddle, in ohms.
     pub paddle_max: i32,
-    /// Actions that do something, one bit each.
+    /// Minimal actions (those with an effect), one bit each.
     pub minimal: u32,
-    /// Actions that are let through.
+    /// Legal actions, one bit each.
     pub legal: u32,
-    /// How a mode is selected.
+    /// How to select a mode.
     pub select: Select,
-    /// Actions that start an episode, after the RESET switch.
+    /// Actions that start an episode after the RESET switch.
     pub start: [Press; 3],
     /// The score before the first evaluation of an episode.
     pub start_score: i32,
-    /// The lives then; -1 keeps those of the frame before.
+    /// Lives before the first evaluation of an episode; -1 keeps those of the previous frame.
     pub start_lives: i32,
-    /// Where the score is.
+    /// How to compute the score.
     pub score: Score,
-    /// Where the lives are.
+    /// How to read the lives.
     pub lives: Lives,
-    /// The lives that a program is told.
+    /// How lives are reported to the caller.
     pub reported: Reported,
     /// When the episode ends.
     pub end: End,
-    /// What of this game stands in `rules/`.
+    /// Special handling of this game in `rules/`.
     pub special: Special,
-    /// The address that ale-py's rules read last: its value stays on the data bus, where code in the TIA's addresses
-    /// sees it. Unsure: $FF stands for games in which it was not measured.
+    /// The address that ale-py's rules read last. Its value remains on the data bus, where code in the TIA's
+    /// addresses reads it. Unsure: $FF stands for games in which it was not measured.
     pub last_read: u8,
 }
 
-/// Games of which something stands in `rules/`, or in what boots a console.
+/// Games with special handling in `rules/` or in the boot of a console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Special {
@@ -114,23 +114,23 @@ pub enum Special {
 pub const HMOVE_BLANKS: u16 = 1;
 pub const PADDLES_LEFT: u16 = 2;
 pub const PADDLES_RIGHT: u16 = 4;
-/// Player A sits at the right port.
+/// Player A uses the right port.
 pub const SWAP_PORTS: u16 = 8;
-/// Player A has the second paddle of the port.
+/// Player A uses the second paddle of the port.
 pub const SWAP_PADDLES: u16 = 16;
-/// Difficulty switches at A before the first frame of the environment.
+/// Difficulty switches that are at A before the first frame of the environment.
 pub const LEFT_A: u16 = 32;
 pub const RIGHT_A: u16 = 64;
-/// PAL without a look at the first frames.
+/// PAL without detection in the first frames.
 pub const FORCED_PAL: u16 = 128;
 
-/// What is counted as lives at the interface.
+/// How lives are reported to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reported {
-    /// As the game counts, and 0 once the episode has ended.
+    /// As the game counts them, and 0 after the end of the episode.
     Counted,
-    /// As the game counts, also after the end.
+    /// As the game counts them, also after the end of the episode.
     CountedAlways,
     /// Always 1.
     One,
@@ -138,51 +138,51 @@ pub enum Reported {
     OneUntilEnd,
 }
 
-/// How the number in a byte of RAM is written.
+/// Encoding of a number in a byte of RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Form {
     Byte,
-    /// Two decimal digits; nibbles above 9 count as they are.
+    /// Two decimal digits. Nibbles above 9 count with their value.
     Bcd,
-    /// The low or the high nibble; 10 is blank in the second of each.
+    /// The low or the high nibble. 10 is a blank (0) in the `OrBlank` forms.
     Low,
     LowOrBlank,
     High,
     HighOrBlank,
-    /// Eight times a digit; $80 is blank.
+    /// Eight times a digit; $80 is a blank.
     Alien,
-    /// Eight times a digit; anything else is blank.
+    /// Eight times a digit; any other value is a blank.
     Eighth,
 }
 
-/// A part of the score: a number of RAM times its weight.
+/// A term of the score: a number in RAM times its weight.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Term {
     pub form: Form,
     pub address: u8,
-    /// 0 behind the last term.
+    /// 0 after the last term.
     pub weight: i32,
 }
 
-/// The score as a sum of numbers in RAM, and what of it is earned in a frame.
+/// The score as a sum of numbers in RAM, and the limits of a frame's reward.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Score {
     pub terms: [Term; 6],
-    /// The sum counts so many times.
+    /// Factor of the sum.
     pub unit: i32,
-    /// Where the score starts from 0 again; 0 = it does not.
+    /// Value at which the score restarts from 0; 0 = never.
     pub wraps_at: i32,
-    /// Least and largest reward of a frame.
+    /// Minimum and maximum reward of a frame.
     pub least: i32,
     pub most: i32,
-    /// What is scored in the frame that ends the episode is not earned.
+    /// The frame that ends the episode has reward 0.
     pub silent_end: bool,
 }
 
-/// The lives: the bits of `mask`, moved down, and `more`. No bits: not counted.
+/// The lives: the bits of `mask`, shifted right, plus `more`. Without bits, lives are not counted.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Lives {
@@ -191,7 +191,7 @@ pub struct Lives {
     pub more: i32,
 }
 
-/// How a byte is compared.
+/// Comparison operator of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Compare {
@@ -202,7 +202,7 @@ pub enum Compare {
     Above,
 }
 
-/// A comparison of the bits of `mask`.
+/// A condition on the bits `mask` of a byte.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Condition {
@@ -212,32 +212,32 @@ pub struct Condition {
     pub value: u8,
 }
 
-/// The end of an episode: when all conditions hold, or the one behind them, or at a score.
+/// The end of an episode: when all conditions of `all` hold, or `or` holds, or the score is `score`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct End {
     pub all: [Condition; 4],
     pub or: Condition,
-    /// 0 = no score ends it.
+    /// 0 = the score does not end the episode.
     pub score: i32,
 }
 
-/// How a mode is selected: SELECT is held for `frames` per try, until RAM shows the mode.
+/// How to select a mode: SELECT is pressed for `frames` frames, repeatedly, until RAM shows the mode.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Select {
-    /// 0 = there is nothing to select.
+    /// 0 = no mode can be selected.
     pub frames: u32,
-    /// Frames that SELECT is held once before the tries.
+    /// Frames for which SELECT is pressed once before.
     pub before: u32,
     pub address: u8,
-    /// The byte less `less`, modulo 256, is `scale` times the mode and `more`.
+    /// The mode is reached when (byte - `less`) mod 256 = `scale` * mode + `more`.
     pub less: u8,
     pub scale: i32,
     pub more: i32,
 }
 
-/// An action for a number of frames.
+/// An action that is repeated for a number of frames.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Press {
@@ -245,7 +245,7 @@ pub struct Press {
     pub action: u8,
 }
 
-/// Action codes of the environment that start a game; `RESET` is the console's switch.
+/// Action codes that start a game. `RESET` is the console's switch.
 pub const NOOP: u8 = 0;
 pub const FIRE: u8 = 1;
 pub const UP: u8 = 2;
@@ -261,10 +261,10 @@ pub const NO_SCORE: Score =
 pub const ALWAYS: Condition = Condition { compare: Compare::Always, address: 0, mask: 0, value: 0 };
 pub const NEVER: Condition = Condition { compare: Compare::Never, address: 0, mask: 0, value: 0 };
 pub const NO_PRESS: Press = Press { frames: 0, action: NOOP };
-/// Directions and FIRE of one player, 18 codes.
+/// All 18 actions of one player: directions with and without FIRE.
 pub const ALL_ACTIONS: u32 = 0x3FFFF;
 
-/// What a row leaves out.
+/// Defaults of a row.
 pub const GAME: Game = Game {
     name: "unknown",
     title: "",
@@ -292,7 +292,7 @@ pub const GAME: Game = Game {
     last_read: 0xFF,
 };
 
-// What rows are written with.
+// Functions with which rows are written.
 
 pub const fn term(form: Form, address: u8, weight: i32) -> Term {
     Term { form, address, weight }
@@ -303,7 +303,7 @@ pub const fn sum(a: Term, b: Term, c: Term) -> Score {
     Score { terms: [a, b, c, NO_TERM, NO_TERM, NO_TERM], ..NO_SCORE }
 }
 
-/// Two, four or six decimal digits, the low byte first.
+/// Two, four or six decimal digits, by the address of each byte.
 pub const fn bcd1(low: u8) -> Score {
     sum(term(Form::Bcd, low, 1), NO_TERM, NO_TERM)
 }
@@ -316,12 +316,12 @@ pub const fn bcd3(low: u8, middle: u8, high: u8) -> Score {
     sum(term(Form::Bcd, low, 1), term(Form::Bcd, middle, 100), term(Form::Bcd, high, 10_000))
 }
 
-/// The player's points less the opponent's.
+/// The player's points minus the opponent's.
 pub const fn difference(form: Form, player: u8, opponent: u8) -> Score {
     sum(term(form, player, 1), term(form, opponent, -1), NO_TERM)
 }
 
-/// One decimal digit a byte, the lowest at `first`, the next one `step` further.
+/// One decimal digit per byte, the lowest at address `first`, the next one at `first + step`.
 pub const fn places(form: Form, first: u8, step: i32, count: usize) -> Score {
     Score {
         terms: [
@@ -342,27 +342,27 @@ pub const fn place(form: Form, first: u8, step: i32, count: usize, at: usize) ->
     if at < count { term(form, address, weights[at]) } else { NO_TERM }
 }
 
-/// `score` counts `unit` times.
+/// `score` times `unit`.
 pub const fn times(unit: i32, score: Score) -> Score {
     Score { unit, ..score }
 }
 
-/// `score` starts from 0 again at `wraps_at`.
+/// `score`, which restarts from 0 at `wraps_at`.
 pub const fn wrapping(wraps_at: i32, score: Score) -> Score {
     Score { wraps_at, ..score }
 }
 
-/// A frame earns at least `least` and at most `most`.
+/// `score`, with the reward of a frame limited to `least` .. `most`.
 pub const fn rewards(least: i32, most: i32, score: Score) -> Score {
     Score { least, most, ..score }
 }
 
-/// The frame that ends the episode earns nothing.
+/// `score`, with reward 0 in the frame that ends the episode.
 pub const fn silent_end(score: Score) -> Score {
     Score { silent_end: true, ..score }
 }
 
-/// The bits of `mask`, and `more`.
+/// Lives: the bits of `mask`, plus `more`.
 pub const fn count(address: u8, mask: u8, more: i32) -> Lives {
     Lives { address, mask, more }
 }
@@ -383,12 +383,12 @@ pub const fn above(address: u8, value: u8) -> Condition {
     condition(Compare::Above, address, 255, value)
 }
 
-/// The bits of `mask` are `value`.
+/// The bits of `mask` equal `value`.
 pub const fn bits(address: u8, mask: u8, value: u8) -> Condition {
     condition(Compare::Is, address, mask, value)
 }
 
-/// One of the bits of `mask` is set.
+/// At least one bit of `mask` is set.
 pub const fn any_of(address: u8, mask: u8) -> Condition {
     condition(Compare::IsNot, address, mask, 0)
 }
@@ -409,27 +409,27 @@ pub const fn when_either(a: Condition, b: Condition) -> End {
     End { all: [a, ALWAYS, ALWAYS, ALWAYS], or: b, score: 0 }
 }
 
-/// At a score, and when `or` holds.
+/// The episode ends at a score, or when `or` holds.
 pub const fn at_score(score: i32, or: Condition) -> End {
     End { all: [NEVER; 4], or, score }
 }
 
-/// RAM shows the mode itself. SELECT is held for `frames`.
+/// RAM shows the mode itself. SELECT is pressed for `frames` frames.
 pub const fn shown(address: u8, frames: u32) -> Select {
     scaled(address, 1, 0, frames)
 }
 
-/// RAM shows the mode counted from one.
+/// RAM shows the mode plus one.
 pub const fn from_one(address: u8, frames: u32) -> Select {
     Select { frames, before: 0, address, less: 1, scale: 1, more: 0 }
 }
 
-/// RAM shows `scale` times the mode, and `more`.
+/// RAM shows `scale` * mode + `more`.
 pub const fn scaled(address: u8, scale: i32, more: i32, frames: u32) -> Select {
     Select { frames, before: 0, address, less: 0, scale, more }
 }
 
-/// `rules::modes` says when the mode is reached.
+/// `rules::modes` checks whether the mode is reached.
 pub const fn held(frames: u32) -> Select {
     scaled(0, 0, 0, frames)
 }

@@ -1,5 +1,5 @@
-//! Mode selection and the actions that start a game, as the table says them. The few selections that do more are in
-//! `rules::modes` and in what boots a console.
+//! Mode selection and the actions that start a game, from the table of games. Exceptions are in
+//! `rules::modes` and in the boot of a console.
 //!
 //! Device subset.
 
@@ -8,27 +8,27 @@ use super::row::{Game, Press};
 use super::rules::modes;
 use super::table::GAMES;
 
-/// No selection: the game has one mode and nothing to press.
+/// The game has no mode selection.
 pub const NO_SELECTION: u32 = 0;
-/// There are no more starting actions.
+/// There is no further starting action.
 pub const NO_ACTION: u8 = 255;
 
-/// Frames that SELECT is held per try, or `NO_SELECTION`.
+/// Frames for which SELECT is pressed per attempt, or `NO_SELECTION`.
 pub fn press_frames(game: usize) -> u32 {
     GAMES[game].select.frames
 }
 
-/// Frames that SELECT is held once before the tries begin.
+/// Frames for which SELECT is pressed once before the attempts.
 pub fn first_press(game: usize) -> u32 {
     GAMES[game].select.before
 }
 
-/// True when RAM shows mode `m`.
+/// True if RAM shows mode `m`.
 pub fn reached(game: usize, m: i32, ram: &[u8; 128], cart_ram: &[u8; 128]) -> bool {
     modes::reached(&GAMES[game], m, ram, cart_ram)
 }
 
-/// What a selection does to the rule variables once the mode is reached.
+/// Sets the rule variables after the mode has been reached.
 pub fn on_reached(s: &mut Rules, game: usize, pressed: bool, ram: &[u8; 128]) {
     modes::on_reached(s, &GAMES[game], pressed, ram);
 }

@@ -1,10 +1,10 @@
-//! The table of games: one row a game, with everything that tells it from the others.
+//! The table of games: one row per game.
 //!
-//! The rows are in alphabetical order; behind the games for one player stand those that need two, and last what is
-//! assumed of an unknown ROM. What a row leaves out is as in `GAME`. What a row cannot say has a name in `Special`
-//! and stands in `rules/`. CONTRIBUTING.md says how to add a game.
+//! The rows are in alphabetical order: first the games for one player, then those that require two, and last
+//! the row for an unknown ROM. Fields that a row omits have the values of `GAME`. Games that need code have a
+//! name in `Special` and functions in `rules/`. CONTRIBUTING.md describes how to add a game.
 //!
-//! Addresses are those of the console's RAM on the bus, $80 to $FF.
+//! Addresses are bus addresses of the console's RAM, $80 to $FF.
 //!
 //! Device subset.
 
@@ -12,10 +12,10 @@ use super::row::*;
 
 /// Number of rows.
 pub const GAME_COUNT: usize = 109;
-/// The row of a ROM that is no known game.
+/// Index of the row for unknown ROMs.
 pub const UNKNOWN: usize = GAME_COUNT - 1;
 
-/// One row a game.
+/// One row per game.
 #[rustfmt::skip]
 pub static GAMES: [Game; GAME_COUNT] = [
     Game {
@@ -703,7 +703,7 @@ pub static GAMES: [Game; GAME_COUNT] = [
     },
 ];
 
-/// Video Cube: a variant, and a hundred times the number of the cube.
+/// Modes of Video Cube: the variant plus 100 times the number of the cube.
 #[cfg(not(device))]
 #[rustfmt::skip]
 const VIDEO_CUBE_MODES: &[u32] = &[0, 1, 2, 100, 101, 102, 200, 201, 202, 300, 301, 302, 400, 401, 402, 500, 501, 502, 600, 601, 602, 700, 701, 702, 800, 801, 802, 900, 901, 902, 1000, 1001, 1002, 1100, 1101, 1102, 1200, 1201, 1202, 1300, 1301, 1302, 1400, 1401, 1402, 1500, 1501, 1502, 1600, 1601, 1602, 1700, 1701, 1702, 1800, 1801, 1802, 1900, 1901, 1902, 2000, 2001, 2002, 2100, 2101, 2102, 2200, 2201, 2202, 2300, 2301, 2302, 2400, 2401, 2402, 2500, 2501, 2502, 2600, 2601, 2602, 2700, 2701, 2702, 2800, 2801, 2802, 2900, 2901, 2902, 3000, 3001, 3002, 3100, 3101, 3102, 3200, 3201, 3202, 3300, 3301, 3302, 3400, 3401, 3402, 3500, 3501, 3502, 3600, 3601, 3602, 3700, 3701, 3702, 3800, 3801, 3802, 3900, 3901, 3902, 4000, 4001, 4002, 4100, 4101, 4102, 4200, 4201, 4202, 4300, 4301, 4302, 4400, 4401, 4402, 4500, 4501, 4502, 4600, 4601, 4602, 4700, 4701, 4702, 4800, 4801, 4802, 4900, 4901, 4902, 5000, 5001, 5002];

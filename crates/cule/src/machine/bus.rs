@@ -1,16 +1,16 @@
-//! The 13-bit bus: who answers an address.
+//! The 13-bit bus: which chip responds to an address.
 //!
 //! Device subset.
 
 use super::operations::Cpu;
 use super::{Board, Machine, cart, riot, tia};
 
-/// Address bits that tell the devices apart: cartridge, RIOT registers, RIOT.
+/// Address bits that select the chip: cartridge, RIOT registers, RIOT.
 const DEVICE: u32 = 0x1280;
-/// Their pattern for the console's RAM.
+/// Value of the `DEVICE` bits that selects the console's RAM.
 const RAM: u32 = 0x0080;
 
-/// Reads a byte at the present time of the processor.
+/// Reads a byte at the processor's current time.
 pub fn read(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8], address: u32) -> u32 {
     let mut value: u32 = 0;
     if address & DEVICE == RAM {
@@ -28,7 +28,8 @@ pub fn read(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8], addre
     value
 }
 
-/// Writes a byte. `after_write`: the previous bus access was a write too (second and third pushes).
+/// Writes a byte. `after_write`: the previous bus access was also a write (second and third push of an
+/// instruction).
 pub fn write(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, address: u32, value: u32, after_write: bool) {
     m.bus = value;
     if address & DEVICE == RAM {

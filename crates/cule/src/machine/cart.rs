@@ -1,8 +1,8 @@
-//! Cartridges: eight ROM segments of 1 KiB, the hotspots of each scheme, cartridge RAM.
+//! Cartridges: eight ROM segments of 1 KiB, the hotspots of each bank-switching scheme, cartridge RAM.
 //!
-//! Reads inside `plain_low..plain_high` of the 4 KiB window are plain ROM through the segment table; everything else
-//! goes through `read_special`. Segments 0-3 serve addresses with A13 = 0, segments 4-7 those with A13 = 1: only the
-//! FE scheme makes them differ. The display processor of the DPC scheme is in `dpc.rs`.
+//! Reads inside `plain_low..plain_high` of the 4 KiB window are plain ROM, looked up in the segment table;
+//! all others go through `read_special`. Segments 0-3 map addresses with A13 = 0, segments 4-7 those with A13
+//! = 1: they differ in the FE scheme only. The display processor of the DPC scheme is in `dpc.rs`.
 //!
 //! Device subset.
 
@@ -31,15 +31,15 @@ pub const KIND_MB: u8 = 17;
 pub const KIND_0840: u8 = 18;
 pub const KIND_F8_LOW: u8 = 19;
 
-/// 1 KiB blocks in a bank of 4 KiB.
+/// Number of 1 KiB blocks in a bank of 4 KiB.
 const BANK: u32 = 4;
 /// Bytes of a segment.
 pub const SEGMENT_BYTES: u32 = 0x400;
 /// RAM of a superchip.
 pub const SUPERCHIP_BYTES: u32 = 128;
-/// CV images of this size bring the content of their RAM.
+/// CV images of this size contain the initial content of their RAM.
 const CV_WITH_RAM_BYTES: u32 = 4096;
-/// E7: where the four pages of the second RAM begin.
+/// E7: offset in `Board::ram` of the four pages of the second RAM.
 const E7_PAGES: u32 = 1024;
 
 /// Bank state and small cartridge RAM.
@@ -48,30 +48,30 @@ const E7_PAGES: u32 = 1024;
 pub struct Cart {
     /// RAM of a superchip, or the registers of the display processor (`dpc.rs`).
     pub ram: [u8; 128],
-    /// DPC: the part of a music clock that has passed, the bits of an `f64`, the lower half first. Words, so that a
-    /// machine can lie at any multiple of four bytes.
+    /// DPC: elapsed fraction of a music clock, as the bits of an `f64`, lower half first. Two words, so that
+    /// a machine can be placed at any multiple of four bytes.
     pub fraction: [u32; 2],
-    /// DPC: cycle at which the music was brought up to date.
+    /// DPC: cycle up to which the music has been computed.
     pub music_at: u32,
-    /// Bytes of the ROM image, padded.
+    /// Bytes of the padded ROM image.
     pub rom_bytes: u32,
-    /// 1 KiB blocks of the image in the segments.
+    /// For each segment, the index of a 1 KiB block of the image.
     pub segment: [u16; 8],
-    /// First offset in the window that is plain ROM.
+    /// First offset of plain ROM in the window.
     pub plain_low: u16,
-    /// First offset behind plain ROM.
+    /// Offset after the last byte of plain ROM in the window.
     pub plain_high: u16,
     /// One of the `KIND_` constants.
     pub kind: u8,
-    /// The cartridge answers addresses below $1000 too.
+    /// The cartridge also responds to addresses below $1000.
     pub claims: u8,
     /// 3E, E7: 1 + the RAM bank in the lower window, 0 = ROM.
     pub ram_bank: u8,
-    /// E7: the page of the second RAM.
+    /// E7: page of the second RAM.
     pub ram_page: u8,
 }
 
-/// A cartridge as it is right after loading, before the first console reset.
+/// Returns a cartridge after loading, before the first console reset.
 pub fn new(kind: u8, rom_bytes: u32) -> Cart {
     let mut cart: Cart = Cart {
         ram: [0; 128],
@@ -115,7 +115,7 @@ pub fn new(kind: u8, rom_bytes: u32) -> Cart {
     cart
 }
 
-/// Bytes of cartridge RAM on the board, beside the machine.
+/// Bytes of cartridge RAM in `Board::ram`.
 pub fn large_ram_bytes(cart: &Cart) -> u32 {
     match cart.kind {
         KIND_FA => 256,
@@ -131,7 +131,7 @@ pub fn is_superchip(cart: &Cart) -> bool {
     cart.kind == KIND_F8SC || cart.kind == KIND_F6SC || cart.kind == KIND_F4SC
 }
 
-/// How many draws of the core generator one console reset takes for cartridge RAM.
+/// Number of draws of the core generator that a console reset uses to fill cartridge RAM.
 pub fn reset_draws(cart: &Cart) -> u32 {
     if is_superchip(cart) {
         return SUPERCHIP_BYTES;
@@ -142,7 +142,7 @@ pub fn reset_draws(cart: &Cart) -> u32 {
     large_ram_bytes(cart)
 }
 
-/// Puts draw number `i` of a console reset into cartridge RAM.
+/// Stores draw number `i` of a console reset in cartridge RAM.
 pub fn fill(cart: &mut Cart, board: &mut Board, i: u32, value: u8) {
     if is_superchip(cart) {
         cart.ram[(i & 127) as usize] = value;
@@ -151,7 +151,7 @@ pub fn fill(cart: &mut Cart, board: &mut Board, i: u32, value: u8) {
     }
 }
 
-/// Console reset; RAM has been drawn by the caller.
+/// Resets the cartridge. The caller has filled its RAM.
 pub fn reset(cart: &mut Cart, board: &mut Board, rom: &[u8]) {
     cart.ram_bank = 0;
     cart.ram_page = 0;
@@ -203,19 +203,19 @@ pub fn reset(cart: &mut Cart, board: &mut Board, rom: &[u8]) {
     cart.fraction = [0, 0];
 }
 
-/// Subtracts `cycles` from every stamp.
+/// Subtracts `cycles` from every stored time.
 pub fn rebase(cart: &mut Cart, cycles: u32) {
     cart.music_at = cart.music_at.wrapping_sub(cycles);
 }
 
-/// Shows 4 KiB.
+/// Maps a bank of 4 KiB.
 pub fn select_bank(cart: &mut Cart, bank: u32) {
     for i in 0..8 {
         cart.segment[i] = (bank * BANK) as u16 + (i & 3) as u16;
     }
 }
 
-/// Shows 2 KiB from block `block` on in the lower or upper half of the window.
+/// Maps 2 KiB, from block `block` on, to the lower or upper half of the window.
 fn select_half(cart: &mut Cart, half: u32, block: u32) {
     for i in 0..2 {
         let at: usize = (2 * half) as usize + i;
@@ -224,19 +224,19 @@ fn select_half(cart: &mut Cart, half: u32, block: u32) {
     }
 }
 
-/// True when a read at `offset` of the window has no effect and comes from the segment table.
+/// True if a read at `offset` of the window has no side effect and is served by the segment table.
 pub fn is_plain(cart: &Cart, offset: u32) -> bool {
     offset >= cart.plain_low as u32 && offset < cart.plain_high as u32
 }
 
-/// The ROM byte the segment table shows at `address`.
+/// Returns the ROM byte that the segment table maps to `address`.
 pub fn plain(cart: &Cart, rom: &[u8], address: u32) -> u32 {
     let segment: usize = (address >> 10 & 3 | address >> 11 & 4) as usize;
     let at: u32 = cart.segment[segment] as u32 * SEGMENT_BYTES + (address & (SEGMENT_BYTES - 1));
     rom[at as usize] as u32
 }
 
-/// Switches banks when `offset` is a hotspot of the scheme.
+/// Switches banks if `offset` is a hotspot of the scheme.
 pub fn touch(cart: &mut Cart, offset: u32) {
     match cart.kind {
         KIND_F8 | KIND_F8SC | KIND_DPC | KIND_F8_LOW => {
@@ -288,7 +288,7 @@ pub fn touch(cart: &mut Cart, offset: u32) {
     }
 }
 
-/// Reads anywhere in the cartridge window.
+/// Reads an address of the cartridge window.
 pub fn read(m: &mut Machine, board: &Board, rom: &[u8], address: u32, now: u32) -> u32 {
     let offset: u32 = address & 0xFFF;
     if is_plain(&m.cart, offset) {
@@ -300,7 +300,7 @@ pub fn read(m: &mut Machine, board: &Board, rom: &[u8], address: u32, now: u32) 
     read_special(&mut m.cart, board, rom, address)
 }
 
-/// Reads where there is RAM or a hotspot.
+/// Reads an address of cartridge RAM or of a hotspot.
 fn read_special(cart: &mut Cart, board: &Board, rom: &[u8], address: u32) -> u32 {
     let offset: u32 = address & 0xFFF;
     match cart.kind {
@@ -352,7 +352,7 @@ fn read_e7(cart: &mut Cart, board: &Board, rom: &[u8], address: u32) -> u32 {
     plain(cart, rom, address)
 }
 
-/// Writes anywhere in the cartridge window. True when the TIA sees the write too.
+/// Writes to an address of the cartridge window. Returns true if the TIA receives the write too.
 pub fn write(m: &mut Machine, board: &mut Board, address: u32, value: u32, now: u32) -> bool {
     let offset: u32 = address & 0xFFF;
     let cart: &mut Cart = &mut m.cart;
@@ -413,13 +413,13 @@ pub fn write(m: &mut Machine, board: &mut Board, address: u32, value: u32, now: 
     false
 }
 
-/// 3F: `value` is a bank of 2 KiB, counted round.
+/// 3F: selects bank `value` of 2 KiB, modulo the number of banks.
 fn select_3f(cart: &mut Cart, value: u32) {
     let banks: u32 = cart.rom_bytes / 2048;
     select_half(cart, 0, 2 * (value % banks));
 }
 
-/// 3E: $3E shows a RAM bank, $3F a ROM bank.
+/// 3E: a write to $3E selects a RAM bank, one to $3F a ROM bank.
 fn select_3e(cart: &mut Cart, offset: u32, value: u32) {
     if offset == 0x3F {
         cart.ram_bank = 0;
@@ -430,7 +430,7 @@ fn select_3e(cart: &mut Cart, offset: u32, value: u32) {
     }
 }
 
-/// True when the cartridge answers an address below $1000.
+/// True if the cartridge responds to this address below $1000.
 pub fn is_claimed(cart: &Cart, address: u32) -> bool {
     let at: u32 = address & 0x1FFF;
     if cart.kind == KIND_UA {
@@ -439,7 +439,7 @@ pub fn is_claimed(cart: &Cart, address: u32) -> bool {
     at < 0x40
 }
 
-/// Reads a claimed address.
+/// Reads an address below $1000 to which the cartridge responds.
 pub fn read_claimed(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32, now: u32) -> u32 {
     if m.cart.kind == KIND_UA {
         touch_ua(&mut m.cart, address);
@@ -451,7 +451,8 @@ pub fn read_claimed(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32
     plain(&m.cart, rom, address & 0x3F)
 }
 
-/// Writes a claimed address. True: the TIA sees it too, as it does every one of them.
+/// Writes to an address below $1000 to which the cartridge responds. Always true: the TIA receives the write
+/// too.
 pub fn write_claimed(m: &mut Machine, address: u32, value: u32) -> bool {
     if m.cart.kind == KIND_UA {
         touch_ua(&mut m.cart, address);

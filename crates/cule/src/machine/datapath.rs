@@ -1,88 +1,92 @@
-//! What the predicated interpreter computes: one formula for all operations, and how a row of its table steers it.
+//! Data path of the predicated interpreter: one formula that computes all operations, and the layout of the
+//! table rows that control it.
 //!
-//! Device subset. No branches: two of the registers or the operand are taken, combined, shifted, and what comes out goes to
-//! the registers and flags that the row names. `cargo xtask kernels` runs this very file to find the row of every operation
-//! of `instructions.rs` (`xtask/src/predicated.rs`); an operation that it cannot express is left to the other interpreter.
+//! Device subset. The formula has no branches: it selects two of the registers or the operand, combines and
+//! shifts them, and stores the result in the registers and flags that the row names. `cargo xtask kernels`
+//! runs this file to find the row of each operation of `instructions.rs` (`xtask/src/predicated.rs`).
+//! Operations that the formula cannot express are executed by `compact`.
 
-/// An instruction takes so many cycles: 4 bits, in the first word of a row as all up to `BRANCH`.
+/// Cycles of the instruction: 4 bits. This and all constants up to `BRANCH` are bit positions or flags of the
+/// first word of a row.
 pub const CYCLES: u32 = 0;
-/// Bytes of the instruction: 2 bits.
+/// Length of the instruction in bytes: 2 bits.
 pub const BYTES: u32 = 4;
-/// What is added to the operand: where it begins in the registers, 6 bits.
+/// Bit position, in the packed registers, of the register that is added to the operand: 6 bits.
 pub const INDEX: u32 = 6;
-/// What is added to the stack pointer: 8 bits.
+/// Value added to the stack pointer: 8 bits.
 pub const MOVES: u32 = 12;
-/// The other interpreter takes the instruction.
+/// The instruction is executed by the compact interpreter.
 pub const SLOW: u64 = 1 << 20;
-/// A cycle more where the index leaves the page.
+/// One extra cycle if the indexed address is on another page.
 pub const PENALTY: u64 = 1 << 21;
-/// The address stands at the address.
+/// The address is read from memory (indirect addressing).
 pub const POINTER: u64 = 1 << 22;
-/// Y is added to what stands there.
+/// Y is added to the address read from memory.
 pub const BY_Y: u64 = 1 << 23;
-/// The address is that of the stack.
+/// The address is on the stack page.
 pub const STACK: u64 = 1 << 24;
-/// It is above the stack pointer.
+/// The address is one above the stack pointer.
 pub const PULLS: u64 = 1 << 25;
 /// The operand is read.
 pub const READS: u64 = 1 << 26;
 /// The result is written.
 pub const WRITES: u64 = 1 << 27;
-/// The place behind the instruction is pushed.
+/// The return address is pushed.
 pub const CALLS: u64 = 1 << 28;
-/// The program goes on at the address.
+/// The program counter is set to the address.
 pub const JUMPS: u64 = 1 << 29;
-/// One behind the address.
+/// The program counter is set to the address plus one.
 pub const RETURNS: u64 = 1 << 30;
-/// Decimal mode is for the other interpreter.
+/// In decimal mode the instruction is executed by the compact interpreter.
 pub const DECIMAL: u64 = 1 << 31;
-/// Bits of the address that stay, 16 of them; of a branch its condition (`flags_of`), 18 bits.
+/// Bits of the address that are kept: 16 bits. Of a branch: its condition (`flags_of`), 18 bits.
 pub const MASK: u32 = 32;
-/// The flags are written, as the stack keeps them.
+/// The value written is the status register P, as pushed.
 pub const STATUS: u64 = 1 << 61;
-/// The branch is taken where none of its condition's bits is set.
+/// The branch is taken if all bits of its condition are clear.
 pub const WHERE_NONE: u64 = 1 << 62;
-/// A branch.
+/// The instruction is a branch.
 pub const BRANCH: u64 = 1 << 63;
 
-/// Where the first number begins in the registers and the operand behind them: 6 bits, in the second word as all below.
+/// Bit position of the first number in the registers and the operand above them: 6 bits. This and all
+/// constants up to `TO` describe the second word.
 pub const FIRST: u32 = 0;
-/// Where the second begins.
+/// Bit position of the second number: 6 bits.
 pub const SECOND: u32 = 6;
 /// The second number is inverted.
 pub const INVERTS: u32 = 12;
-/// Times that the bits of one of them are added: 0 or 1.
+/// Factor of the bits set in exactly one of the two numbers: 0 or 1.
 pub const ONES: u32 = 13;
-/// Times that the bits of both are added: 0, 1 or 2.
+/// Factor of the bits set in both numbers: 0, 1 or 2.
 pub const BOTHS: u32 = 14;
 /// Carry is added.
 pub const ADDS_CARRY: u32 = 16;
 /// 1 is added.
 pub const ADDS_ONE: u32 = 17;
-/// Carry comes in at bit 8.
+/// Carry is inserted at bit 8.
 pub const CARRY_ABOVE: u32 = 18;
-/// Places by which the sum is moved down: 0 or 1.
+/// Number of bits by which the sum is shifted right: 0 or 1.
 pub const SHIFTS: u32 = 19;
-/// Bit of the sum that carry gets: 4 bits.
+/// Bit of the sum that is copied to carry: 4 bits.
 pub const CARRY_FROM: u32 = 20;
 /// Carry is set.
 pub const SETS_CARRY: u32 = 24;
-/// Overflow is set,
+/// Overflow is set from the sources below, or cleared if there is none.
 pub const SETS_OVERFLOW: u32 = 25;
-/// where the sum of numbers with a sign leaves their range,
+/// Overflow is set if the sum of the signed numbers is out of range.
 pub const OVERFLOW_OF_SUM: u32 = 26;
-/// or to bit 6 of the operand.
+/// Overflow is set to bit 6 of the operand.
 pub const OVERFLOW_OF_OPERAND: u32 = 27;
-/// The last result is set,
+/// The last result is set.
 pub const SETS_RESULT: u32 = 28;
-/// with the sign of the operand.
+/// The sign of the last result is that of the operand.
 pub const SIGN_OF_OPERAND: u32 = 29;
 /// Decimal mode is set to bit 0 of the sum.
 pub const SETS_DECIMAL: u32 = 30;
-/// Bits of the registers that get the result, 32 of them.
+/// Mask of the register bits that receive the result: 32 bits.
 pub const TO: u32 = 32;
 
-/// Where registers begin in their word, the operand behind them, and nothing.
+/// Bit position of A in the packed registers. X, Y, S and the operand follow; `NOTHING` selects zero.
 pub const A: u32 = 0;
 /// X.
 pub const X: u32 = 8;
@@ -92,14 +96,14 @@ pub const Y: u32 = 16;
 pub const S: u32 = 24;
 /// The operand.
 pub const OPERAND: u32 = 32;
-/// Nothing: zero.
+/// Selects zero.
 pub const NOTHING: u32 = 40;
 
-/// What an operation leaves.
+/// Registers and flags before or after an operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// A, X, Y and S, the first lowest.
+    /// A, X, Y and S, with A in the lowest byte.
     pub registers: u32,
     /// The last result, as in `Cpu`.
     pub result: u32,
@@ -109,42 +113,42 @@ pub struct Outcome {
     pub overflow: u32,
     /// D.
     pub decimal: u32,
-    /// What is written where the row says so.
+    /// The value to be written, if the row has `WRITES`.
     pub value: u32,
 }
 
-/// A bit of a row.
+/// Bit `at` of a row.
 #[inline(always)]
 fn bit(row: u64, at: u32) -> u32 {
     (row >> at) as u32 & 1
 }
 
-/// `new` where bit `at` of the row is set, else `old`.
+/// `new` if bit `at` of the row is set, else `old`.
 #[inline(always)]
 fn chosen(row: u64, at: u32, new: u32, old: u32) -> u32 {
     if bit(row, at) != 0 { new } else { old }
 }
 
-/// A byte of the registers, of the operand behind them, or nothing.
+/// The byte at bit position `at` of the registers, the operand, or zero.
 #[inline(always)]
 pub fn byte_of(registers: u32, operand: u32, at: u32) -> u32 {
     ((registers as u64 | (operand as u64) << OPERAND) >> at) as u32 & 0xFF
 }
 
-/// What conditions of branches look at: the last result, carry and overflow.
+/// Packs the inputs of branch conditions: the last result, carry and overflow.
 #[inline(always)]
 pub fn flags_of(result: u32, carry: u32, overflow: u32) -> u32 {
     result & 0xFFFF | carry << 16 | overflow << 17
 }
 
-/// True where a branch with this first word is taken.
+/// True if a branch with this first word is taken.
 #[inline(always)]
 pub fn is_met(row: u64, flags: u32) -> bool {
     let found: bool = flags & (row >> MASK) as u32 & 0x3_FFFF != 0;
     found != (row & WHERE_NONE != 0)
 }
 
-/// The operation of a row's second word.
+/// Executes the operation that a row's second word describes.
 #[inline(always)]
 pub fn operate(row: u64, before: Outcome, operand: u32) -> Outcome {
     let low: u32 = row as u32;

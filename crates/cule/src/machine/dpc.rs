@@ -1,6 +1,8 @@
-//! The display processor of the DPC scheme: eight data fetchers, three of which can make music, and a random number.
+//! The display processor of the DPC scheme: eight data fetchers, three of which can produce music, and a
+//! random number register.
 //!
-//! Its registers lie in `Cart::ram`, which such a cartridge does not have. A console reset leaves them alone.
+//! Its registers are stored in `Cart::ram`, since a DPC cartridge has no RAM. A console reset does not change
+//! them.
 //!
 //! Device subset.
 
@@ -9,33 +11,33 @@ use super::cart::{Cart, plain, touch};
 const TOP: usize = 0;
 const BOTTOM: usize = 8;
 const FLAG: usize = 16;
-/// Low and high bytes of the eleven-bit counters.
+/// Low and high bytes of the 11-bit counters.
 const LOW: usize = 24;
 const HIGH: usize = 32;
-/// Nonzero where a fetcher makes music.
+/// Nonzero if a fetcher is in music mode.
 const MUSIC: usize = 40;
 const RANDOM: usize = 48;
-/// Where the display data begin in the image.
+/// Offset of the display data in the image.
 const DISPLAY: usize = 8192;
-/// Frequencies of the music clock and of the processor.
+/// Frequencies of the music clock and of the processor, in Hz.
 const MUSIC_HZ: f64 = 15750.0;
 const CPU_HZ: f64 = 1_193_191.666_666_67;
-/// Loudness by which of the three voices are on.
+/// Amplitude for each combination of the three voices.
 const AMPLITUDE: [u32; 8] = [0, 4, 5, 9, 6, 10, 11, 15];
 
-/// When the ROM is loaded.
+/// Initializes the registers when the ROM is loaded.
 pub fn power_on(cart: &mut Cart) {
     cart.ram[RANDOM] = 1;
 }
 
-/// Every access that reaches the chip clocks its random register.
+/// Clocks the random register. Every access that reaches the chip does.
 fn clock_random(cart: &mut Cart) {
     let r: u32 = cart.ram[RANDOM] as u32;
     let bit: u32 = ((r >> 7) ^ (r >> 5) ^ (r >> 4) ^ (r >> 3) ^ 1) & 1;
     cart.ram[RANDOM] = (r << 1 | bit) as u8;
 }
 
-/// Reads where `Cart::plain_low..plain_high` does not reach.
+/// Reads an address outside `Cart::plain_low..plain_high`.
 pub fn read(cart: &mut Cart, rom: &[u8], address: u32, now: u32) -> u32 {
     let offset: u32 = address & 0xFFF;
     clock_random(cart);
@@ -74,7 +76,7 @@ pub fn read(cart: &mut Cart, rom: &[u8], address: u32, now: u32) -> u32 {
         _ => {}
     }
     if f < 5 || cart.ram[MUSIC + f] == 0 {
-        // The update of the music may have moved the low byte of the other fetchers, never of this one.
+        // `update_music` may have changed the low byte of other fetchers, but not of this one.
         let next: u32 = counter.wrapping_sub(1) & 0x7FF;
         cart.ram[LOW + f] = next as u8;
         cart.ram[HIGH + f] = (next >> 8) as u8;
@@ -82,7 +84,7 @@ pub fn read(cart: &mut Cart, rom: &[u8], address: u32, now: u32) -> u32 {
     value
 }
 
-/// Writes anywhere in the window.
+/// Writes to an address of the cartridge window.
 pub fn write(cart: &mut Cart, offset: u32, value: u32, _now: u32) {
     clock_random(cart);
     if offset < 0x040 || offset >= 0x080 {
@@ -128,7 +130,8 @@ fn amplitude(cart: &Cart) -> u32 {
     AMPLITUDE[index]
 }
 
-/// Double precision, left to right: the music clock is part of what the program can read.
+/// Advances the music counters to `now`. Double precision, evaluated from left to right: programs can read
+/// the result.
 fn update_music(cart: &mut Cart, now: u32) {
     let cycles: i32 = now.wrapping_sub(cart.music_at) as i32;
     cart.music_at = now;

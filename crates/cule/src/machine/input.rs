@@ -1,10 +1,11 @@
-//! What is plugged in: port pins, console switches, triggers and paddle resistances, constant during a frame.
+//! Controllers and switches: port pins, console switches, triggers and paddle resistances. Constant during a
+//! frame.
 //!
 //! Device subset.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Resistance of a joystick's paddle pins.
+/// Resistance at the paddle pins when a joystick is connected.
 pub const INFINITE: i32 = -1;
 /// SWCHB with nothing pressed and both difficulty switches at B.
 pub const SWITCHES_IDLE: u8 = 0x3F;
@@ -27,7 +28,7 @@ pub struct Input {
     pub trigger: [u8; 2],
 }
 
-/// Nothing pressed, two joysticks.
+/// Returns the inputs of two joysticks with nothing pressed.
 pub fn idle() -> Input {
     Input {
         resistance: [INFINITE, INFINITE, INFINITE, INFINITE],
@@ -37,7 +38,7 @@ pub fn idle() -> Input {
     }
 }
 
-/// CPU cycles until a pot of this resistance reads as charged.
+/// CPU cycles until a paddle input with this resistance (ohms) reads as charged.
 pub fn charge_cycles(resistance: i32) -> u32 {
     (resistance as u64 * 1904 / 100_000) as u32
 }

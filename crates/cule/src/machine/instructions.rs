@@ -1,17 +1,18 @@
-//! The 6507 as data: what each of the 256 opcodes is called, how it finds its operand, how long it takes, what it does.
+//! The instruction set of the 6507 as tables: for each of the 256 opcodes its mnemonic, addressing mode,
+//! cycles and operation.
 //!
-//! `cargo xtask kernels` makes the interpreters from these tables. The processor is the simple one of the reference:
-//! all cycles are counted right after the opcode fetch, and the only accesses without use are those of the stack.
-//! A read through an index that leaves its page takes one cycle more.
+//! `cargo xtask kernels` generates the interpreters from these tables. The processor model is that of ale-py:
+//! all cycles are counted directly after the opcode fetch, and the only dummy accesses are those of the
+//! stack. A read through an index that crosses a page takes one extra cycle.
 //!
-//! An operation is a list of assignments over unsigned numbers. `a x y s` are the registers; `o` is the operand, which
-//! a modifying instruction writes back; `c v` are carry and overflow, 0 or 1; `n` holds the last result: zero when bits
-//! 7-0 are zero, negative when bit 7 or 15 is set; `t` is a temporary; `h` is the high byte of the operand's address.
-//! `d i` are the decimal and interrupt flags. `ADD`, `SUB` and `ARR` are functions of `a` and `o` that decimal mode makes
-//! different.
-//! C's precedences hold, as in Rust: `+ -`, then `<< >>`, then `&`, `^`, `|`.
+//! An operation is a list of assignments over unsigned numbers. `a x y s` are the registers; `o` is the
+//! operand, which a modifying instruction writes back; `c v` are carry and overflow, 0 or 1; `n` holds the
+//! last result: zero when bits 7-0 are zero, negative when bit 7 or 15 is set; `t` is a temporary; `h` is the
+//! high byte of the operand's address. `d i` are the decimal and interrupt flags. `ADD`, `SUB` and `ARR` are
+//! functions of `a` and `o` that depend on decimal mode. Operator precedence is that of Rust: `+ -`, then `<<
+//! >>`, then `&`, `^`, `|`.
 
-/// Where the operand is.
+/// Addressing mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are the addressing modes' own")]
 pub enum Mode {
@@ -30,7 +31,7 @@ pub enum Mode {
     Indy,
 }
 
-/// What an operation does with its operand.
+/// How an operation accesses its operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Reads it.
@@ -39,35 +40,35 @@ pub enum Access {
     Write,
     /// Reads it, then writes `o`.
     Modify,
-    /// Has none: registers and flags only.
+    /// No memory operand: registers and flags only.
     None,
-    /// Branches when the text is not zero.
+    /// Branches if the expression in `text` is not zero.
     Branch,
-    /// Stack, jumps, and the opcodes that stop the processor: one by one in the interpreter.
+    /// Stack, jumps, and the opcodes that stop the processor. The generators handle each of them separately.
     Special,
 }
 
 /// One opcode.
 #[derive(Clone, Copy, Debug)]
 pub struct Instruction {
-    /// Name of its operation.
+    /// Mnemonic of the operation.
     pub name: &'static str,
-    /// Where the operand is.
+    /// Addressing mode.
     pub mode: Mode,
     /// Cycles without page penalty.
     pub cycles: u32,
-    /// One cycle more when the index leaves the page.
+    /// One extra cycle if the index crosses a page.
     pub page_penalty: bool,
 }
 
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Its mnemonic.
+    /// Mnemonic.
     pub name: &'static str,
-    /// What it does with its operand.
+    /// How it accesses its operand.
     pub access: Access,
-    /// What it does.
+    /// The assignments, separated by `; `.
     pub text: &'static str,
 }
 
@@ -162,7 +163,7 @@ pub const OPERATIONS: &[Operation] = &[
     operation("SHS", Access::Write, "s = a & x; o = s & h + 1"),
 ];
 
-/// All opcodes, in order.
+/// All opcodes, in numerical order.
 #[rustfmt::skip]
 pub const INSTRUCTIONS: [Instruction; 256] = [
     row("BRK", Imp, 7, false), // 00
@@ -423,7 +424,7 @@ pub const INSTRUCTIONS: [Instruction; 256] = [
     row("ISB", Absx, 7, false), // FF
 ];
 
-/// True for opcodes that may write to the bus.
+/// True for opcodes that may write to memory or a chip.
 #[cfg(not(device))]
 pub const fn writes(opcode: usize) -> bool {
     WRITES[opcode]

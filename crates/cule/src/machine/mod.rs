@@ -1,8 +1,8 @@
-//! The console: one plain value, and the order in which its chips move.
+//! State of a console as a plain-data struct, and the functions that advance it frame by frame.
 //!
-//! Everything here is written in the device subset of Rust, so that the same lines run as Rust and as CUDA. Times are
-//! CPU cycles (`cycles`, u32) or color clocks (`clock`, i32, three per cycle), counted from the start of the frame.
-//! All bus accesses of an instruction carry the time of its end.
+//! All code here is in the device subset of Rust: the same source is compiled as Rust and translated to CUDA.
+//! Times are CPU cycles (`cycles`, u32) or color clocks (`clock`, i32, three per cycle), counted from the
+//! start of the frame. All bus accesses of an instruction use the time at which the instruction ends.
 //!
 //! Device subset.
 
@@ -50,20 +50,22 @@ use operations::Cpu;
 use riot::Riot;
 use tia::{Layout, Tia};
 
-/// A frame runs at most this many instructions.
+/// Maximum number of instructions per frame.
 pub const INSTRUCTIONS_PER_STEP: u32 = 25_000;
-/// Bytes of cartridge RAM that does not fit into the machine.
+/// Bytes of cartridge RAM in `Board`, for schemes whose RAM does not fit into `Machine`.
 pub const LARGE_RAM_BYTES: usize = 32_768;
 
-/// Draws of the core generator that a state from outside may have behind it: some hundred million resets. They are
-/// repeated when a console goes on from it, in less than a second.
+/// Maximum of `Machine::draws` in a loaded state: several hundred million resets. A console that continues
+/// from such a state repeats these draws, in less than a second.
 #[cfg(not(device))]
 const MOST_DRAWS: u32 = 1 << 28;
 
-/// A value of `Machine::draw`: pixels are made, but what an open frame has not reached is left as it is.
+/// A value of `Machine::draw`: pixels are drawn, and the rows that an unfinished frame has not reached are
+/// not dimmed.
 pub const DRAW_UNDIMMED: u8 = 2;
 
-/// Everything that makes the future of a console, except ROM, board and random generators. Flags are 0 or 1.
+/// State that determines all later frames of a console, except ROM, board and random generators. Flags are 0
+/// or 1.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Machine {
@@ -75,48 +77,50 @@ pub struct Machine {
     pub tia: Tia,
     /// Banks and cartridge RAM.
     pub cart: Cart,
-    /// What is plugged in and pressed.
+    /// Controllers and switches.
     pub input: Input,
-    /// The byte last seen on the data bus.
+    /// Last byte on the data bus.
     pub bus: u32,
-    /// Outputs of the core generator used so far; its seed is one for all.
+    /// Number of outputs drawn from the core generator (`console::SYSTEM_SEED`). Its seed is not part of the
+    /// state.
     pub draws: u32,
-    /// The last step ended without a frame end.
+    /// The last step ended before the frame did.
     pub unfinished: u8,
-    /// The reference has dimmed the picture of an unfinished frame.
+    /// The picture of an unfinished frame has been dimmed, as ale-py does.
     pub dimmed: u8,
-    /// The picture is wanted: pixels are made. Nothing else depends on it.
+    /// Pixels are drawn. Has no effect on the rest of the state.
     pub draw: u8,
-    /// Every chip access draws up to its own time, so that the left-overs of an early frame end are exact.
+    /// Every access to a chip draws the picture up to its own time. Needed where a frame may end within the
+    /// picture.
     pub eager: u8,
 }
 
 #[cfg(not(device))]
 const _: () = assert!(size_of::<Machine>() < 512);
 
-/// What stands beside the state of a console: pixels and what can be made anew, and the RAM of large cartridges.
+/// Data beside the `Machine`: pixels, values that can be recomputed from it, and the RAM of large cartridges.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct Board {
-    /// Two buffers of palette indices that alternate from frame to frame.
+    /// Two buffers of palette indices, used in alternate frames.
     pub picture: [[u8; tia::PICTURE_BYTES]; 2],
-    /// The same rows as classes, where they are that and not bytes.
+    /// The same rows as class rows, where `Row::kind` says so.
     pub rows: [[tia::rows::Row; tia::MAX_ROWS]; 2],
-    /// The row of classes that is not complete.
+    /// The class row that is being drawn.
     pub front: tia::rows::Front,
-    /// The six objects of the present row; `Tia::dirty` says which are out of date.
+    /// Pixels of the six objects in the current row. `Tia::dirty` has the bits of those that are out of date.
     pub masks: [tia::Mask; 6],
-    /// The cells of four pixels that each object can cover.
+    /// For each object the cells (four pixels each) that it can cover.
     pub cells: [u64; 6],
-    /// Cells in which a change of the playfield could cause a collision, and those of all other objects.
+    /// Cells in which a change of the playfield could cause a collision, and cells of all other objects.
     pub playfield_partners: u64,
-    /// Cells of all objects but the playfield.
+    /// Cells of all objects except the playfield.
     pub any_cells: u64,
-    /// Cartridge RAM of the schemes that have more than `Cart` holds.
+    /// RAM of cartridges that have more than `Cart` holds.
     pub ram: [u8; LARGE_RAM_BYTES],
 }
 
-/// A console whose cartridge has just been plugged in; `ram` is the power-on RAM.
+/// Returns a console after power-on, before its first reset. `ram` is the content of RAM at power-on.
 pub fn new(kind: u8, rom_bytes: u32, ram: &[u8; 128], layout: Layout) -> Machine {
     Machine {
         cpu: operations::new(),
@@ -133,7 +137,7 @@ pub fn new(kind: u8, rom_bytes: u32, ram: &[u8; 128], layout: Layout) -> Machine
     }
 }
 
-/// Console reset. `timer_draw` is one draw of the core generator; cartridge RAM has been drawn before the call.
+/// Resets the console. `timer_draw` is one draw of the core generator. The caller has filled cartridge RAM.
 pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8], timer_draw: u32) {
     rebase(m);
     riot::reset(&mut m.riot, timer_draw);
@@ -150,7 +154,7 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8], timer_draw: u32) {
     operations::reset(m, board, rom);
 }
 
-/// Makes the present time zero; stamps keep their distances.
+/// Makes the current time 0 and shifts all stored times by the same amount.
 fn rebase(m: &mut Machine) {
     let cycles: u32 = m.cpu.cycles;
     m.cpu.cycles = 0;
@@ -159,13 +163,13 @@ fn rebase(m: &mut Machine) {
     cart::rebase(&mut m.cart, cycles);
 }
 
-/// Scanlines since the frame began.
+/// Number of scanlines since the frame began.
 pub fn lines(m: &Machine) -> i32 {
     let clock: i32 = tia::clock_of(m.cpu.cycles);
     clock.wrapping_sub(m.tia.origin) / tia::CLOCKS_PER_LINE
 }
 
-/// Starts a frame, unless the last one is still open.
+/// Starts a frame, or continues the previous one if it has not ended.
 pub fn begin_step(m: &mut Machine, board: &mut Board) {
     if m.unfinished == 0 {
         let phase: i32 = tia::line_clock(&m.tia, tia::clock_of(m.cpu.cycles));
@@ -175,16 +179,17 @@ pub fn begin_step(m: &mut Machine, board: &mut Board) {
     }
     m.unfinished = 1;
     m.tia.stop = 0;
-    // What lies on the board is made anew, so that a machine can come from anywhere.
+    // Masks and cells are recomputed, so that a machine can be combined with any board.
     m.tia.dirty = tia::ALL_OBJECTS;
     tia::write::unsettle(&mut m.tia);
     tia::objects::refresh_cells(&m.tia, board);
-    // A step that may have to be run again must find its RAM as it was: large RAM is not part of the machine.
+    // A step may be run a second time (see `step`), which requires unchanged RAM. Large RAM is not part of
+    // the machine.
     let once: bool = cart::large_ram_bytes(&m.cart) != 0;
     m.eager = (m.draw != 0 && (once || tia::is_armed(&m.tia))) as u8;
 }
 
-/// Closes what `begin_step` began: counts lines, dims what an open frame has not reached.
+/// Ends a step: counts scanlines, and dims the rows that an unfinished frame has not reached.
 pub fn end_step(m: &mut Machine, board: &mut Board) {
     let lines: i32 = lines(m);
     tia::rows::close(board);
@@ -200,13 +205,13 @@ pub fn end_step(m: &mut Machine, board: &mut Board) {
     }
 }
 
-/// What runs the instructions of a frame: one of the interpreters.
+/// Runs the instructions of a frame. Implemented by the interpreters.
 pub trait Processor {
-    /// Runs until `budget` instructions are spent, or a chip asks for the end of the frame.
+    /// Runs until `budget` instructions are executed or a chip requests the end of the frame.
     fn run(&mut self, m: &mut Machine, board: &mut Board, budget: u32);
 }
 
-/// The plain interpreter, on the bytes of a ROM.
+/// The plain interpreter, which decodes the bytes of the ROM.
 #[cfg(not(device))]
 pub struct Plain<'a> {
     /// The ROM.
@@ -220,14 +225,15 @@ impl Processor for Plain<'_> {
     }
 }
 
-/// One STEP: runs until the program ends the frame, or the instruction budget is spent.
+/// Runs one frame: until the program ends it, or until `INSTRUCTIONS_PER_STEP` are executed.
 #[inline(never)]
 pub fn step<P: Processor>(processor: &mut P, m: &mut Machine, board: &mut Board) {
     begin_step(m, board);
     let start: Machine = *m;
     processor.run(m, board, INSTRUCTIONS_PER_STEP);
     if m.draw != 0 && m.tia.stop == 0 && m.eager == 0 {
-        // A frame left open shows how far the beam has come: draw it again, access by access.
+        // The picture of an unfinished frame depends on the position of the beam: draw it again, access by
+        // access.
         *m = start;
         m.eager = 1;
         tia::objects::refresh_cells(&m.tia, board);
@@ -236,8 +242,8 @@ pub fn step<P: Processor>(processor: &mut P, m: &mut Machine, board: &mut Board)
     end_step(m, board);
 }
 
-/// A machine between two frames without what only says how its beam was followed, and by which way it came there:
-/// machines with one future become equal, whether they were drawn or not.
+/// Returns a machine between two frames with all fields cleared that only record how it was drawn. Two
+/// machines with the same future become equal, whether their frames were drawn or not.
 #[cfg(not(device))]
 pub fn essence(m: &Machine) -> Machine {
     let mut plain: Machine = *m;
@@ -257,16 +263,16 @@ pub fn essence(m: &Machine) -> Machine {
     plain
 }
 
-/// Looks whether `m` can be a state of the console that `model` is a state of: what comes from outside must not lead
-/// out of any table.
+/// Checks that `m` can be a state of the same console as `model`, so that no value of a loaded state exceeds
+/// the bounds of a table.
 ///
 /// # Errors
-/// What does not fit, with its value.
+/// The first value that does not fit.
 #[cfg(not(device))]
 pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
     let cart: &Cart = &m.cart;
     if cart.kind != model.cart.kind || cart.rom_bytes != model.cart.rom_bytes {
-        return Err(format!("cartridge {} of {} bytes", cart.kind, cart.rom_bytes));
+        return Err(format!("its cartridge has kind {} and {} bytes, unlike this console's", cart.kind, cart.rom_bytes));
     }
     let mut plain: Cart = cart::new(cart.kind, cart.rom_bytes);
     plain.segment = model.cart.segment;
@@ -274,13 +280,13 @@ pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
         (plain.plain_low, plain.plain_high, plain.claims) == (cart.plain_low, cart.plain_high, cart.claims);
     let blocks: u32 = cart.rom_bytes / cart::SEGMENT_BYTES;
     if !same_bounds || cart.segment.iter().any(|&block| u32::from(block) >= blocks) {
-        return Err(format!("banks {:?} of {blocks}", cart.segment));
+        return Err(format!("the ROM segments {:?} do not fit a cartridge of {blocks} KiB", cart.segment));
     }
     if cart.ram_bank > 32 || cart.ram_page > 3 {
-        return Err(format!("cartridge RAM bank {}, page {}", cart.ram_bank, cart.ram_page));
+        return Err(format!("cartridge RAM bank {} or page {} is out of range", cart.ram_bank, cart.ram_page));
     }
     if m.riot.shift > 10 {
-        return Err(format!("timer shift {}", m.riot.shift));
+        return Err(format!("timer shift {} is above 10", m.riot.shift));
     }
     let most: u32 = if model.draws > MOST_DRAWS { model.draws } else { MOST_DRAWS };
     if m.draws > most {
@@ -288,13 +294,13 @@ pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
     }
     let t: &Tia = &m.tia;
     if t.layout != model.tia.layout {
-        return Err(format!("picture {:?}, expected {:?}", t.layout, model.tia.layout));
+        return Err(format!("picture layout {:?}, expected {:?}", t.layout, model.tia.layout));
     }
     if t.position.iter().any(|&position| position >= tia::WIDTH as u8) {
-        return Err(format!("positions {:?}, expected 0 to 159", t.position));
+        return Err(format!("object positions {:?}, expected 0 to 159", t.position));
     }
     if t.star_phase > 3 || t.buffer > 1 || t.playfield >> 20 != 0 || t.motion.iter().any(|&n| n > 15) {
-        return Err(format!("registers {t:?}"));
+        return Err(format!("a register is out of range in {t:?}"));
     }
     let clocks: i32 = tia::CLOCKS_PER_LINE * tia::MAX_ROWS as i32;
     let in_picture = |clock: i32| (0..=clocks).contains(&clock);
@@ -305,7 +311,7 @@ pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
         || !in_picture(t.base - t.origin)
         || !in_picture(t.window_end - t.base)
     {
-        return Err(format!("beam at {} in a row from {}, frame from {}", t.beam, t.row_start, t.origin));
+        return Err(format!("beam {}, row start {} or frame start {} is out of range", t.beam, t.row_start, t.origin));
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What the instructions of the 6507 share: fetching, indexing, the stack, decimal arithmetic. `cpu.rs`, made from
-//! `instructions.rs`, puts them together.
+//! Building blocks of the 6507's instructions: fetching, indexing, the stack, decimal arithmetic. The
+//! generated interpreters (`cpu.rs`, `compact.rs`) call them.
 //!
 //! Device subset.
 
@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use super::bus::{read, write};
 use super::{Board, Machine};
 
-/// Registers and time. All registers hold plain numbers, flags are 0 or 1.
+/// Registers and time. Registers hold plain numbers, flags are 0 or 1.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Cpu {
@@ -36,13 +36,13 @@ pub struct Cpu {
     pub decimal: u8,
     /// I.
     pub interrupt: u8,
-    /// An opcode without meaning has stopped the processor.
+    /// An undefined opcode has stopped the processor.
     pub jammed: u8,
     /// Keeps the size a multiple of four.
     pub unused: u8,
 }
 
-/// Before the first console reset.
+/// Returns the registers before the first console reset.
 pub fn new() -> Cpu {
     Cpu {
         cycles: 0,
@@ -62,7 +62,7 @@ pub fn new() -> Cpu {
     }
 }
 
-/// Console reset: registers cleared, PC from $FFFC. The time stays.
+/// Resets the processor: clears the registers and loads PC from $FFFC. The cycle counter is kept.
 pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8]) {
     let mut cpu: Cpu = new();
     cpu.cycles = m.cpu.cycles;
@@ -72,25 +72,26 @@ pub fn reset(m: &mut Machine, board: &mut Board, rom: &[u8]) {
     m.cpu = cpu;
 }
 
-/// The byte at PC, which moves on.
+/// Fetches the byte at PC and increments PC.
 pub fn fetch(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u32 {
     let at: u32 = cpu.pc as u32;
     cpu.pc = cpu.pc.wrapping_add(1);
     if at & 0x1080 == 0 {
-        // Code in the TIA's registers reads collisions right behind writes that reach ahead: nothing may wait.
+        // Code in the TIA's registers reads collisions directly after writes whose effect is delayed: no draw
+        // may be deferred.
         m.eager = 1;
     }
     read(m, cpu, board, rom, at)
 }
 
-/// Two bytes at PC, low first.
+/// Fetches two bytes at PC, low byte first.
 pub fn fetch_word(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u32 {
     let low: u32 = fetch(m, cpu, board, rom);
     let high: u32 = fetch(m, cpu, board, rom);
     low | high << 8
 }
 
-/// `base + index`; `reads` adds the cycle of a read that leaves the page.
+/// Returns `base + index`. `reads`: an address on another page costs one extra cycle.
 pub fn index(cpu: &mut Cpu, base: u32, index: u8, reads: bool) -> u32 {
     let address: u32 = (base + index as u32) & 0xFFFF;
     if reads && (base ^ address) & 0xFF00 != 0 {
@@ -99,14 +100,14 @@ pub fn index(cpu: &mut Cpu, base: u32, index: u8, reads: bool) -> u32 {
     address
 }
 
-/// The pointer at `at` in page zero; its high byte at $FF comes from $0100.
+/// Reads the pointer at `at` in page zero. At $FF its high byte comes from $0100.
 pub fn pointer(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8], at: u32) -> u32 {
     let low: u32 = read(m, cpu, board, rom, at);
     let high: u32 = read(m, cpu, board, rom, at + 1);
     low | high << 8
 }
 
-/// P as pushed: bits 5 and 4 always set.
+/// Returns the status register P as pushed, with bits 5 and 4 set.
 pub fn status(cpu: &Cpu) -> u32 {
     let mut p: u32 = 0x30 | (cpu.overflow as u32) << 6;
     p |= (cpu.decimal as u32) << 3 | (cpu.interrupt as u32) << 2 | cpu.carry as u32;
@@ -119,7 +120,7 @@ pub fn status(cpu: &Cpu) -> u32 {
     p
 }
 
-/// Takes the flags from a pulled P.
+/// Sets the flags from a pulled status register P.
 pub fn set_status(cpu: &mut Cpu, p: u32) {
     cpu.overflow = (p >> 6 & 1) as u8;
     cpu.decimal = (p >> 3 & 1) as u8;
@@ -135,7 +136,7 @@ pub fn push(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, value: u32, after
     write(m, cpu, board, at, value, after_write);
 }
 
-/// The discarded read at S that opens JSR and every pull.
+/// The dummy read at S with which JSR and all pulls start.
 pub fn peek(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
     let at: u32 = 0x100 | cpu.s as u32;
     read(m, cpu, board, rom, at);
@@ -148,7 +149,7 @@ pub fn pull(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) -> u3
     read(m, cpu, board, rom, at)
 }
 
-/// A branch taken: one cycle, two if it leaves the page. PC stands behind the branch.
+/// Takes a branch: one extra cycle, two if the target is on another page. PC is the address after the branch.
 pub fn branch(cpu: &mut Cpu, distance: u32) {
     let target: u16 = cpu.pc.wrapping_add(distance as u8 as i8 as u16);
     let mut cycles: u32 = 1;
@@ -159,7 +160,7 @@ pub fn branch(cpu: &mut Cpu, distance: u32) {
     cpu.pc = target;
 }
 
-/// BRK; the opcode has been fetched.
+/// BRK, after the opcode fetch.
 pub fn brk(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
     fetch(m, cpu, board, rom);
     let pc: u32 = cpu.pc as u32;
@@ -203,7 +204,7 @@ pub fn rti(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8]) {
     cpu.pc = (low | high << 8) as u16;
 }
 
-/// JMP through the pointer at `at`, which does not leave its page.
+/// JMP through the pointer at `at`. The pointer's high byte is read from the same page.
 pub fn jump_indirect(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u8], at: u32) {
     let low: u32 = read(m, cpu, board, rom, at);
     let next: u32 = at & 0xFF00 | (at + 1) & 0xFF;
@@ -211,17 +212,17 @@ pub fn jump_indirect(m: &mut Machine, cpu: &mut Cpu, board: &mut Board, rom: &[u
     cpu.pc = (low | high << 8) as u16;
 }
 
-/// Two decimal digits as the reference counts them, 0 to 165.
+/// Value of two decimal digits, as ale-py computes it: 0 to 165.
 fn binary(x: u32) -> u32 {
     10 * (x >> 4) + (x & 15)
 }
 
-/// Back to digits; hundreds are dropped.
+/// Packs a number into two decimal digits; hundreds are dropped.
 fn packed(t: u32) -> u32 {
     (t % 100 / 10) << 4 | t % 10
 }
 
-/// Bit 7 of the decimal overflow.
+/// The overflow flag of decimal arithmetic.
 fn decimal_overflow(a: u32, result: u32, operand: u32) -> u8 {
     (((a ^ result) & (result ^ operand)) >> 7 & 1) as u8
 }

@@ -1,19 +1,20 @@
-//! The predicated interpreter: every lane runs the same few micro-steps, whatever its instruction; what an instruction
-//! makes of them stands in a row of 16 bytes (`micro.rs`, GENERATED) and in one formula (`datapath.rs`).
+//! The predicated interpreter: all lanes execute the same few micro-steps, whatever their instruction. A row
+//! of 16 bytes per opcode (`micro.rs`, GENERATED) and one formula (`datapath.rs`) determine the effect of the
+//! steps.
 //!
-//! Device subset. Lanes need not be at the same place to run together. Where one of them looks at a chip, writes to one, or
-//! has an instruction that no row expresses (`compact` takes that one), the others wait.
+//! Device subset. Lanes can run together at different program counters. When a lane reads or writes a chip,
+//! or has an instruction without a row (executed by `compact`), the other lanes wait.
 
 use super::bus::{self, read};
 use super::datapath::{self, Outcome};
 use super::operations::{self, Cpu};
 use super::{Board, Machine, compact, micro};
 
-/// Registers of a lane while it runs.
+/// Registers of a lane while the interpreter runs.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Lane {
-    /// A, X, Y and S, the first lowest.
+    /// A, X, Y and S, with A in the lowest byte.
     pub registers: u32,
     /// As in `Cpu`.
     pub result: u32,
@@ -29,11 +30,11 @@ pub struct Lane {
     pub left: u32,
     /// Program counter.
     pub pc: u32,
-    /// The data bus.
+    /// Last byte on the data bus.
     pub bus: u32,
 }
 
-/// A time and what is left of a budget.
+/// A time and the remaining instruction budget.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Time {
@@ -43,7 +44,7 @@ pub struct Time {
     pub left: u32,
 }
 
-/// What lies in the registers of a machine.
+/// Loads the registers of a machine.
 pub fn begin(m: &Machine, budget: u32) -> Lane {
     let c: Cpu = m.cpu;
     Lane {
@@ -59,7 +60,7 @@ pub fn begin(m: &Machine, budget: u32) -> Lane {
     }
 }
 
-/// Gives a machine its registers back.
+/// Stores the registers back into the machine.
 pub fn end(m: &mut Machine, lane: &Lane) {
     m.bus = lane.bus;
     m.cpu.a = lane.registers as u8;
@@ -75,7 +76,7 @@ pub fn end(m: &mut Machine, lane: &Lane) {
     m.cpu.pc = lane.pc as u16;
 }
 
-/// An instruction that no row expresses, or whose bytes or pointer are not plain memory.
+/// Executes one instruction with `compact`: it has no row, or its bytes or pointer are not in plain memory.
 #[inline(never)]
 fn by_hand(m: &mut Machine, given: Lane, board: &mut Board, rom: &[u8]) -> Lane {
     end(m, &given);
@@ -85,7 +86,7 @@ fn by_hand(m: &mut Machine, given: Lane, board: &mut Board, rom: &[u8]) -> Lane 
     begin(m, cpu.left)
 }
 
-/// A processor that only knows the time.
+/// Returns a processor of which only the time fields are valid.
 fn clock(cycles: u32, left: u32) -> Cpu {
     let mut cpu: Cpu = operations::new();
     cpu.cycles = cycles;
@@ -93,14 +94,14 @@ fn clock(cycles: u32, left: u32) -> Cpu {
     cpu
 }
 
-/// Reads what is neither RAM nor plain ROM.
+/// Reads an address that is neither RAM nor plain ROM.
 #[inline(never)]
 fn look(m: &mut Machine, board: &mut Board, rom: &[u8], address: u32, cycles: u32) -> u32 {
     let mut cpu: Cpu = clock(cycles, 0);
     read(m, &mut cpu, board, rom, address)
 }
 
-/// Writes to what is not RAM.
+/// Writes to an address outside RAM.
 #[inline(never)]
 fn store(m: &mut Machine, board: &mut Board, address: u32, value: u32, time: Time) -> Time {
     let mut cpu: Cpu = clock(time.cycles, time.left);
@@ -108,7 +109,7 @@ fn store(m: &mut Machine, board: &mut Board, address: u32, value: u32, time: Tim
     Time { cycles: cpu.cycles, left: cpu.left }
 }
 
-/// The flags as the stack keeps them.
+/// The status register P as pushed.
 fn status(m: &Machine, lane: &Lane) -> u32 {
     let mut cpu: Cpu = m.cpu;
     cpu.result = lane.result;
@@ -118,31 +119,31 @@ fn status(m: &Machine, lane: &Lane) -> u32 {
     operations::status(&cpu)
 }
 
-/// The console's RAM answers.
+/// True for an address of the console's RAM.
 #[inline(always)]
 fn is_ram(address: u32) -> bool {
     address & 0x1280 == 0x80
 }
 
-/// Plain ROM answers.
+/// True for an address of plain ROM.
 #[inline(always)]
 fn is_plain(m: &Machine, address: u32) -> bool {
     let at: u32 = address & 0xFFF;
     address & 0x1000 != 0 && at >= m.cart.plain_low as u32 && at < m.cart.plain_high as u32
 }
 
-/// Where an address of the window lies in the ROM.
+/// Offset in the ROM of an address in the cartridge window.
 #[inline(always)]
 fn place(m: &Machine, address: u32) -> u32 {
     let segment: u32 = address >> 10 & 3 | address >> 11 & 4;
     (m.cart.segment[segment as usize] as u32) << 10 | address & 0x3FF
 }
 
-/// One instruction. True when `compact` has run it.
+/// Executes one instruction. Returns true if `compact` executed it.
 #[inline(always)]
 pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> bool {
     lane.left -= 1;
-    // The opcode and the two bytes behind it, which must be in the same KiB.
+    // The opcode and the two bytes after it, which must be in the same KiB.
     let pc: u32 = lane.pc;
     let inside: bool = is_plain(m, pc) && is_plain(m, pc + 2) && pc & 0x3FF < 0x3FE;
     let at: u32 = if inside { place(m, pc) } else { 0 };
@@ -162,7 +163,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
     let mut address: u32 = (base + index) & (access >> datapath::MASK) as u32 & 0xFFFF;
     let mut slow: bool = !inside || access & datapath::SLOW != 0;
     slow |= access & datapath::DECIMAL != 0 && lane.decimal != 0;
-    // What pulls and calls read at the stack pointer, and do not use, must be RAM too.
+    // The bytes that pulls and calls read at the stack pointer and discard must be in RAM too.
     let lowest: u32 = 0x80 + (access & datapath::CALLS != 0) as u32;
     slow |= access & (datapath::PULLS | datapath::CALLS) != 0 && (s < lowest || !is_ram(address));
     let mut bus: u32 = if bytes == 1 {
@@ -222,7 +223,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
     lane.overflow = after.overflow;
     lane.decimal = after.decimal;
 
-    // Where the program goes on.
+    // The next program counter.
     let behind: u32 = pc + bytes & 0xFFFF;
     let mut next: u32 = behind;
     let flags: u32 = datapath::flags_of(before.result, before.carry, before.overflow);
@@ -241,7 +242,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
     }
     lane.pc = next;
 
-    // What is written.
+    // The write.
     if access & datapath::WRITES != 0 {
         bus = if access & datapath::STATUS != 0 { status(m, lane) } else { after.value };
         if ram {
@@ -257,7 +258,7 @@ pub fn step(m: &mut Machine, lane: &mut Lane, board: &mut Board, rom: &[u8]) -> 
     false
 }
 
-/// Runs until `budget` instructions are spent or a chip asks for the end of the frame.
+/// Runs until `budget` instructions are executed or a chip requests the end of the frame.
 pub fn run(m: &mut Machine, board: &mut Board, rom: &[u8], budget: u32) {
     let mut lane: Lane = begin(m, budget);
     while lane.left != 0 {

@@ -1,6 +1,6 @@
-//! RIOT: 128 bytes of RAM, the two ports as read by the program, and the interval timer.
+//! RIOT: 128 bytes of RAM, the two ports that programs read, and the interval timer.
 //!
-//! The timer keeps the stamp of its last write; its value is computed when it is read.
+//! The state holds the time and value of the last timer write. The current value is computed when it is read.
 //!
 //! Device subset.
 
@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::Machine;
 
-/// State of the chip. Stamps are CPU cycles, rebased with the cycle counter; differences wrap.
+/// State of the chip. Times are CPU cycles, shifted together with the cycle counter; differences wrap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Riot {
@@ -20,7 +20,7 @@ pub struct Riot {
     pub latched_at: u32,
     /// Value of the last timer write.
     pub timer: u8,
-    /// Prescale, as a shift: 0, 3, 6 or 10.
+    /// Log2 of the prescaler: 0, 3, 6 or 10.
     pub shift: u8,
     /// INTIM was read after expiry.
     pub latched: u8,
@@ -28,7 +28,7 @@ pub struct Riot {
     pub direction_a: u8,
 }
 
-/// Power-on.
+/// Returns the chip after power-on.
 pub fn new(ram: &[u8; 128]) -> Riot {
     let mut riot: Riot =
         Riot { ram: [0; 128], set_at: 0, latched_at: 0, timer: 0, shift: 6, latched: 0, direction_a: 0 };
@@ -38,7 +38,7 @@ pub fn new(ram: &[u8; 128]) -> Riot {
     riot
 }
 
-/// Console reset: the timer starts at 25 + draw mod 75 with prescale 64; RAM stays.
+/// Console reset: the timer starts at 25 + draw mod 75 with a prescaler of 64. RAM is kept.
 pub fn reset(riot: &mut Riot, draw: u32) {
     riot.timer = (25 + draw % 75) as u8;
     riot.shift = 6;
@@ -47,7 +47,7 @@ pub fn reset(riot: &mut Riot, draw: u32) {
     riot.direction_a = 0;
 }
 
-/// Subtracts `cycles` from every stamp.
+/// Subtracts `cycles` from every stored time.
 pub fn rebase(riot: &mut Riot, cycles: u32) {
     riot.set_at = riot.set_at.wrapping_sub(cycles);
     riot.latched_at = riot.latched_at.wrapping_sub(cycles);
@@ -77,15 +77,15 @@ pub fn read(m: &mut Machine, address: u32, now: u32) -> u32 {
     }
 }
 
-/// What is left of the timer's value, negative when it has expired. At the very cycle of a write, which only code in
-/// the chip's own registers sees, no time has passed and one cycle less is counted as 2^32 - 1: expired, unless the
-/// prescale is 1.
+/// Remaining value of the timer, negative after expiry. In the cycle of the write itself no time has passed,
+/// and the subtraction of one cycle gives 2^32 - 1: expired, unless the prescaler is 1. Only code in the
+/// chip's own registers can read then.
 fn remaining(riot: &Riot, now: u32) -> i32 {
     let passed: u32 = now.wrapping_sub(riot.set_at).wrapping_sub(1) >> riot.shift;
     (riot.timer as u32).wrapping_sub(passed).wrapping_sub(1) as i32
 }
 
-/// INTIM.
+/// Reads INTIM.
 pub fn read_timer(riot: &mut Riot, now: u32) -> u32 {
     let left: i32 = remaining(riot, now);
     if left >= 0 {
@@ -93,7 +93,7 @@ pub fn read_timer(riot: &mut Riot, now: u32) -> u32 {
     }
     let elapsed: u32 = now.wrapping_sub(riot.set_at);
     let expiry: u32 = (riot.timer as u32) << riot.shift;
-    // Signed: 2^31 cycles after a write, half an hour, the reading is not kept any more.
+    // Signed comparison: a reading more than 2^31 cycles (half an hour) after the write is not latched.
     if elapsed as i32 >= expiry.wrapping_add(2) as i32 && riot.latched == 0 {
         riot.latched = 1;
         riot.latched_at = now;
@@ -105,8 +105,9 @@ pub fn read_timer(riot: &mut Riot, now: u32) -> u32 {
     (left as u32).wrapping_add(1).wrapping_sub(late) & 0xFF
 }
 
-/// How many of the INTIM reads at `first`, `first + period`, ... show neither zero nor an expired timer, nor, with
-/// `until_zero` false, a value with bit 7 set: rounds that a program waiting for them may leave out.
+/// Number of INTIM reads at `first`, `first + period`, ... that return neither zero nor an expired timer nor,
+/// if `until_zero` is false, a value with bit 7 set. A program that polls the timer can skip these
+/// iterations.
 pub fn waiting_reads(riot: &Riot, first: u32, period: u32, until_zero: bool) -> u32 {
     let elapsed: u32 = first.wrapping_sub(riot.set_at);
     let start: u32 = riot.timer as u32;
@@ -121,7 +122,7 @@ pub fn waiting_reads(riot: &Riot, first: u32, period: u32, until_zero: bool) -> 
     (last - elapsed) / period + 1
 }
 
-/// INSTAT.
+/// Reads INSTAT.
 fn read_status(riot: &Riot, now: u32) -> u32 {
     if remaining(riot, now) >= 0 || riot.latched != 0 {
         return 0;
@@ -161,13 +162,13 @@ mod tests {
 
     #[test]
     fn at_the_very_cycle_of_a_write_only_prescale_1_is_not_expired() {
-        // INTIM shows value x prescale mod 256; INSTAT the end, unless the prescale is 1.
+        // INTIM reads value x prescaler mod 256; INSTAT reads expired, unless the prescaler is 1.
         for (register, intim, instat) in
             [(0x14, 0x23, 0), (0x15, 0x18, 0x80), (0x16, 0xC0, 0x80), (0x17, 0, 0x80)]
         {
             let mut riot = chip(register, 0x23);
             assert_eq!((read_timer(&mut riot, 100), read_status(&riot, 100)), (intim, instat));
-            // One cycle later all is as usual.
+            // One cycle later the readings are the regular ones.
             assert_eq!((read_timer(&mut riot, 101), read_status(&riot, 101)), (0x22, 0));
         }
     }

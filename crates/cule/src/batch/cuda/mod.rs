@@ -5,11 +5,14 @@
 
 pub mod calibrate;
 mod choice;
+mod device;
 mod layout;
 mod reset_states;
+pub mod saved_choices;
 mod tables;
 
 pub use choice::{Choice, Form, WINDOWS};
+pub use device::{Cuda, SOURCES};
 pub use layout::{CART_AT, Call, Plan, SHARED_BYTES};
 
 use bytemuck::Zeroable;

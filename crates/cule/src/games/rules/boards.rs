@@ -1,11 +1,11 @@
-//! Board games and puzzles: the state of the board says who has won.
+//! Board games and puzzles: the winner is read from the state of the board.
 //!
 //! Device subset.
 
 use crate::games::evaluate::{FACES, OPPONENT, PLAYER, TIME, TIME_BEFORE};
 use crate::games::{Rules, bcd1, byte, signed};
 
-/// Backgammon: stones per point, the player's negative; all sums wrap to 8 bits.
+/// Backgammon: RAM holds the stones per point, the player's as negative numbers. All sums wrap to 8 bits.
 pub fn backgammon(s: &mut Rules, ram: &[u8; 128]) {
     let player_out: i8 = (ram[0x00] as i8).wrapping_neg();
     let other_out: i8 = ram[0x0E] as i8;
@@ -32,14 +32,14 @@ pub fn backgammon(s: &mut Rules, ram: &[u8; 128]) {
     }
 }
 
-/// Moves a clock on by a frame: true when it has run out.
+/// Updates a clock. Returns true if it has run out.
 fn runs_out(s: &mut Rules, time: i32) -> bool {
     s.aux[TIME_BEFORE] = s.aux[TIME];
     s.aux[TIME] = time;
     time == 0 && s.aux[TIME_BEFORE] == 255
 }
 
-/// Hangman: one word is an episode.
+/// Hangman: an episode is one word.
 pub fn hangman(s: &mut Rules, ram: &[u8; 128]) {
     let opponent: i32 = bcd1(ram, 0xEC);
     let player: i32 = bcd1(ram, 0xEB);
@@ -50,7 +50,7 @@ pub fn hangman(s: &mut Rules, ram: &[u8; 128]) {
     s.over = (s.reward != 0 || late) as u8;
 }
 
-/// 3-D tic-tac-toe: a row is shown, or the board is full.
+/// 3-D tic-tac-toe: ends when a row is complete or the board is full.
 pub fn tic_tac_toe_3d(s: &mut Rules, ram: &[u8; 128]) {
     s.reward = 0;
     if byte(ram, 0xFF) == 0xF3 && byte(ram, 0xFE) == 0x10 {
@@ -66,7 +66,7 @@ pub fn tic_tac_toe_3d(s: &mut Rules, ram: &[u8; 128]) {
     }
 }
 
-/// Video Checkers: a side has no pieces left. In modes from 11 on the side without pieces has won.
+/// Video Checkers: ends when a side has no pieces. In modes from 11 on, the side without pieces wins.
 pub fn video_checkers(s: &mut Rules, ram: &[u8; 128]) {
     let mut black: i32 = 0;
     let mut white: i32 = 0;
@@ -86,7 +86,7 @@ pub fn video_checkers(s: &mut Rules, ram: &[u8; 128]) {
     }
 }
 
-/// Video Chess: mate is shown, and whose.
+/// Video Chess: RAM shows a mate and its winner.
 pub fn video_chess(s: &mut Rules, ram: &[u8; 128]) {
     s.reward = 0;
     if byte(ram, 0xE1) == 130 {
@@ -100,7 +100,7 @@ pub fn video_chess(s: &mut Rules, ram: &[u8; 128]) {
     }
 }
 
-/// Video Cube: a point for each face of one color.
+/// Video Cube: one point per face of a single color.
 pub fn video_cube(s: &mut Rules, ram: &[u8; 128]) {
     let mut faces: i32 = 0;
     for f in 0..6 {
@@ -117,7 +117,7 @@ pub fn video_cube(s: &mut Rules, ram: &[u8; 128]) {
     s.over = (late || faces == 6) as u8;
 }
 
-/// Word Zapper: words that are left of three, while the clock runs.
+/// Word Zapper: the score is the number of words completed, of three; evaluated while the clock runs.
 pub fn word_zapper(s: &mut Rules, ram: &[u8; 128]) {
     if bcd1(ram, 0xCF) > 0 {
         let score: i32 = 2 - signed(byte(ram, 0xDC));

@@ -1,11 +1,11 @@
-//! Contests whose points are not a score: casino, miniature golf, tennis.
+//! Contests without a plain score: casino, miniature golf, tennis.
 //!
 //! Device subset.
 
 use crate::games::evaluate::{BASE, GAMES_AHEAD, HITS, LEVEL, PAR, POINTS_AHEAD, STATUS};
 use crate::games::{Rules, bcd1, bcd2, byte};
 
-/// Casino: what the player owns, between the hands in poker, at any time in the other games.
+/// Casino: the player's money, evaluated between hands in poker and at any time in the other games.
 pub fn casino(s: &mut Rules, ram: &[u8; 128]) {
     let score: i32 = bcd2(ram, 0x95, 0x8C);
     if byte(ram, 0xD4) == 3 {
@@ -21,7 +21,7 @@ pub fn casino(s: &mut Rules, ram: &[u8; 128]) {
     s.previous = score;
 }
 
-/// Miniature golf: par less strokes, after each hole.
+/// Miniature golf: par minus strokes, after each hole.
 pub fn miniature_golf(s: &mut Rules, ram: &[u8; 128]) {
     s.reward = 0;
     let left: i32 = bcd1(ram, 0x87);
@@ -39,7 +39,8 @@ pub fn miniature_golf(s: &mut Rules, ram: &[u8; 128]) {
         s.aux[HITS] = 0;
         s.aux[BASE] = s.aux[STATUS];
     }
-    // The numbers on the screen: hole and par while the right one is shown, else strokes, which start from 0 again.
+    // The numbers on the screen: hole and par while the right one is shown, else strokes, which restart from
+    // 0.
     if right != 0 {
         s.aux[PAR] = right;
     } else {
@@ -50,7 +51,7 @@ pub fn miniature_golf(s: &mut Rules, ram: &[u8; 128]) {
     }
 }
 
-/// Tennis: points; where games change, games.
+/// Tennis: the difference in points, or in games when a game ends.
 pub fn tennis(s: &mut Rules, ram: &[u8; 128]) {
     let player: i32 = byte(ram, 0xC7);
     let opponent: i32 = byte(ram, 0xC8);

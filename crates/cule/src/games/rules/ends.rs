@@ -1,4 +1,4 @@
-//! Ends of episodes that are more than comparisons of bytes.
+//! Ends of episodes that need more than comparisons of bytes.
 //!
 //! Device subset.
 
@@ -7,7 +7,7 @@ use crate::games::evaluate::{CHANGED, IDLE, LAST, STARTED, is_end};
 use crate::games::row::{Game, Special};
 use crate::games::{Rules, bcd1, byte};
 
-/// True when the episode ends in this frame.
+/// True if the episode ends in this frame.
 pub fn ended(s: &mut Rules, row: &Game, score: i32, ram: &[u8; 128], cart_ram: &[u8; 128]) -> bool {
     match row.special {
         Special::Blackjack => is_bust(ram) || score >= 1000,
@@ -16,7 +16,7 @@ pub fn ended(s: &mut Rules, row: &Game, score: i32, ram: &[u8; 128], cart_ram: &
                 || boxing_points(ram, 0x93) == 100
                 || byte(ram, 0x90) >> 4 == 0 && byte(ram, 0x91) == 0
         }
-        // No lives are left, after there were some.
+        // Ends when no lives are left, but only after lives were shown.
         Special::Breakout => {
             if byte(ram, 0xB9) == 5 {
                 s.aux[STARTED] = 1;
@@ -29,7 +29,7 @@ pub fn ended(s: &mut Rules, row: &Game, score: i32, ram: &[u8; 128], cart_ram: &
             }
             s.aux[STARTED] != 0 && is_end(&row.end, score, ram)
         }
-        // A mode that has just been selected looks like the end.
+        // Directly after a mode selection, RAM looks like the end of a game.
         Special::DemonAttack => {
             let changed: bool = s.aux[CHANGED] != 0;
             s.aux[CHANGED] = 0;
@@ -37,7 +37,7 @@ pub fn ended(s: &mut Rules, row: &Game, score: i32, ram: &[u8; 128], cart_ram: &
         }
         Special::DoubleDunk => (bcd1(ram, 0xF6) >= 24 || bcd1(ram, 0xF7) >= 24) && byte(ram, 0xFE) == 231,
         Special::Klax => klax(ram, cart_ram),
-        // The program waits for no input.
+        // Ends after 50 frames in which the program accepts no input.
         Special::Othello => {
             s.aux[IDLE] = if byte(ram, 0xC0) == 0 { s.aux[IDLE] + 1 } else { 0 };
             s.aux[IDLE] > 50
@@ -50,7 +50,7 @@ pub fn ended(s: &mut Rules, row: &Game, score: i32, ram: &[u8; 128], cart_ram: &
     }
 }
 
-/// Klax: a wave is lost, the bin is full, or the waves are over.
+/// Klax: ends when a wave is lost, the bin is full, or all waves are done.
 fn klax(ram: &[u8; 128], cart_ram: &[u8; 128]) -> bool {
     let mut filled: i32 = 0;
     for a in 0xB3..0xCC {

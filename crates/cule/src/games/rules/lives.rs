@@ -1,4 +1,4 @@
-//! Lives that are no field of bits in RAM.
+//! Lives that are not a bit field in RAM.
 //!
 //! Device subset.
 
@@ -6,7 +6,7 @@ use crate::games::evaluate::{LAST, STARTED};
 use crate::games::row::{Game, Special};
 use crate::games::{Rules, byte, signed};
 
-/// Counts the lives after a frame.
+/// Updates the lives after a frame.
 pub fn count(s: &mut Rules, row: &Game, ram: &[u8; 128]) {
     let mask: i32 = row.lives.mask as i32;
     let mut shown: i32 = s.lives;
@@ -15,14 +15,14 @@ pub fn count(s: &mut Rules, row: &Game, ram: &[u8; 128]) {
     }
     match row.special {
         Special::BeamRider => {
-            // A life is lost when the next one begins.
+            // A life counts as lost when the next one begins.
             let left: i32 = byte(ram, 0x85) + 1;
             if left != s.lives - 1 || byte(ram, 0x8C) == 1 {
                 s.lives = left;
             }
         }
         Special::Et => s.lives = signed(byte(ram, 0xE5) + 1),
-        // A gardener's carrot a bit.
+        // One bit per carrot.
         Special::Gopher => s.lives = (byte(ram, 0xB4) & 7).count_ones() as i32,
         Special::Gravitar => s.lives = if byte(ram, 0x81) == 0 { 6 } else { shown },
         Special::Pitfall => {

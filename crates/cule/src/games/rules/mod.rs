@@ -1,5 +1,5 @@
-//! What the table of games cannot say, by kind: formulas of scores, ends and lives of their own, games without a
-//! running score, and what shows a mode.
+//! Rules that the table of games cannot express: special scores, ends and lives, games without a running
+//! score, and mode detection.
 
 pub mod boards;
 pub mod contests;

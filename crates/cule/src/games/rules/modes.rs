@@ -1,4 +1,4 @@
-//! Modes that RAM does not show as one number, and what a selection does to the rule variables.
+//! Modes that RAM does not show as one number, and rule variables that a mode selection changes.
 //!
 //! Device subset.
 
@@ -6,7 +6,7 @@ use crate::games::evaluate::CHANGED;
 use crate::games::row::{Game, Select, Special};
 use crate::games::{Rules, byte, digits};
 
-/// True when RAM shows mode `m`.
+/// True if RAM shows mode `m`.
 pub fn reached(row: &Game, m: i32, ram: &[u8; 128], cart_ram: &[u8; 128]) -> bool {
     match row.special {
         Special::HumanCannonball => (byte(ram, 0xB6) - 1) & 0xFF == m && byte(ram, 0xB7) == 1,
@@ -24,13 +24,13 @@ pub fn reached(row: &Game, m: i32, ram: &[u8; 128], cart_ram: &[u8; 128]) -> boo
     }
 }
 
-/// The mode that a row describes; without a selection it is always reached.
+/// True if RAM shows mode `m` as the row describes, or if there is no selection.
 fn shows(select: &Select, m: i32, ram: &[u8; 128]) -> bool {
     let shown: i32 = (byte(ram, select.address as i32) - select.less as i32) & 0xFF;
     select.frames == 0 || shown == select.scale * m + select.more
 }
 
-/// Video Cube: the game number that stands for variant m mod 100.
+/// Video Cube: the number that RAM shows for variant `m` mod 100.
 fn cube_variant(m: i32) -> i32 {
     match m % 100 {
         0 => 0,
@@ -39,7 +39,7 @@ fn cube_variant(m: i32) -> i32 {
     }
 }
 
-/// What a selection does to the rule variables once the mode is reached.
+/// Sets the rule variables after the mode has been reached.
 pub fn on_reached(s: &mut Rules, row: &Game, pressed: bool, ram: &[u8; 128]) {
     match row.special {
         Special::Alien => s.lives = byte(ram, 0xC0) & 15,

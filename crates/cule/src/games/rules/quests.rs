@@ -1,11 +1,11 @@
-//! Quests: won or lost, with no running score or one that only grows.
+//! Quests: won or lost, without a running score or with one that never decreases.
 //!
 //! Device subset.
 
 use crate::games::evaluate::{LEVEL, MATCHES};
 use crate::games::{Rules, bcd1, bcd2, byte};
 
-/// Adventure: won with the chalice in the castle, lost when eaten.
+/// Adventure: won with the chalice in the castle, lost when a dragon eats the player.
 pub fn adventure(s: &mut Rules, ram: &[u8; 128]) {
     let won: bool = byte(ram, 0xB9) == 18;
     if won {
@@ -14,7 +14,7 @@ pub fn adventure(s: &mut Rules, ram: &[u8; 128]) {
     s.over = (won || byte(ram, 0xE0) == 2) as u8;
 }
 
-/// Dark Chambers: ends where level or score fall, or without health.
+/// Dark Chambers: ends when the level or the score decreases, or without health.
 pub fn darkchambers(s: &mut Rules, ram: &[u8; 128]) {
     s.reward = 0;
     let level: i32 = byte(ram, 0xD5);
@@ -35,7 +35,7 @@ pub fn darkchambers(s: &mut Rules, ram: &[u8; 128]) {
     }
 }
 
-/// Haunted House: a match costs a point, the urn outside the house earns a hundred.
+/// Haunted House: a match costs one point, the urn outside the house earns 100.
 pub fn haunted_house(s: &mut Rules, ram: &[u8; 128]) {
     s.reward = 0;
     let matches: i32 = bcd1(ram, 0x82);
@@ -51,7 +51,7 @@ pub fn haunted_house(s: &mut Rules, ram: &[u8; 128]) {
     s.over = (s.lives == 0 || won) as u8;
 }
 
-/// Superman: the seconds that are left of 100 minutes.
+/// Superman: the reward is the number of seconds left of 100 minutes.
 pub fn superman(s: &mut Rules, ram: &[u8; 128]) {
     let won: bool = byte(ram, 0x9F) & 64 != 0 && byte(ram, 0x80) + 256 * byte(ram, 0x81) == 62124;
     s.over = won as u8;

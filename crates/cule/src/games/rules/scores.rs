@@ -1,4 +1,4 @@
-//! Scores that are no sum of numbers in RAM, and rewards that are not what the score grew by.
+//! Scores that are not a sum of numbers in RAM, and rewards that are not the increase of the score.
 //!
 //! Device subset.
 
@@ -18,7 +18,7 @@ pub fn score(row: &Game, ram: &[u8; 128], cart_ram: &[u8; 128]) -> i32 {
         }
         Special::Boxing => boxing_points(ram, 0x92) - boxing_points(ram, 0x93),
         Special::DemonAttack => {
-            // The letters of the title stand where the score will be.
+            // RAM holds the letters of the title in place of the score.
             if byte(ram, 0x81) == 0xAB && byte(ram, 0x83) == 0xCD && byte(ram, 0x85) == 0xEA {
                 0
             } else {
@@ -38,17 +38,17 @@ pub fn score(row: &Game, ram: &[u8; 128], cart_ram: &[u8; 128]) -> i32 {
     }
 }
 
-/// Blackjack: the player has nothing left.
+/// Blackjack: the player has no money left.
 pub fn is_bust(ram: &[u8; 128]) -> bool {
     byte(ram, 0x86) == 11 && byte(ram, 0x89) == 187
 }
 
-/// Boxing: KO is shown for 100 points.
+/// Boxing: RAM shows KO for 100 points.
 pub fn boxing_points(ram: &[u8; 128], address: i32) -> i32 {
     if byte(ram, address) == 192 { 100 } else { bcd1(ram, address) }
 }
 
-/// Enduro: cars passed, from those left to pass on the day.
+/// Enduro: cars passed, computed from the day and the cars left to pass.
 fn enduro(ram: &[u8; 128]) -> i32 {
     let day: i32 = byte(ram, 0xAD);
     let left: i32 = bcd2(ram, 0xAB, 0xAC);
@@ -61,10 +61,10 @@ fn enduro(ram: &[u8; 128]) -> i32 {
     }
 }
 
-/// The reward of a frame whose score grew by `growth`.
+/// The reward of a frame in which the score increased by `growth`.
 pub fn earned(row: &Game, growth: i32) -> i32 {
     match row.special {
-        // The game begins with so much.
+        // The initial balance is not a reward.
         Special::JourneyEscape => {
             if growth == 50000 {
                 0
@@ -76,7 +76,7 @@ pub fn earned(row: &Game, growth: i32) -> i32 {
     }
 }
 
-/// The score that the next frame's is compared with.
+/// The score with which the next frame's score is compared.
 pub fn kept(row: &Game, score: i32, ended: bool) -> i32 {
     match row.special {
         Special::Tetris => {

@@ -1,4 +1,4 @@
-//! The lazy beam: draws, with the state as it is, from where it stands up to a given clock.
+//! Deferred drawing: advances the beam from its last position to a given clock with the current state.
 //!
 //! Device subset.
 
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::machine::{Board, Machine};
 
-/// Clock of a row after which the HMOVE blank is over.
+/// Clock of a row at which the HMOVE blank ends.
 pub const BLANK_END: i32 = HBLANK_CLOCKS + 8;
-/// How far the star field moves missile 0 to the left, by phase.
+/// Pixels by which the star field moves missile 0 to the left, by phase.
 const STAR_STEPS: [u8; 4] = [18, 33, 0, 17];
 
 /// Draws up to clock `target`.
@@ -25,17 +25,17 @@ pub fn catch_up(m: &mut Machine, board: &mut Board, target: i32) {
         return;
     }
     if m.eager == 0 && goal <= m.tia.row_start + HBLANK_CLOCKS {
-        // The horizontal blank of a row already entered.
+        // Horizontal blank of the current row.
         m.tia.beam = goal;
         return;
     }
     advance(m, board, goal);
 }
 
-/// Moves the beam to `goal`, clocks after row 0.
+/// Moves the beam to `goal`, in clocks after row 0.
 fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
     let mut from: i32 = m.tia.beam - m.tia.row_start;
-    // Whole rows in a row look alike.
+    // True if the previous row was drawn as a whole in the same state: the next one can be copied.
     let mut alike: bool = false;
     while m.tia.beam < goal {
         if from == CLOCKS_PER_LINE {
@@ -70,15 +70,15 @@ fn advance(m: &mut Machine, board: &mut Board, goal: i32) {
     }
 }
 
-/// True when entering a row changes nothing.
+/// True if the state does not change between rows.
 pub fn is_steady(t: &Tia) -> bool {
     t.skip[0] == 0 && t.skip[1] == 0 && t.star_field == 0 && t.mirror == t.ctrlpf & 1
 }
 
-/// Moves the beam where nothing can happen except the end of an HMOVE blank.
+/// Moves the beam over clocks in which nothing can happen except the end of an HMOVE blank.
 pub fn skip_to(t: &mut Tia, from: i32, goal: i32) {
     if t.blank_pending != 0 {
-        // The first row whose blank is still to come, and the last one whose blank is over at the goal.
+        // The first row whose blank has not ended, and the last one whose blank has ended at the goal.
         let first: i32 = if from < BLANK_END { t.row_start } else { t.row_start + CLOCKS_PER_LINE };
         let last: i32 =
             (goal - BLANK_END + CLOCKS_PER_LINE) / CLOCKS_PER_LINE * CLOCKS_PER_LINE - CLOCKS_PER_LINE;
@@ -88,21 +88,21 @@ pub fn skip_to(t: &mut Tia, from: i32, goal: i32) {
     }
     t.beam = goal;
     if goal > t.row_start + CLOCKS_PER_LINE {
-        // A row that is complete counts as the present one: the next has not been entered yet.
+        // A complete row stays the current one until the next is entered.
         t.row_start = (goal - 1) / CLOCKS_PER_LINE * CLOCKS_PER_LINE;
     }
 }
 
-/// Ends the HMOVE blank at `clock` after row 0, unless its strobe came later: the beam may lag behind that. A strobe
-/// before anything could be drawn is never too late, also where row 0 belongs to an earlier time (a console reset
-/// within a frame).
+/// Ends the HMOVE blank at `clock` after row 0, unless HMOVE was strobed later than that, since the beam may
+/// lag behind. A strobe before the first drawn clock always counts as earlier, even if row 0 belongs to an
+/// earlier time (a console reset within a frame).
 pub fn end_blank(t: &mut Tia, clock: i32) {
     if t.base + clock > t.last_hmove || t.last_hmove < t.gate {
         t.blank_pending = 0;
     }
 }
 
-/// The star field goes on to its next row.
+/// Advances the star field by one row.
 pub fn move_star(t: &mut Tia) {
     let phase: u8 = (t.star_phase + 1) & 3;
     t.star_phase = phase;
@@ -115,7 +115,7 @@ pub fn move_star(t: &mut Tia) {
     };
 }
 
-/// What changes from one row to the next.
+/// Applies the changes between two rows.
 fn enter_row(m: &mut Machine, board: &mut Board) {
     let mirror: u8 = m.tia.ctrlpf & 1;
     if mirror != m.tia.mirror {
@@ -135,7 +135,7 @@ fn enter_row(m: &mut Machine, board: &mut Board) {
     }
 }
 
-/// Collisions in clocks `from..to` of the present row.
+/// Latches collisions in clocks `from..to` of the current row.
 fn collide(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     if to <= HBLANK_CLOCKS || m.tia.settled != 0 {
         return;

@@ -1,18 +1,18 @@
-//! Collision latches: two bits per read register, bit 2r + 1 is bit 7 of register r, bit 2r its bit 6.
+//! Collision latches, two bits per read register: bit 2r + 1 is bit 7 of register r, bit 2r its bit 6.
 //!
 //! Device subset.
 
 use super::{ALL_OBJECTS, GUARD_ALL, PF, Tia, bit, hidden, objects};
 use crate::machine::{Board, Machine};
 
-/// The two objects behind each latch; latch 12 stands for nothing.
+/// The two objects of each latch. Latch 12 is unused.
 pub const FIRST: [u8; 16] = [2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3, 0, 4, 2, 0];
 pub const SECOND: [u8; 16] = [0, 1, 1, 0, 4, 5, 4, 5, 4, 5, 4, 5, 0, 5, 3, 1];
 pub const NO_LATCH: u16 = 1 << 12;
-/// The latches in which an object takes part.
+/// The latches of each object.
 pub const LATCHES_OF: [u16; 6] = [0x8039, 0x80C6, 0x4303, 0x4C0C, 0x2550, 0x2AA0];
 
-/// Latches that a set of objects could still switch on.
+/// Latches between objects of `set` that are not set yet.
 fn open(t: &Tia, set: u8) -> u16 {
     let mut latches: u16 = !NO_LATCH & !t.collisions;
     for object in 0..6 {
@@ -23,7 +23,7 @@ fn open(t: &Tia, set: u8) -> u16 {
     latches
 }
 
-/// Works out `near` and what changes of the playfield are checked against.
+/// Recomputes `near`, and the cells that changes of the playfield are compared with.
 pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     let t: &mut Tia = &mut m.tia;
     t.near_stale = 0;
@@ -46,7 +46,8 @@ pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     }
     let mut near: u8 = 0;
     for object in 0..6 {
-        // An object that shows meets another one where two are, one that does not where one is.
+        // For an enabled object a cell must contain two enabled objects, itself and another; for a disabled
+        // object, one.
         let others: u64 = if t.enabled >> object & 1 != 0 { shared } else { seen };
         if board.cells[object] & others != 0 {
             near |= bit(object);
@@ -60,7 +61,7 @@ pub fn refresh_near(m: &mut Machine, board: &mut Board) {
         partners = 0;
     }
     if t.mirror != t.ctrlpf & 1 {
-        // The next row turns the playfield: all may be different there.
+        // The next row reverses the right half of the playfield: every object may collide there.
         near = ALL_OBJECTS;
         partners = objects::ALL_CELLS;
     }
@@ -70,7 +71,7 @@ pub fn refresh_near(m: &mut Machine, board: &mut Board) {
     board.any_cells = any;
 }
 
-/// Brings `near` up to date after `object` has got new cells or begun to show. It may then name too many.
+/// Updates `near` after `object` moved or was enabled. The result may contain too many objects.
 pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
     let cells: u64 = board.cells[object];
     if object < PF {
@@ -81,10 +82,10 @@ pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
     }
     let mut near: u8 = t.near;
     if t.enabled & bit(object) == 0 {
-        // What does not show is found out when it does.
+        // A disabled object is checked when it is enabled.
         near |= bit(object);
     } else {
-        // Objects that it was near may be near no other now.
+        // Objects that were near it may now be near no other object.
         t.near_loose |= near >> object & 1;
         let mut met: u8 = 0;
         for other in 0..6 {
@@ -105,7 +106,7 @@ pub fn follow(t: &mut Tia, board: &mut Board, object: usize) {
     }
 }
 
-/// Those of the objects `near` that meet one with which they have not collided yet.
+/// The objects of `near` that share a cell with one with which they have not collided yet.
 fn unlatched(t: &Tia, board: &Board, near: u8) -> u8 {
     let mut found: u8 = 0;
     for object in 0..6 {
@@ -124,7 +125,7 @@ fn unlatched(t: &Tia, board: &Board, near: u8) -> u8 {
     found
 }
 
-/// Objects with which `object` has not collided yet.
+/// The objects with which `object` has not collided yet.
 pub fn partners_of(collisions: u16, object: usize) -> u8 {
     let c: u32 = !collisions as u32;
     let found: u32 = match object {
@@ -138,7 +139,7 @@ pub fn partners_of(collisions: u16, object: usize) -> u8 {
     found as u8
 }
 
-/// True when `object`, were it on `cells`, could newly collide with an enabled one.
+/// True if `object`, placed on `cells`, could cause a new collision with an enabled object.
 pub fn meets(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
     let t: &Tia = &m.tia;
     let partners: u8 = partners_of(t.collisions, object) & t.enabled;
@@ -150,7 +151,7 @@ pub fn meets(m: &Machine, board: &Board, object: usize, cells: u64) -> bool {
     others & cells != 0 && !hidden(t)
 }
 
-/// Bits `from..to` of word `word`.
+/// Mask of the pixels `from..to` that are in word `word`.
 pub fn span_word(word: usize, from: i32, to: i32) -> u32 {
     let base: i32 = 32 * word as i32;
     let mut bits: u32 = 0xFFFF_FFFF;
@@ -163,7 +164,7 @@ pub fn span_word(word: usize, from: i32, to: i32) -> u32 {
     bits
 }
 
-/// Nothing more can happen in this row. `near` may have named too many.
+/// Records that no new collision is possible in this row. `near` may contain too many objects.
 fn settle(t: &mut Tia) {
     t.settled = 1;
     if t.near_loose != 0 {
@@ -171,7 +172,7 @@ fn settle(t: &mut Tia) {
     }
 }
 
-/// Latches what overlaps in pixels `from..to`.
+/// Latches the collisions in pixels `from..to`.
 pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     let t: &mut Tia = &mut m.tia;
     let enabled: u8 = t.enabled;
@@ -187,7 +188,7 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
         settle(t);
         return;
     }
-    // Cells of four pixels in which two objects can be, and those of them in the span.
+    // Cells that two objects can cover, and those of them in the span.
     let ahead: u64 = (1u64 << ((to + 3) >> 2)) - 1;
     let behind: u64 = (1u64 << (from >> 2)) - 1;
     let here: u64 = shared & ahead & !behind;
@@ -231,7 +232,7 @@ pub fn evaluate(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     }
 }
 
-/// Those of the `possible` latches whose objects meet in the pixels `overlap` of word `w`.
+/// The latches of `possible` whose objects overlap in the pixels `overlap` of word `w`.
 fn overlaps(board: &Board, possible: u16, w: usize, overlap: u32) -> u16 {
     let mut latched: u16 = 0;
     for latch in 0..16 {

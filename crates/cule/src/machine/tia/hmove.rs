@@ -1,4 +1,4 @@
-//! Horizontal motion: what one HMOVE strobe does to the five movable objects, by the cycle at which it comes.
+//! Horizontal motion: the effect of an HMOVE strobe on the five movable objects, by the cycle of the strobe.
 //!
 //! Device subset.
 
@@ -6,14 +6,14 @@ use super::write::{moved, touch_move};
 use super::{FORM_NORMAL, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock, objects};
 use crate::machine::{Board, Machine};
 
-/// Most that objects can move left, strobes at cycles 4-20.
+/// Maximum motion to the left for strobes at cycles 4-20.
 const EARLY: [i8; 17] = [6, 5, 5, 4, 3, 2, 2, 1, 0, -1, -1, -2, -3, -4, -4, -5, -6];
-/// Motion that comes too late, strobes at cycles 54-74.
+/// Motion that is lost for strobes at cycles 54-74.
 const LATE: [i8; 21] = [15, 14, 13, 12, 12, 11, 10, 9, 9, 8, 7, 6, 6, 5, 4, 3, 3, 2, 1, 0, 0];
 /// Clocks from HMOVE to the HMM0 write that starts the star field.
 pub const STAR_FIELD_CLOCKS: i32 = 63;
 
-/// Pixels to the right that a nibble moves an object, strobe at `cycle` of the line.
+/// Pixels to the right by which a motion nibble moves an object, for a strobe at `cycle` of the line.
 pub fn motion(nibble: u8, cycle: i32) -> i32 {
     let left: i32 = if nibble > 7 { nibble as i32 - 16 } else { nibble as i32 };
     if cycle >= 4 && cycle <= 20 {
@@ -30,7 +30,7 @@ pub fn motion(nibble: u8, cycle: i32) -> i32 {
     -left
 }
 
-/// True when a strobe at `cycle` of the line blanks the next pixels 0-7.
+/// True if a strobe at `cycle` of the line blanks the next pixels 0-7.
 pub fn blanks(t: &Tia, cycle: i32) -> bool {
     t.layout.hmove_blanks != 0 && (cycle <= 20 || cycle == 75)
 }
@@ -42,7 +42,8 @@ pub fn strobe(m: &mut Machine, board: &mut Board, clock: i32) {
     let blanks: bool = blanks(t, cycle);
     let special: bool =
         t.star_field != 0 || t.missile0_form != FORM_NORMAL || t.skip[0] != 0 || t.skip[1] != 0;
-    // A blank that waits belongs to the strobe before: the beam must have passed it, unless this one is to wait too.
+    // A pending blank belongs to the previous strobe: the beam must pass it first, unless this strobe blanks
+    // too.
     if m.draw != 0 || m.eager != 0 || special || (t.blank_pending != 0 && !blanks) {
         beam::catch_up(m, board, clock);
     }

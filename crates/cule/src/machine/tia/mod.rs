@@ -1,8 +1,10 @@
-//! TIA: state, time, frames and reads. Drawing and collisions happen in `beam`, up to the time of an access.
+//! TIA: state, time, frames and reads. Drawing and collisions are computed in `beam`, up to the time of an
+//! access.
 //!
-//! A write first lets the beam run up to its own time with the old state, then changes the state (`write`). The beam
-//! may lag when the old and the new state look the same. Without pixels they look the same unless the object that
-//! changes comes near another one: `near` says so from the 40 cells of four pixels that objects cover.
+//! A write first advances the beam to its own time with the old state, then changes the state (`write`). The
+//! beam may lag if the change makes no visible difference. Without pixels, a change makes a difference only
+//! if the changed object is near another one; `near` is computed from the 40 cells of four pixels that
+//! objects cover.
 //!
 //! Device subset.
 
@@ -30,7 +32,7 @@ pub const PICTURE_BYTES: usize = WIDTH * MAX_ROWS;
 /// 160 pixels, one bit each; bit i of word w is pixel 32 w + i.
 pub type Mask = [u32; 5];
 
-/// The six objects.
+/// Indices of the six objects.
 pub const P0: usize = 0;
 pub const P1: usize = 1;
 pub const M0: usize = 2;
@@ -39,34 +41,34 @@ pub const BL: usize = 4;
 pub const PF: usize = 5;
 /// One bit per object, as in `dirty`, `near` and `enabled`.
 pub const ALL_OBJECTS: u8 = 0x3F;
-/// `guard` while every change has to be looked at.
+/// Value of `guard` while every change must be checked.
 pub const GUARD_ALL: u8 = 0xFF;
 
-/// VSYNC is off: the time at which it may end the frame never comes.
+/// Value of `arm` while VSYNC is off.
 const NEVER: i32 = 0x7FFF_FFFF;
-/// VBLANK: nothing is shown.
+/// VBLANK: the picture is blank.
 const VBLANK_ON: u8 = 0x02;
 
-/// How the star field makes missile 0 look.
+/// Effect of the star field on missile 0.
 pub const FORM_NORMAL: u8 = 0;
 pub const FORM_WIDE: u8 = 1;
 pub const FORM_OFF: u8 = 2;
 
-/// What a ROM fixes: the window of lines that are drawn, and the television.
+/// Properties that the ROM determines: the window of drawn lines, and the television.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Layout {
     /// Frame line of the first row.
     pub first_line: i16,
-    /// Rows.
+    /// Number of rows.
     pub height: i16,
-    /// PAL: longer frames, color loss.
+    /// PAL: longer frames, and color loss after a frame with an odd number of lines.
     pub pal: u8,
-    /// HMOVE blanks the first eight pixels.
+    /// HMOVE blanks the first eight pixels of a line.
     pub hmove_blanks: u8,
 }
 
-/// State of the chip. Clocks count from the start of the frame and are rebased with it.
+/// State of the chip. Clocks count from the start of the frame and are shifted with it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Tia {
@@ -74,35 +76,35 @@ pub struct Tia {
     pub origin: i32,
     /// Clock of buffer row 0.
     pub base: i32,
-    /// The clock that a target must reach before anything is drawn.
+    /// A beam target before this clock draws nothing.
     pub gate: i32,
-    /// Clock behind the last row.
+    /// Clock after the last row.
     pub window_end: i32,
-    /// Clocks after `base` that have been drawn.
+    /// Number of clocks after `base` that have been drawn.
     pub beam: i32,
-    /// Start of the row that the beam is in, clocks after `base`; at its end until the next row is entered.
+    /// Start of the beam's row, in clocks after `base`. It changes when the beam enters the next row.
     pub row_start: i32,
-    /// First clock at which a write hits the line limit.
+    /// First clock at which a write exceeds the maximum number of lines, which ends the frame.
     pub limit: i32,
     /// Clock from which clearing VSYNC ends the frame.
     pub arm: i32,
     /// Clock of the last HMOVE.
     pub last_hmove: i32,
-    /// Lines of the last whole frame.
+    /// Lines of the last complete frame.
     pub last_lines: i32,
-    /// Cycle at which the paddle capacitors were last released.
+    /// Cycle at which the paddle capacitors started to charge.
     pub dump_release: i32,
-    /// Playfield in left-half order, bit 0 leftmost.
+    /// Playfield bits of the left half, bit 0 leftmost.
     pub playfield: u32,
-    /// What the cartridge's game fixes.
+    /// Window and television of the cartridge's game.
     pub layout: Layout,
-    /// Two bits per read register: bit 2r + 1 is bit 7 of register r, bit 2r its bit 6.
+    /// Collision latches, two bits per read register: bit 2r + 1 is bit 7 of register r, bit 2r its bit 6.
     pub collisions: u16,
     /// Index of the picture buffer being drawn.
     pub buffer: u8,
     /// POSP0, POSP1, POSM0, POSM1, POSBL.
     pub position: [u8; 5],
-    /// Motion nibbles of the same objects.
+    /// HMP0, HMP1, HMM0, HMM1, HMBL: four bits each.
     pub motion: [u8; 5],
     /// VBLANK as written.
     pub vblank: u8,
@@ -116,7 +118,7 @@ pub struct Tia {
     pub reflect: [u8; 2],
     /// GRP0, GRP1.
     pub grp: [u8; 2],
-    /// Their old copies.
+    /// Delayed copies of GRP0 and GRP1.
     pub grp_old: [u8; 2],
     /// VDELP0, VDELP1.
     pub vdelp: [u8; 2],
@@ -128,43 +130,44 @@ pub struct Tia {
     pub resmp: [u8; 2],
     /// ENABL.
     pub enabl: u8,
-    /// Its old copy.
+    /// Delayed copy of ENABL.
     pub enabl_old: u8,
     /// VDELBL.
     pub vdelbl: u8,
     /// The paddle capacitors are grounded.
     pub dump: u8,
-    /// First copy of the player suppressed until the next row.
+    /// The first copy of the player is not shown until the next row.
     pub skip: [u8; 2],
     /// One of the `FORM_` constants.
     pub missile0_form: u8,
     /// The star field moves missile 0 from row to row.
     pub star_field: u8,
-    /// Where in its four steps the star field is.
+    /// Phase of the star field, 0 to 3.
     pub star_phase: u8,
     /// Reflection in use for the right half of the playfield.
     pub mirror: u8,
-    /// An HMOVE blank waits for the next pixels 0-7.
+    /// An HMOVE blank applies to the next pixels 0-7.
     pub blank_pending: u8,
-    /// Objects that show at all, one bit each, wherever they are.
+    /// Objects that are enabled, one bit each, at any position.
     pub enabled: u8,
-    /// Masks to be made anew.
+    /// Objects whose masks must be recomputed.
     pub dirty: u8,
-    /// Objects whose cells meet those of an enabled one with which they have not collided yet.
+    /// Objects whose cells overlap those of an enabled object with which they have not collided yet.
     pub near: u8,
-    /// `near` has to be worked out anew.
+    /// `near` must be recomputed.
     pub near_stale: u8,
-    /// Objects whose changes need the beam: `near`, or `GUARD_ALL` while that is unknown or pixels are made.
+    /// Objects whose changes require the beam: `near`, or `GUARD_ALL` while that is unknown or pixels are
+    /// drawn.
     pub guard: u8,
     /// All collisions that the present state can cause have been latched.
     pub settled: u8,
     /// The frame ends after this instruction.
     pub stop: u8,
-    /// `near` may name too many.
+    /// `near` may contain too many objects.
     pub near_loose: u8,
 }
 
-/// The bit of an object.
+/// Bit mask of an object.
 pub fn bit(object: usize) -> u8 {
     1 << object
 }
@@ -174,7 +177,7 @@ pub fn clock_of(cycles: u32) -> i32 {
     cycles.wrapping_mul(3) as i32
 }
 
-/// A chip that has not been reset yet.
+/// Returns a chip before its first reset.
 pub fn new(layout: Layout) -> Tia {
     let mut t: Tia = Tia {
         origin: 0,
@@ -229,7 +232,7 @@ pub fn new(layout: Layout) -> Tia {
     t
 }
 
-/// Window bounds for a frame whose buffer row 0 is line `row0_line`.
+/// Sets the window bounds of a frame whose buffer row 0 is line `row0_line`.
 fn set_window(t: &mut Tia, row0_line: i32) {
     let lines: i32 = if t.layout.pal != 0 { 343 } else { 291 };
     t.base = t.origin + CLOCKS_PER_LINE * row0_line;
@@ -238,7 +241,7 @@ fn set_window(t: &mut Tia, row0_line: i32) {
     t.limit = t.origin + CLOCKS_PER_LINE * lines;
 }
 
-/// Console reset. After an unfinished frame the next one is drawn from line 0 on.
+/// Console reset. After an unfinished frame, the next one is drawn from line 0 on.
 pub fn reset(t: &mut Tia, unfinished: bool) {
     let layout: Layout = t.layout;
     *t = new(layout);
@@ -247,7 +250,7 @@ pub fn reset(t: &mut Tia, unfinished: bool) {
     }
 }
 
-/// Subtracts `cycles` from every stamp.
+/// Subtracts `cycles` from every stored time.
 pub fn rebase(t: &mut Tia, cycles: u32) {
     let clocks: i32 = clock_of(cycles);
     t.arm = t.arm.wrapping_sub(clocks);
@@ -255,7 +258,7 @@ pub fn rebase(t: &mut Tia, cycles: u32) {
     t.dump_release = t.dump_release.wrapping_sub(cycles as i32);
 }
 
-/// Starts a frame; time has been rebased, `phase` is the clock within the line.
+/// Starts a frame. The times have been shifted; `phase` is the clock within the line.
 pub fn new_frame(t: &mut Tia, phase: i32) {
     t.buffer ^= 1;
     t.origin = -phase;
@@ -270,12 +273,12 @@ pub fn new_frame(t: &mut Tia, phase: i32) {
     }
 }
 
-/// True while VSYNC may end the frame; stamps decay, so any far time counts as never.
+/// True while clearing VSYNC can end the frame. Stored times decrease, so any distant time means never.
 pub fn is_armed(t: &Tia) -> bool {
     t.arm < NEVER / 2
 }
 
-/// The vertical blank hides everything.
+/// True while the vertical blank hides the picture.
 pub fn hidden(t: &Tia) -> bool {
     t.vblank & VBLANK_ON != 0
 }
@@ -303,7 +306,7 @@ pub fn read(m: &mut Machine, board: &mut Board, address: u32, cycles: u32) -> u3
     driven | noise
 }
 
-/// INPT0..INPT3: charged, and so bit 7, once the pot has had its time.
+/// INPT0..INPT3: bit 7 is set when the capacitor has been charged through the paddle's resistance.
 fn read_pot(m: &Machine, pot: usize, cycles: u32) -> u32 {
     let resistance: i32 = m.input.resistance[pot];
     if resistance == 0 {

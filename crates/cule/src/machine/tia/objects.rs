@@ -1,5 +1,5 @@
-//! The six objects as 160-bit masks, and as 40 cells of four pixels each. 160 = 5 x 32, so a pattern that leaves word 4
-//! enters word 0: positions wrap by themselves.
+//! The six objects as 160-bit masks, and as 40 cells of four pixels each. 160 = 5 x 32: a pattern that
+//! extends beyond word 4 continues in word 0, as positions wrap.
 //!
 //! Device subset.
 
@@ -8,14 +8,15 @@ use crate::machine::Board;
 
 /// All cells of a row.
 pub const ALL_CELLS: u64 = 0xFF_FFFF_FFFF;
-/// The twenty bits of the left half of the playfield.
+/// The 20 bits of the left half of the playfield.
 const LEFT_CELLS: u32 = 0xF_FFFF;
 
-/// Offsets of the copies of a player and its missile for NUSIZ & 7; 0 after the first means no copy.
+/// Offsets in pixels of the copies of a player and its missile, for NUSIZ & 7. 0 after the first means no
+/// copy.
 pub const COPIES: [[u8; 3]; 8] =
     [[0, 0, 0], [0, 16, 0], [0, 32, 0], [0, 16, 32], [0, 64, 0], [0, 0, 0], [0, 32, 64], [0, 0, 0]];
 
-/// Every bit four times: playfield bits to pixels.
+/// Repeats every bit four times: playfield bits to pixels.
 pub fn stretch(bits: u32) -> u32 {
     let mut x: u32 = bits & 0xFF;
     x = (x | x << 12) & 0x000F_000F;
@@ -33,7 +34,7 @@ pub fn halve(wide: u32) -> u32 {
     (x | x >> 8) & 0x0000_FFFF
 }
 
-/// Adds up to 32 pixels at `position`, which may be up to 160 too large.
+/// Adds up to 32 pixels at `position`, which may exceed the row by up to 160.
 fn place(mask: &mut Mask, pattern: u32, position: u32) {
     let at: u32 = if position >= 160 { position - 160 } else { position };
     let wide: u64 = (pattern as u64) << (at & 31);
@@ -43,7 +44,7 @@ fn place(mask: &mut Mask, pattern: u32, position: u32) {
     mask[next] |= (wide >> 32) as u32;
 }
 
-/// Pixels of a player showing `graphics` (bit 7 leftmost).
+/// Pixels of a player with these graphics (bit 7 leftmost).
 pub fn player(t: &Tia, player: usize, graphics: u8) -> Mask {
     let mut mask: Mask = [0, 0, 0, 0, 0];
     let mode: u8 = t.nusiz[player] & 7;
@@ -114,13 +115,13 @@ pub fn playfield(t: &Tia) -> Mask {
     ]
 }
 
-/// Cells of the playfield, or of a change in it.
+/// Cells of the playfield bits, or of a change in them.
 pub fn playfield_cells(bits: u32, mirror: u8) -> u64 {
     let right: u32 = if mirror != 0 { bits.reverse_bits() >> 12 } else { bits };
     (bits & LEFT_CELLS) as u64 | ((right & LEFT_CELLS) as u64) << 20
 }
 
-/// Cells of `width` pixels from `start` on, copied as NUSIZ says.
+/// Cells of `width` pixels from `start` on, with the copies that NUSIZ selects.
 fn copied_cells(start: u32, width: u32, mode: u8) -> u64 {
     let first: u32 = start >> 2;
     let last: u32 = (start + width - 1) >> 2;
@@ -143,7 +144,7 @@ pub fn player_cells(position: u8, nusiz: u8) -> u64 {
     copied_cells(start, 8, mode)
 }
 
-/// Cells of a missile that looks as NUSIZ says.
+/// Cells of a missile with this NUSIZ.
 pub fn missile_cells(position: u8, nusiz: u8) -> u64 {
     copied_cells(position as u32, 1 << (nusiz >> 4 & 3), nusiz & 7)
 }
@@ -153,7 +154,7 @@ pub fn ball_cells(position: u8, ctrlpf: u8) -> u64 {
     copied_cells(position as u32, 1 << (ctrlpf >> 4 & 3), 0)
 }
 
-/// Cells that a movable object could cover at `position`, whether it shows or not.
+/// Cells that a movable object could cover at `position`, enabled or not.
 pub fn cells_at(t: &Tia, object: usize, position: u8) -> u64 {
     if object == BL {
         return ball_cells(position, t.ctrlpf);
@@ -174,7 +175,7 @@ pub fn cells_at(t: &Tia, object: usize, position: u8) -> u64 {
     missile_cells(position, nusiz)
 }
 
-/// Cells that an object can cover where it stands, whether it shows or not.
+/// Cells that an object could cover at its current position, enabled or not.
 pub fn cells(t: &Tia, object: usize) -> u64 {
     if object == PF {
         return playfield_cells(t.playfield, t.mirror);
@@ -182,14 +183,14 @@ pub fn cells(t: &Tia, object: usize) -> u64 {
     cells_at(t, object, t.position[object])
 }
 
-/// Makes the cells of all objects anew.
+/// Recomputes the cells of all objects.
 pub fn refresh_cells(t: &Tia, board: &mut Board) {
     for object in 0..6 {
         board.cells[object] = cells(t, object);
     }
 }
 
-/// Makes those masks of `objects` anew that have changed.
+/// Recomputes the masks of those `objects` that have changed.
 pub fn refresh(t: &mut Tia, board: &mut Board, objects: u8) {
     let dirty: u8 = t.dirty & objects;
     t.dirty &= !objects;

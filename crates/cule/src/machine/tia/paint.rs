@@ -1,4 +1,4 @@
-//! Pixels: masks to palette indices, and what short frames leave behind.
+//! Pixels: masks to palette indices, and the pixels that ale-py writes in frames that end within the picture.
 //!
 //! Device subset.
 
@@ -9,22 +9,23 @@ use super::{
 };
 use crate::machine::{Board, Machine};
 
-/// CTRLPF: the halves of the playfield take the players' colors; the playfield stands before the players.
+/// Bits of CTRLPF: the halves of the playfield take the players' colors; the playfield is drawn over the
+/// players.
 pub const SCORE: u8 = 2;
 pub const PRIORITY: u8 = 4;
-/// What `order_of` says where `lonely_score` does.
+/// Value of `order_of` if `lonely_score` is true.
 pub const LONELY: u8 = 1;
-/// Places of the colors in `Tia::color`.
+/// Indices of the colors in `Tia::color`.
 pub const FIELD: usize = 2;
 pub const BACK: usize = 3;
-/// Clock of a row after which the HMOVE blank is over.
+/// Clock of a row at which the HMOVE blank ends.
 const BLANK_END: i32 = HBLANK_CLOCKS + 8;
-/// Pixels left of the middle.
+/// Pixels of the left half.
 const LEFT: Mask = [0xFFFF_FFFF, 0xFFFF_FFFF, 0x0000_FFFF, 0, 0];
-/// One in every byte.
+/// The value 1 in every byte.
 pub const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 
-/// Eight bits to eight bytes of 0 or $FF.
+/// Expands eight bits to eight bytes of 0 or $FF.
 #[rustfmt::skip]
 const SPREAD: [u64; 256] = [
     0x0000000000000000, 0x00000000000000FF, 0x000000000000FF00, 0x000000000000FFFF, 0x0000000000FF0000,
@@ -81,20 +82,20 @@ const SPREAD: [u64; 256] = [
     0xFFFFFFFFFFFFFFFF,
 ];
 
-/// Eight bits to eight bytes of 0 or $FF.
+/// Expands eight bits to eight bytes of 0 or $FF.
 pub fn spread(bits: u32) -> u64 {
     SPREAD[(bits & 0xFF) as usize]
 }
 
-/// As `spread`, by products: what a GPU does instead of waiting for a table.
+/// As `spread`, by multiplication: faster than a table lookup on a GPU.
 pub fn spread_by_products(bits: u32) -> u64 {
-    // Bits 0 to 3 go to the lowest bits of four bytes; nothing else of the product lies there.
+    // Bits 0 to 3 move to the lowest bits of four bytes; no other bit of the product falls on them.
     let low: u32 = ((bits & 0xF).wrapping_mul(0x0020_4081) & 0x0101_0101).wrapping_mul(0xFF);
     let high: u32 = ((bits >> 4 & 0xF).wrapping_mul(0x0020_4081) & 0x0101_0101).wrapping_mul(0xFF);
     low as u64 | (high as u64) << 32
 }
 
-/// Writes eight pixels, one store. They begin at a multiple of eight.
+/// Writes eight pixels in one store, at a multiple of eight.
 pub fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
     if at > PICTURE_BYTES - 8 {
         return;
@@ -104,7 +105,7 @@ pub fn put(board: &mut Board, buffer: usize, at: usize, pixels: u64) {
     }
 }
 
-/// Reads eight pixels, one load. They begin at a multiple of eight.
+/// Reads eight pixels in one load, at a multiple of eight.
 pub fn eight(board: &Board, buffer: usize, at: usize) -> u64 {
     if at > PICTURE_BYTES - 8 {
         return 0;
@@ -116,7 +117,7 @@ pub fn eight(board: &Board, buffer: usize, at: usize) -> u64 {
     pixels
 }
 
-/// Makes a row like the one above it.
+/// Copies the row above into the current row.
 pub fn repeat_row(m: &Machine, board: &mut Board) {
     let line: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE);
     let above: usize = line_start(m.tia.row_start / CLOCKS_PER_LINE - 1);
@@ -130,7 +131,8 @@ pub fn repeat_row(m: &Machine, board: &mut Board) {
     }
 }
 
-/// Pixels of clocks `from..to` of the present row and, if `eager`, what the reference writes ahead of them.
+/// Draws the pixels of clocks `from..to` of the current row and, if `eager`, those that ale-py writes ahead
+/// of them.
 pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     if board.front.on != 0 && rows::draw(m, board, from, to) {
         return;
@@ -166,17 +168,17 @@ pub fn chunk(m: &mut Machine, board: &mut Board, from: i32, to: i32) {
     }
 }
 
-/// True when the playfield alone is on and takes the score colors in spite of its priority.
+/// True if only the playfield is enabled, and it takes the score colors in spite of its priority.
 pub fn lonely_score(t: &Tia) -> bool {
     t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY && t.enabled == bit(PF)
 }
 
-/// Where a row begins in its buffer.
+/// Index of the first pixel of a row in its buffer.
 pub fn line_start(row: i32) -> usize {
     row as usize % MAX_ROWS * WIDTH
 }
 
-/// What stands before what: 0, or one of `LONELY`, `PRIORITY` and `SCORE`.
+/// Drawing order of the objects: 0, or one of `LONELY`, `PRIORITY` and `SCORE`.
 pub fn order_of(t: &Tia) -> u8 {
     if lonely_score(t) {
         LONELY
@@ -187,7 +189,8 @@ pub fn order_of(t: &Tia) -> u8 {
     }
 }
 
-/// Which of 32 pixels have the color of player 0, of player 1 and of the playfield. Masks are fresh.
+/// Masks of the 32 pixels of word `w` that have the color of player 0, player 1 and the playfield. Requires
+/// up-to-date masks.
 #[inline(always)]
 pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
     let zeros: u32 = board.masks[P0][w] | board.masks[M0][w];
@@ -214,7 +217,7 @@ pub fn shown(board: &Board, w: usize, order: u8) -> (u32, u32, u32) {
     (c0, c1, cf)
 }
 
-/// Draws pixels `from..to` of a row. Masks are fresh.
+/// Draws pixels `from..to` of a row. Requires up-to-date masks.
 fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let back: u64 = t.color[BACK] as u64 * EVERY_BYTE;
     let zero: u64 = back ^ (t.color[P0] as u64 * EVERY_BYTE);
@@ -253,7 +256,7 @@ fn span(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     }
 }
 
-/// Makes pixels `from..to` of a row 0.
+/// Sets pixels `from..to` of a row to 0.
 fn clear(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let line: usize = line_start(row);
     let mut x: i32 = from;
@@ -268,8 +271,8 @@ fn clear(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     }
 }
 
-/// Pixels that the reference writes ahead when a chunk does not end on a multiple of four: they stay when the frame
-/// ends there.
+/// Draws the pixels that ale-py writes ahead when a chunk does not end at a multiple of four. They remain
+/// visible if the frame ends there.
 fn round_up(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     let group: i32 = to & !3;
     if to <= from || to == group || group < from {
@@ -307,7 +310,7 @@ fn round_up(t: &Tia, board: &mut Board, row: i32, from: i32, to: i32) {
     }
 }
 
-/// True when the shape of an enabled object other than the playfield touches pixels `group..group + 4`.
+/// True if an enabled object other than the playfield touches pixels `group..group + 4`.
 fn near(t: &Tia, on: u8, group: i32) -> bool {
     let mut shapes: u32 = 0;
     let word: usize = (group >> 5) as usize;
@@ -328,7 +331,7 @@ fn near(t: &Tia, on: u8, group: i32) -> bool {
     shapes >> (group & 31) & 0xF != 0
 }
 
-/// The reference dims what an unfinished frame has not reached.
+/// Dims the rows that an unfinished frame has not reached, as ale-py does.
 pub fn dim(m: &Machine, board: &mut Board, lines: i32) {
     let first: i32 = m.tia.layout.first_line as i32;
     let from: i32 = if lines > first { lines - first } else { 0 };

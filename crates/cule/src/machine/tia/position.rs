@@ -1,4 +1,4 @@
-//! RESPx, RESMx, RESBL and RESMPx: where a strobe puts an object.
+//! RESPx, RESMx, RESBL and RESMPx: the position that a strobe gives an object.
 //!
 //! Device subset.
 
@@ -7,24 +7,24 @@ use super::write::{moved, show_missile, touch_move};
 use super::{BL, FORM_NORMAL, HBLANK_CLOCKS, M0, P0, Tia, VISIBLE_CLOCKS, beam, line_clock};
 use crate::machine::{Board, Machine};
 
-/// Clocks that the old image of a player goes on when its strobe hits a copy being shown.
+/// Clocks for which the old image of a player continues when the strobe occurs while a copy is drawn.
 pub const DISPLAY_TAIL: i32 = 11;
 
-/// What a RESPx strobe finds.
+/// Effect of a RESPx strobe.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strobe {
-    /// Where the player goes.
+    /// New position of the player.
     pub new: i32,
-    /// It stands there already.
+    /// The position does not change.
     pub same: bool,
-    /// A copy of it is being shown.
+    /// A copy is being drawn.
     pub display: bool,
-    /// A copy of it is about to be shown.
+    /// A copy is about to be drawn.
     pub delay: bool,
 }
 
-/// What a RESPx strobe at clock `h` of a line finds.
+/// Effect of a RESPx strobe at clock `h` of a line.
 pub fn player_strobe(t: &Tia, h: i32, player: usize) -> Strobe {
     let new: i32 = if h < HBLANK_CLOCKS { 3 } else { (h - 63) % VISIBLE_CLOCKS };
     let distance: i32 = (new - t.position[player] as i32 + VISIBLE_CLOCKS) % VISIBLE_CLOCKS;
@@ -72,12 +72,12 @@ pub fn strobe_player(m: &mut Machine, board: &mut Board, clock: i32, player: usi
     moved(m, board, P0 + player);
 }
 
-/// Position of a missile or ball strobe, apart from the exceptions.
+/// Position after a missile or ball strobe, without the exceptions.
 fn plain(h: i32) -> i32 {
     if h < HBLANK_CLOCKS { 2 } else { (h - 64) % VISIBLE_CLOCKS }
 }
 
-/// Moves an object at `target` if that changes anything.
+/// Moves an object at `target` if its position changes.
 fn place(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i32) {
     if m.eager == 0 && new == m.tia.position[object] as i32 {
         return;
@@ -88,12 +88,12 @@ fn place(m: &mut Machine, board: &mut Board, target: i32, object: usize, new: i3
     moved(m, board, object);
 }
 
-/// True when missile 0 does not look as its registers say.
+/// True if the star field has changed missile 0.
 pub fn is_star(t: &Tia, missile: usize) -> bool {
     missile == 0 && (t.star_field != 0 || t.missile0_form != FORM_NORMAL)
 }
 
-/// Where a RESMx strobe at clock `h` of a line puts the missile.
+/// Position that a RESMx strobe at clock `h` of a line gives the missile.
 pub fn missile_strobe(missile: usize, h: i32, since_hmove: i32) -> i32 {
     let mut new: i32 = plain(h);
     if missile == 0 && since_hmove == 60 && h == 69 {
@@ -121,7 +121,7 @@ pub fn strobe_missile(m: &mut Machine, board: &mut Board, clock: i32, missile: u
     }
 }
 
-/// Where a RESBL strobe at clock `h` of a line puts the ball.
+/// Position that a RESBL strobe at clock `h` of a line gives the ball.
 pub fn ball_strobe(h: i32, since_hmove: i32) -> i32 {
     let mut new: i32 = plain(h);
     if since_hmove == 54 && (h == 60 || h == 69) {
@@ -147,7 +147,7 @@ pub fn strobe_ball(m: &mut Machine, board: &mut Board, clock: i32) {
     place(m, board, clock, BL, new);
 }
 
-/// Where a missile stands when its lock to its player is released.
+/// Position of a missile when it is released from its player.
 pub fn released(t: &Tia, missile: usize) -> u8 {
     let mode: u8 = t.nusiz[missile] & 7;
     let mut middle: i32 = 4;
@@ -160,7 +160,7 @@ pub fn released(t: &Tia, missile: usize) -> u8 {
     ((t.position[P0 + missile] as i32 + middle) % VISIBLE_CLOCKS) as u8
 }
 
-/// RESMP0, RESMP1: while set the missile is hidden; on release it sits in the middle of its player.
+/// RESMP0, RESMP1: while set, the missile is hidden. On release it is at the center of its player.
 pub fn write_lock(m: &mut Machine, board: &mut Board, clock: i32, missile: usize, value: u32) {
     let on: u8 = (value >> 1 & 1) as u8;
     if on == m.tia.resmp[missile] {

@@ -1,6 +1,6 @@
-//! Rows of pictures as classes: which of four colors each pixel has, in two bits, and which four they are. A GPU draws them
-//! so (`Front::on`): 12 words a row where bytes are 40. Rows for which this does not hold are bytes, as on the CPU: those
-//! whose colors change within them, those that are drawn access by access, and those of a frame that ends within them.
+//! Class rows: which of four colors each pixel has, in two bits, and the four colors. GPUs draw these
+//! (`Front::on`): 12 words a row instead of 40. Rows are drawn as bytes, as on the CPU, if their colors
+//! change within the row, if they are drawn access by access, or if the frame ends within them.
 //!
 //! Device subset.
 
@@ -11,13 +11,14 @@ use super::paint::{BACK, FIELD, eight, line_start, order_of, put, shown};
 use super::{ALL_OBJECTS, CLOCKS_PER_LINE, HBLANK_CLOCKS, MAX_ROWS, P0, P1, Tia, WIDTH, hidden, objects};
 use crate::machine::{Board, Machine};
 
-/// A value of `Row::kind`: the row is bytes, in `Board::picture`.
+/// A value of `Row::kind`: the row is stored as bytes, in `Board::picture`.
 pub const BYTES: u32 = 0;
-/// As `BYTES`: colors changed within it. The next one in its place begins as bytes too, unless it is drawn at a stroke.
+/// As `BYTES`: colors changed within the row. The next row in its place starts as bytes too, unless it is
+/// drawn as a whole.
 pub const MIXED: u32 = 1;
-/// The row is classes.
+/// The row is stored as classes.
 pub const CLASSES: u32 = 2;
-/// As `CLASSES`, but the first eight pixels are those of an HMOVE blank.
+/// As `CLASSES`, but the first eight pixels are the HMOVE blank.
 pub const BLANKED: u32 = 3;
 /// Pixels of an HMOVE blank.
 const BLANK_PIXELS: i32 = 8;
@@ -28,31 +29,31 @@ const BLANK_PIXELS: i32 = 8;
 pub struct Row {
     /// `BYTES`, `MIXED`, `CLASSES` or `BLANKED`.
     pub kind: u32,
-    /// The four colors: background, player 0, player 1, playfield; the first lowest.
+    /// The four colors, background in the lowest byte, then player 0, player 1, playfield.
     pub colors: u32,
-    /// Classes of 32 pixels each: their bits 0 in the low half, their bits 1 in the high half.
+    /// Classes of 32 pixels each: bit 0 of the classes in the low half, bit 1 in the high half.
     pub classes: [u64; 5],
 }
 
-/// What there is of the row that is being drawn as classes, while it is not complete.
+/// The class row that is being drawn and is not complete.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Front {
-    /// Rows are drawn as classes where they can be.
+    /// Rows are drawn as classes where possible.
     pub on: u32,
-    /// Its number plus one, 0 when there is none.
+    /// Number of the row plus one, 0 if there is none.
     pub row: u32,
-    /// Its picture.
+    /// Picture buffer of the row.
     pub buffer: u32,
-    /// Its pixels that have been drawn. Behind them the row is what it was:
+    /// Number of pixels drawn. The others still belong to the older row in this place.
     pub to: i32,
-    /// its kind,
+    /// `Row::kind` of the older row.
     pub kind: u32,
-    /// and its colors.
+    /// `Row::colors` of the older row.
     pub colors: u32,
 }
 
-/// Four pixels from the bits 0 and 1 of their classes, the first lowest.
+/// Colors of four pixels from bits 0 and 1 of their classes, the first pixel in the lowest byte.
 pub fn four(colors: u32, low: u32, high: u32) -> u32 {
     let mut pixels: u32 = 0;
     for i in 0..4u32 {
@@ -62,12 +63,12 @@ pub fn four(colors: u32, low: u32, high: u32) -> u32 {
     pixels
 }
 
-/// True when a row of this kind is classes.
+/// True if a row of this kind is stored as classes.
 pub fn has_classes(kind: u32) -> bool {
     kind >= CLASSES
 }
 
-/// The four colors of a row.
+/// The four current colors of a row.
 fn colors_of(t: &Tia) -> u32 {
     t.color[BACK] as u32
         | (t.color[P0] as u32) << 8
@@ -75,8 +76,8 @@ fn colors_of(t: &Tia) -> u32 {
         | (t.color[FIELD] as u32) << 24
 }
 
-/// Draws clocks `from..to` of the present row as classes; false where the row has become bytes, and they are to be drawn
-/// as such.
+/// Draws clocks `from..to` of the current row as classes. Returns false if the row has become bytes; the
+/// caller then draws them as bytes.
 #[inline(never)]
 pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     let number: usize = (m.tia.row_start / CLOCKS_PER_LINE) as usize % MAX_ROWS;
@@ -144,7 +145,7 @@ pub fn draw(m: &mut Machine, board: &mut Board, from: i32, to: i32) -> bool {
     true
 }
 
-/// Makes a row of classes like the one above it; false where that one is bytes.
+/// Copies the class row above. Returns false if that row is stored as bytes.
 pub fn repeat(board: &mut Board, buffer: usize, above: usize, number: usize) -> bool {
     if !has_classes(board.rows[buffer][above].kind) {
         board.rows[buffer][number].kind = BYTES;
@@ -154,7 +155,7 @@ pub fn repeat(board: &mut Board, buffer: usize, above: usize, number: usize) -> 
     true
 }
 
-/// Eight pixels of a row of classes.
+/// Eight pixels of a class row.
 fn pixels(row: &Row, kind: u32, colors: u32, group: usize) -> u64 {
     if kind == BLANKED && group == 0 {
         return 0;
@@ -165,7 +166,7 @@ fn pixels(row: &Row, kind: u32, colors: u32, group: usize) -> u64 {
     four(colors, low, high) as u64 | (four(colors, low >> 4, high >> 4) as u64) << 32
 }
 
-/// Makes a row bytes.
+/// Converts a class row to bytes.
 #[inline(never)]
 pub fn expand(board: &mut Board, buffer: usize, number: usize) {
     let row: Row = board.rows[buffer][number];
@@ -178,7 +179,7 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
         to = board.front.to as usize;
         board.front.row = 0;
         if !has_classes(board.front.kind) {
-            // What is older is bytes already.
+            // The older pixels are stored as bytes already.
             groups = (to + 7) / 8;
         }
     }
@@ -187,7 +188,7 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
         let at: usize = line + 8 * group;
         let mut new: u64 = pixels(&row, row.kind, row.colors, group);
         if to < 8 * group + 8 {
-            // What is older stays behind the front.
+            // The older pixels are kept after the drawn ones.
             let mut old: u64 = eight(board, buffer, at);
             if has_classes(board.front.kind) {
                 old = pixels(&row, board.front.kind, board.front.colors, group);
@@ -200,7 +201,7 @@ pub fn expand(board: &mut Board, buffer: usize, number: usize) {
     board.rows[buffer][number].kind = BYTES;
 }
 
-/// Makes the first rows of a picture bytes.
+/// Converts the first `count` rows of a picture to bytes.
 #[inline(never)]
 pub fn expand_all(board: &mut Board, buffer: usize, count: usize) {
     for number in 0..count {
@@ -208,7 +209,7 @@ pub fn expand_all(board: &mut Board, buffer: usize, count: usize) {
     }
 }
 
-/// A row that is not complete becomes bytes: it is not continued, or an older one is wanted.
+/// Converts the incomplete row to bytes: it is not continued, or an older row is read.
 pub fn close(board: &mut Board) {
     if board.front.row != 0 {
         let buffer: usize = board.front.buffer as usize;
@@ -217,7 +218,7 @@ pub fn close(board: &mut Board) {
     }
 }
 
-/// The pictures have been written to as bytes.
+/// Marks all rows as bytes, after the pictures were written as bytes.
 #[inline(never)]
 pub fn forget(board: &mut Board) {
     board.front.row = 0;

@@ -1,4 +1,5 @@
-//! TIA: what a write to each register does, after the beam has been brought up to its time where that matters.
+//! TIA writes: the effect of each register, after the beam has been advanced to the time of the write where
+//! necessary.
 //!
 //! Device subset.
 
@@ -10,16 +11,16 @@ use crate::machine::{Board, Machine};
 
 /// Delay of playfield writes in clocks, by cycle mod 4.
 pub const PLAYFIELD_DELAY: [i32; 4] = [4, 5, 2, 3];
-/// Clock of a line up to which CTRLPF changes the reflection of the same line.
+/// Clock of a line before which CTRLPF changes the reflection of the same line.
 pub const MIRROR_CLOCKS: i32 = 147;
 
-/// Notes that objects look different but cover the same cells.
+/// Records that objects changed their graphics but cover the same cells.
 pub fn reshaped(t: &mut Tia, objects: u8) {
     t.dirty |= objects;
     t.settled = 0;
 }
 
-/// Notes that an object has moved or changed its size.
+/// Records that an object moved or changed its size.
 pub fn moved(m: &mut Machine, board: &mut Board, object: usize) {
     board.cells[object] = objects::cells(&m.tia, object);
     m.tia.dirty |= bit(object);
@@ -27,13 +28,13 @@ pub fn moved(m: &mut Machine, board: &mut Board, object: usize) {
     collision::follow(&mut m.tia, board, object);
 }
 
-/// `near` no longer holds.
+/// Marks `near` as out of date.
 pub fn unsettle(t: &mut Tia) {
     t.near_stale = 1;
     t.guard = GUARD_ALL;
 }
 
-/// Notes that an object shows or no longer shows.
+/// Records that an object became enabled or disabled.
 pub fn enable(t: &mut Tia, board: &mut Board, object: usize, on: bool) {
     if on {
         t.enabled |= bit(object);
@@ -44,7 +45,8 @@ pub fn enable(t: &mut Tia, board: &mut Board, object: usize, on: bool) {
     }
 }
 
-/// Lets the beam run up to `target` when a change of `objects` could be seen there; `visible` says that they change.
+/// Advances the beam to `target` if a change of `objects` could be visible there. `visible`: the write
+/// changes them.
 pub fn touch(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visible: bool) {
     if m.eager != 0 {
         beam::catch_up(m, board, target);
@@ -55,7 +57,7 @@ pub fn touch(m: &mut Machine, board: &mut Board, target: i32, objects: u8, visib
     }
 }
 
-/// True when one of `objects` comes near one that it could collide with.
+/// True if one of `objects` is near an object that it could collide with.
 fn is_near(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
     if m.tia.near_stale != 0 {
         collision::refresh_near(m, board);
@@ -63,7 +65,7 @@ fn is_near(m: &mut Machine, board: &mut Board, objects: u8) -> bool {
     m.tia.near & objects != 0
 }
 
-/// Lets the beam run up to `target` when a move of `object` onto `cells` could be seen there.
+/// Advances the beam to `target` if a move of `object` to `cells` could be visible there.
 pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize, cells: u64) {
     let mut seen: bool = m.draw != 0 || m.eager != 0;
     if !seen && m.tia.enabled & bit(object) != 0 {
@@ -74,16 +76,17 @@ pub fn touch_move(m: &mut Machine, board: &mut Board, target: i32, object: usize
     }
 }
 
-/// Lets the beam run up to `target`, whatever changes.
+/// Advances the beam to `target` for any visible change.
 fn touch_always(m: &mut Machine, board: &mut Board, target: i32, visible: bool) {
     if visible || m.eager != 0 {
         beam::catch_up(m, board, target);
     }
 }
 
-/// Writes register `address` mod 64 at the end of cycle `cycles`; returns the cycles that WSYNC stalls.
+/// Writes register `address` mod 64 at the end of cycle `cycles`. Returns the cycles for which WSYNC stalls
+/// the processor.
 ///
-/// `after_write`: the previous bus access was a write; WSYNC then does not stall.
+/// `after_write`: the previous bus access was a write; WSYNC does not stall then.
 #[inline(always)]
 pub fn write(
     m: &mut Machine,
@@ -100,7 +103,7 @@ pub fn write(
         beam::catch_up(m, board, clock);
     }
     if after_write {
-        // Two pushes at one time: the first, one address up, may have reached further ahead than this one will.
+        // Two pushes at the same time: the first, to the next register, may take effect later than this one.
         let ahead: i32 = clock.wrapping_add(delay(m, (register + 1) & 0x3F, clock));
         beam::catch_up(m, board, ahead);
     }
@@ -224,7 +227,8 @@ fn write_nusiz(m: &mut Machine, board: &mut Board, clock: i32, player: usize, va
     }
     let sized: bool = (m.tia.nusiz[player] ^ new) & 0x37 != 0;
     let both: u8 = bit(P0 + player) | bit(M0 + player);
-    // Two that change at once may meet each other, though neither meets what the other was.
+    // Two objects that change together may collide with each other, though neither collides with the other's
+    // old form.
     if special || sized && m.tia.enabled & both == both {
         touch_always(m, board, target, true);
     } else if sized {
@@ -260,7 +264,8 @@ fn write_ctrlpf(m: &mut Machine, board: &mut Board, clock: i32, value: u32) {
     let mirror: u8 = new & 1;
     let changes: u8 = m.tia.ctrlpf ^ new;
     let now: bool = line_clock(&m.tia, clock) < MIRROR_CLOCKS;
-    // A late change of bit 0 becomes visible at the next row entry: the beam must have passed the entries before.
+    // A late change of bit 0 becomes visible when the next row is entered: the beam must have entered all
+    // earlier rows.
     let turned: bool = mirror != m.tia.mirror || changes & 1 != 0;
     let sized: bool = changes & 0x30 != 0;
     touch_always(m, board, clock, turned || (m.draw != 0 && changes != 0));
@@ -291,7 +296,7 @@ fn write_reflect(m: &mut Machine, board: &mut Board, clock: i32, player: usize, 
     }
 }
 
-/// The playfield after a write to PF0, PF1 or PF2.
+/// Playfield bits after a write to PF0, PF1 or PF2.
 pub fn next_playfield(old: u32, part: u32, value: u32) -> u32 {
     match part {
         0 => old & !0xF | value >> 4,
@@ -320,7 +325,7 @@ fn write_playfield(m: &mut Machine, board: &mut Board, clock: i32, part: u32, va
     }
     m.tia.playfield = new;
     reshaped(&mut m.tia, bit(PF));
-    // The row entered on the way may have turned the right half.
+    // A row entered by `catch_up` may have reversed the right half.
     board.cells[PF] = objects::playfield_cells(new, m.tia.mirror);
     m.tia.enabled &= ALL_OBJECTS & !bit(PF);
     if new != 0 {
@@ -336,7 +341,7 @@ fn playfield_delay(m: &Machine, clock: i32) -> i32 {
     PLAYFIELD_DELAY[(cycle & 3) as usize]
 }
 
-/// Clocks after which a write takes effect (RESPx inside a copy apart).
+/// Clocks until a write takes effect, except RESPx while a copy is drawn.
 fn delay(m: &Machine, register: u32, clock: i32) -> i32 {
     match register {
         0x01 | 0x0B | 0x0C | 0x1B | 0x1C => 1,
@@ -346,7 +351,7 @@ fn delay(m: &Machine, register: u32, clock: i32) -> i32 {
     }
 }
 
-/// Works out which graphics a player shows.
+/// Updates the graphics that a player shows.
 fn show_player(t: &mut Tia, board: &mut Board, player: usize) {
     let seen: u8 = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
     if seen != t.graphics[player] {
@@ -358,7 +363,7 @@ fn show_player(t: &mut Tia, board: &mut Board, player: usize) {
     }
 }
 
-/// Works out whether the ball shows.
+/// Updates whether the ball is enabled.
 fn show_ball(t: &mut Tia, board: &mut Board) {
     let on: bool = (if t.vdelbl != 0 { t.enabl_old } else { t.enabl }) != 0;
     if on != (t.enabled & bit(BL) != 0) {
@@ -367,7 +372,7 @@ fn show_ball(t: &mut Tia, board: &mut Board) {
     }
 }
 
-/// Works out whether a missile shows.
+/// Updates whether a missile is enabled.
 pub fn show_missile(t: &mut Tia, board: &mut Board, missile: usize) {
     let on: bool = t.enam[missile] != 0 && t.resmp[missile] == 0;
     if on != (t.enabled & bit(M0 + missile) != 0) {
@@ -390,7 +395,8 @@ fn write_graphics(m: &mut Machine, board: &mut Board, clock: i32, player: usize,
         objects |= bit(BL);
     }
     if objects & objects.wrapping_sub(1) != 0 {
-        // Two that change at once may meet each other, though neither meets what the other was.
+        // Two objects that change together may collide with each other, though neither collides with the
+        // other's old form.
         touch_always(m, board, clock.wrapping_add(1), true);
     } else {
         touch(m, board, clock.wrapping_add(1), objects, objects != 0);

@@ -1,49 +1,48 @@
-//! Kernels on a device, whatever they compute: compiled or taken from the disk, loaded, started by name.
+//! A set of kernels on a device: compiled or loaded from the cache, and launched by name.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cache::Kind;
 use super::driver::{self, Context, DeviceFacts, Driver};
 use super::nvrtc::Nvrtc;
 use super::{OLDEST_DEVICE, OLDEST_DRIVER, cache};
-use crate::CuleError;
+use crate::CudaError;
 
-/// Sources of kernels: files that are compiled each by itself, the headers they include, and which kernel is where.
+/// Sources of kernels: files that are compiled separately, the headers they include, and the kernels of each file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources {
-    /// Names and texts.
+    /// Names and texts of the files.
     pub files: &'static [(&'static str, &'static str)],
-    /// Names and texts.
+    /// Names and texts of the headers.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Names of kernels, with the file each is in.
+    /// Names of the kernels, with the file of each.
     pub kernels: &'static [(&'static str, &'static str)],
 }
 
 /// One compiled file.
 pub struct Image {
-    /// The source's name.
+    /// Name of the source.
     pub file: &'static str,
     /// Machine code or PTX.
     pub image: Vec<u8>,
-    /// It was on the disk.
+    /// Whether it came from the cache.
     pub from_cache: bool,
 }
 
 impl Sources {
-    /// The kernels of some files, of all where none is named, for a target such as `sm_90` or `compute_120`: from the
-    /// cache or compiled now. `driver` is its version.
+    /// Compiles `files`, or all files if the list is empty, for a target such as `sm_90` or `compute_120`, or loads them from
+    /// the cache. `driver` is the version of the driver.
     ///
     /// # Errors
-    /// [`CuleError::Cuda`] with the compiler's log.
+    /// [`CudaError::Cuda`] with the compiler's log.
     pub fn compile(
         &self,
         nvrtc: &Nvrtc,
         target: &str,
         driver: u32,
         files: &[String],
-    ) -> Result<Vec<Image>, CuleError> {
+    ) -> Result<Vec<Image>, CudaError> {
         let options = ["--std=c++17".to_string(), format!("--gpu-architecture={target}")];
         let folder = cache::folder();
         let chosen =
@@ -55,39 +54,39 @@ impl Sources {
             let versions = format!("{driver} {}.{}", nvrtc.version.0, nvrtc.version.1);
             parts.push(versions.as_bytes());
             let key = cache::key(&parts);
-            if let Some(image) = folder.as_ref().and_then(|folder| cache::load(folder, &key, Kind::Kernel)) {
+            if let Some(image) = folder.as_ref().and_then(|folder| cache::load(folder, &key, cache::KERNEL)) {
                 return Ok(Image { file, image, from_cache: true });
             }
             let compiled = nvrtc.compile((file, text), self.headers, &options, target.starts_with("sm_"))?;
             if let Some(folder) = &folder {
-                // A cache that cannot be written to costs time, nothing else.
-                let _ = cache::store(folder, &key, Kind::Kernel, &compiled.image);
+                // Without a writable cache the kernels are compiled again next time.
+                let _ = cache::store(folder, &key, cache::KERNEL, &compiled.image);
             }
             Ok(Image { file, image: compiled.image, from_cache: false })
         };
-        // All at once: each takes its thread.
+        // One thread per file.
         std::thread::scope(|scope| {
             let threads: Vec<_> = chosen.map(|file| scope.spawn(|| make(file))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(fell()))).collect()
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
         })
     }
 }
 
-/// A compiler's thread did not come back.
-pub(super) fn fell() -> CuleError {
-    CuleError::Cuda { reason: "the compiler of kernels fell over".into() }
+/// The error of a compiler thread that panicked.
+fn panicked() -> CudaError {
+    CudaError::Failed { reason: "the thread that compiles kernels panicked".into() }
 }
 
-/// The driver and device number `ordinal`, if both are new enough.
-pub(super) fn device(ordinal: u32) -> Result<(&'static Driver, DeviceFacts), CuleError> {
-    let unavailable = |reason: String| Err(CuleError::CudaUnavailable { reason });
+/// The driver and the properties of device number `ordinal`, if both are new enough.
+fn device(ordinal: u32) -> Result<(&'static Driver, DeviceFacts), CudaError> {
+    let unavailable = |reason: String| Err(CudaError::Unavailable { reason });
     let driver = driver::driver()?;
     let version = driver.version()?;
     let shown = |version: u32| format!("{}.{}", version / 1000, version % 1000 / 10);
     if version < OLDEST_DRIVER {
         let (found, oldest) = (shown(version), shown(OLDEST_DRIVER));
         return unavailable(format!(
-            "the driver is too old: it is of CUDA {found}, expected {oldest} or newer"
+            "the driver is too old: it supports CUDA {found}, expected {oldest} or newer"
         ));
     }
     let devices = driver.devices()?;
@@ -105,6 +104,31 @@ pub(super) fn device(ordinal: u32) -> Result<(&'static Driver, DeviceFacts), Cul
     Ok((driver, facts))
 }
 
+/// Compiles all files of `sources` for device number `ordinal` into the cache, without loading them. Returns the target and the
+/// files in the order of their sources. `folders` are searched for NVRTC first.
+///
+/// # Errors
+/// As [`Program::new`].
+pub fn prepare(
+    ordinal: u32,
+    folders: &[PathBuf],
+    sources: &[Sources],
+) -> Result<(String, Vec<Image>), CudaError> {
+    let (driver, facts) = device(ordinal)?;
+    let nvrtc = Nvrtc::find(folders)?;
+    let target = nvrtc.target(facts.architecture)?;
+    let version = driver.version()?;
+    let images = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            sources.iter().map(|one| scope.spawn(|| one.compile(&nvrtc, &target, version, &[]))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok((target, images.into_iter().flatten().collect()))
+}
+
 /// Memory of a device, freed when dropped.
 pub struct Memory {
     context: Arc<Context>,
@@ -113,34 +137,34 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Where it begins, as kernels see it.
+    /// Address of the first byte, for kernels.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Copies to it, behind what was given to `stream` before.
+    /// Copies `bytes` to the memory, in the order of `stream`.
     ///
     /// # Errors
-    /// [`CuleError::BufferLength`]: it is too small; what the driver says.
-    pub fn write(&self, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
-        self.holds(bytes.len())?;
+    /// [`CudaError::Length`]: `bytes` is longer than the memory; or the driver's error.
+    pub fn write(&self, bytes: &[u8], stream: u64) -> Result<(), CudaError> {
+        self.check(bytes.len())?;
         self.context.write(self.address, bytes, stream)
     }
 
-    /// Copies from it, and waits.
+    /// Copies from the memory to `bytes` and waits for the copy.
     ///
     /// # Errors
-    /// As [`Memory::write`]; and what kernels did wrong before.
-    pub fn read(&self, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
-        self.holds(bytes.len())?;
+    /// As [`Memory::write`], and errors of kernels that ran before.
+    pub fn read(&self, bytes: &mut [u8], stream: u64) -> Result<(), CudaError> {
+        self.check(bytes.len())?;
         self.context.read(self.address, bytes, stream)
     }
 
-    fn holds(&self, bytes: usize) -> Result<(), CuleError> {
+    fn check(&self, bytes: usize) -> Result<(), CudaError> {
         if bytes <= self.bytes {
             return Ok(());
         }
-        Err(CuleError::BufferLength { what: "memory on the device", expected: self.bytes, found: bytes })
+        Err(CudaError::Length { bytes, capacity: self.bytes })
     }
 }
 
@@ -152,24 +176,24 @@ impl Drop for Memory {
 
 /// A device with kernels loaded.
 pub struct Program {
-    pub(super) context: Arc<Context>,
+    context: Arc<Context>,
     modules: Vec<u64>,
     functions: Vec<(&'static str, u64)>,
-    /// The device.
+    /// Properties of the device.
     pub facts: DeviceFacts,
     /// Version of the driver.
     pub driver: u32,
-    /// Every kernel came from the disk.
+    /// Whether all kernels came from the cache.
     pub from_cache: bool,
 }
 
 impl Program {
-    /// Kernels on device number `ordinal`. `folders` are looked through for NVRTC first.
+    /// Loads kernels on device number `ordinal`. `folders` are searched for NVRTC first.
     ///
     /// # Errors
-    /// [`CuleError::CudaUnavailable`]: no driver, no such device, too old a driver or device, no NVRTC; or what the
-    /// driver or the compiler says.
-    pub fn new(ordinal: u32, folders: &[PathBuf], sources: &Sources) -> Result<Self, CuleError> {
+    /// [`CudaError::Unavailable`]: no driver, no such device, a driver or device that is too old, no NVRTC; or the error of
+    /// the driver or the compiler.
+    pub fn new(ordinal: u32, folders: &[PathBuf], sources: &Sources) -> Result<Self, CudaError> {
         let (driver, facts) = device(ordinal)?;
         let nvrtc = Nvrtc::find(folders)?;
         let target = nvrtc.target(facts.architecture)?;
@@ -190,27 +214,27 @@ impl Program {
         Ok(program)
     }
 
-    /// `bytes` bytes of zeros.
+    /// Allocates `bytes` bytes of zeros.
     ///
     /// # Errors
     /// As [`Context::allocate`].
-    pub fn allocate(&self, bytes: usize) -> Result<Memory, CuleError> {
+    pub fn allocate(&self, bytes: usize) -> Result<Memory, CudaError> {
         Ok(Memory { context: self.context.clone(), address: self.context.allocate(bytes)?, bytes })
     }
 
-    /// Starts a kernel on a stream; the arguments are copied.
+    /// Launches a kernel on a stream; the arguments are copied.
     ///
     /// # Errors
-    /// There is no kernel of this name; what the driver says.
+    /// There is no kernel of this name; or the driver's error.
     pub fn launch(
         &self,
         kernel: &str,
         (blocks, threads): (u32, u32),
         arguments: &mut [*mut c_void],
         stream: u64,
-    ) -> Result<(), CuleError> {
+    ) -> Result<(), CudaError> {
         let Some(&(_, function)) = self.functions.iter().find(|(name, _)| *name == kernel) else {
-            return Err(CuleError::Cuda { reason: format!("no kernel {kernel}") });
+            return Err(CudaError::Failed { reason: format!("no kernel {kernel}") });
         };
         self.context.launch(function, blocks, threads, arguments, stream)
     }

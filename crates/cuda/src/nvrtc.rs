@@ -1,9 +1,9 @@
-//! NVRTC, the compiler of kernels: found in torch's or pip's folders, or the toolkit's, by a search that says what it
-//! tried.
+//! NVRTC, the runtime compiler of CUDA: searched for in the folders of torch and pip, then of the CUDA toolkit. The error
+//! lists every file that was tried.
 //!
 //! Source: the NVRTC reference (names, arguments).
 
-#![allow(unsafe_code, reason = "functions of a library that is only there at run time")]
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
 use std::ffi::{CString, OsString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -11,37 +11,37 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-use crate::CuleError;
+use crate::CudaError;
 
-/// Names it an exact file.
+/// Environment variable with the path of the library.
 pub const FILE_VARIABLE: &str = "PARL_NVRTC";
-/// Name the toolkit's folder.
+/// Environment variables with the folder of the CUDA toolkit.
 const TOOLKIT_VARIABLES: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
 const TOOLKIT: &str = "/usr/local/cuda";
-/// Left to the system's own search.
+/// File names that the dynamic loader searches for.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
 type Program = *mut c_void;
 
 /// The compiler.
 pub struct Nvrtc {
-    /// Never unloaded: it may have threads and exit handlers of its own.
+    /// Never unloaded: the library may have threads and exit handlers.
     library: ManuallyDrop<Library>,
-    /// Where it was found.
+    /// Path of the library.
     pub path: PathBuf,
     /// Its version, major and minor.
     pub version: (u32, u32),
 }
 
-/// Kernels as a device takes them.
+/// The result of a compilation.
 pub struct Compiled {
     /// Machine code, or PTX for a device newer than the compiler.
     pub image: Vec<u8>,
-    /// What the compiler said.
+    /// The compiler's log.
     pub log: String,
 }
 
-/// Files to try, in order: what `PARL_NVRTC` names and nothing else; or `folders`, the toolkit's, the system's.
+/// Files to try, in order: only that of `PARL_NVRTC` if it is set; else those in `folders`, of the toolkit, of the system.
 pub fn candidates(folders: &[PathBuf]) -> Vec<PathBuf> {
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
         return vec![file.into()];
@@ -55,7 +55,7 @@ pub fn candidates(folders: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// The compilers in a folder, newest first; those with `alt` in their names are built differently.
+/// The libraries in a folder, newest first, without the alternative builds (`alt` in their names).
 fn libraries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
     let mut files: Vec<PathBuf> = entries
@@ -74,19 +74,19 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Nvrtc {
-    /// The first that loads.
+    /// Loads the first candidate that can be loaded.
     ///
     /// # Errors
-    /// [`CuleError::CudaUnavailable`] with everything that was tried.
-    pub fn find(folders: &[PathBuf]) -> Result<Self, CuleError> {
+    /// [`CudaError::Unavailable`] with every file that was tried.
+    pub fn find(folders: &[PathBuf]) -> Result<Self, CudaError> {
         let mut tried = vec![];
         for path in candidates(folders) {
             match Self::open(&path) {
                 Ok(found) => return Ok(found),
-                Err(error) => tried.push(format!("{}: {}", path.display(), super::said(&error))),
+                Err(error) => tried.push(format!("{}: {}", path.display(), super::message(&error))),
             }
         }
-        Err(CuleError::CudaUnavailable {
+        Err(CudaError::Unavailable {
             reason: format!(
                 "no NVRTC, the compiler of CUDA kernels: run `pip install nvidia-cuda-nvrtc` or set {FILE_VARIABLE} \
                  to its file; tried {}",
@@ -112,23 +112,23 @@ impl Nvrtc {
         })
     }
 
-    fn call<T>(&self, name: &str) -> Result<libloading::Symbol<'_, T>, CuleError> {
-        // SAFETY: each caller names the type that the reference gives.
-        unsafe { self.library.get(name.as_bytes()) }.map_err(|error| CuleError::CudaUnavailable {
-            reason: format!("{} is too old: {}", self.path.display(), super::said(&error)),
+    fn call<T>(&self, name: &str) -> Result<libloading::Symbol<'_, T>, CudaError> {
+        // SAFETY: each caller names the type in the NVRTC reference.
+        unsafe { self.library.get(name.as_bytes()) }.map_err(|error| CudaError::Unavailable {
+            reason: format!("{} is too old: {}", self.path.display(), super::message(&error)),
         })
     }
 
-    /// Architectures that it makes code for: 75, 80, 90 and so on, ascending.
+    /// Architectures that the compiler supports: 75, 80, 90 and so on, ascending.
     ///
     /// # Errors
-    /// [`CuleError::CudaUnavailable`]: it is older than CUDA 11.2.
-    pub fn architectures(&self) -> Result<Vec<u32>, CuleError> {
+    /// [`CudaError::Unavailable`]: the library is older than CUDA 11.2.
+    pub fn architectures(&self) -> Result<Vec<u32>, CudaError> {
         type Get = unsafe extern "C" fn(*mut c_int) -> c_int;
         let mut count = 0;
         let number = self.call::<Get>("nvrtcGetNumSupportedArchs")?;
         let all = self.call::<Get>("nvrtcGetSupportedArchs")?;
-        // SAFETY: the first writes one number, the second as many as that one says.
+        // SAFETY: the first writes the count, the second that many numbers.
         let mut values = unsafe {
             number(&raw mut count);
             let mut values = vec![0; count as usize];
@@ -139,20 +139,20 @@ impl Nvrtc {
         Ok(values.into_iter().map(|value| value as u32).collect())
     }
 
-    /// What to compile for, of a device of this architecture: `sm_90`, or `compute_` of the newest one known.
+    /// The target for a device of this architecture: `sm_90`, or `compute_` of the newest architecture known.
     ///
     /// # Errors
-    /// [`CuleError::CudaUnavailable`]: the device is older than everything this compiler knows.
-    pub fn target(&self, architecture: u32) -> Result<String, CuleError> {
+    /// [`CudaError::Unavailable`]: the device is older than all supported architectures.
+    pub fn target(&self, architecture: u32) -> Result<String, CudaError> {
         let known = self.architectures()?;
         if known.contains(&architecture) {
             return Ok(format!("sm_{architecture}"));
         }
         match known.iter().rev().find(|&&other| other < architecture) {
             Some(older) => Ok(format!("compute_{older}")),
-            None => Err(CuleError::CudaUnavailable {
+            None => Err(CudaError::Unavailable {
                 reason: format!(
-                    "the device has compute capability {}.{}, and NVRTC {}.{} begins at {:?}: too old",
+                    "the device has compute capability {}.{}, which is too old for NVRTC {}.{}: it begins at {:?}",
                     architecture / 10,
                     architecture % 10,
                     self.version.0,
@@ -163,17 +163,17 @@ impl Nvrtc {
         }
     }
 
-    /// Compiles `source` with its headers, each with its name, for a target as [`Nvrtc::target`] gives it.
+    /// Compiles `source` with its headers, each a (name, text) pair. `machine_code`: returns a cubin, else PTX.
     ///
     /// # Errors
-    /// [`CuleError::Cuda`] with the compiler's log.
+    /// [`CudaError::Cuda`] with the compiler's log.
     pub fn compile(
         &self,
         source: (&str, &str),
         headers: &[(&str, &str)],
         options: &[String],
         machine_code: bool,
-    ) -> Result<Compiled, CuleError> {
+    ) -> Result<Compiled, CudaError> {
         type Create = unsafe extern "C" fn(
             *mut Program,
             *const c_char,
@@ -185,7 +185,7 @@ impl Nvrtc {
         type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
         type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
         let text = |text: &str| {
-            CString::new(text).map_err(|_| CuleError::Cuda { reason: "a kernel holds a zero byte".into() })
+            CString::new(text).map_err(|_| CudaError::Failed { reason: "a kernel holds a zero byte".into() })
         };
         let all = |texts: Vec<&str>| texts.into_iter().map(text).collect::<Result<Vec<CString>, _>>();
         let (name, main) = (text(source.0)?, text(source.1)?);
@@ -197,7 +197,7 @@ impl Nvrtc {
             (self.call::<Create>("nvrtcCreateProgram")?, self.call::<Compile>("nvrtcCompileProgram")?);
         let destroy = self.call::<Destroy>("nvrtcDestroyProgram")?;
         let mut program: Program = std::ptr::null_mut();
-        // SAFETY: all texts end with zeros and live until the end of this function.
+        // SAFETY: all strings are zero-terminated and live until the end of this function.
         let status = unsafe {
             create(
                 &raw mut program,
@@ -209,9 +209,11 @@ impl Nvrtc {
             )
         };
         if status != 0 {
-            return Err(CuleError::Cuda { reason: format!("NVRTC takes no program: error {status}") });
+            return Err(CudaError::Failed {
+                reason: format!("NVRTC cannot create a program: error {status}"),
+            });
         }
-        // SAFETY: the program was made above.
+        // SAFETY: the program was created above.
         let status = unsafe { compile(program, options.len() as c_int, pointers(&options).as_ptr()) };
         let log = self.output(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog");
         let image = if machine_code {
@@ -219,21 +221,21 @@ impl Nvrtc {
         } else {
             self.output(program, "nvrtcGetPTXSize", "nvrtcGetPTX")
         };
-        // SAFETY: as above; it is not used again.
+        // SAFETY: as above; the program is not used again.
         unsafe { destroy(&raw mut program) };
         let log = String::from_utf8_lossy(&log?).trim_end_matches(['\0', '\n']).to_string();
         if status != 0 {
-            return Err(CuleError::Cuda { reason: format!("NVRTC refuses {}: {log}", source.0) });
+            return Err(CudaError::Failed { reason: format!("NVRTC cannot compile {}: {log}", source.0) });
         }
         Ok(Compiled { image: image?, log })
     }
 
-    fn output(&self, program: Program, size_of: &str, get: &str) -> Result<Vec<u8>, CuleError> {
+    fn output(&self, program: Program, size_of: &str, get: &str) -> Result<Vec<u8>, CudaError> {
         type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
         type Get = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
         let (size_of, get) = (self.call::<Size>(size_of)?, self.call::<Get>(get)?);
         let mut size = 0;
-        // SAFETY: the first writes one number, the second as many bytes as that one says.
+        // SAFETY: the first writes the size, the second that many bytes.
         unsafe {
             size_of(program, &raw mut size);
             let mut bytes = vec![0u8; size];

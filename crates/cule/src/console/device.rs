@@ -1,13 +1,13 @@
-//! One console whose frames run on a device; everything else of it is the host's [`Console`].
+//! A console whose frames run on a CUDA device. Everything else runs in [`Console`] on the host.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
 
 use bytemuck::{Pod, Zeroable};
+use cuda::{Memory, Program, Sources};
 
-use super::{Memory, Program, Sources};
+use super::Console;
 use crate::CuleError;
-use crate::console::Console;
 use crate::env::{Action, State};
 use crate::machine::Board;
 use crate::random::Random;
@@ -23,7 +23,7 @@ pub const SOURCES: Sources = Sources {
     kernels: &[("parl_act", "console.cu")],
 };
 
-/// What a launch is told, as `kernels/console.cu` has it.
+/// The arguments of a launch, as in `kernels/console.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Play {
@@ -39,9 +39,9 @@ struct Play {
     frames: u32,
 }
 
-/// The device's half of a console: room for its state, and its ROM.
+/// Device memory for the state of a console, and its ROM.
 pub struct ConsoleDevice {
-    // Memory goes before the program whose context it is of.
+    // Dropped in this order: memory before the program that owns the context.
     state: Memory,
     random: Memory,
     board: Memory,
@@ -54,10 +54,10 @@ pub struct ConsoleDevice {
 }
 
 impl ConsoleDevice {
-    /// Room for a console on device number `ordinal`. `folders` are looked through for NVRTC first.
+    /// Loads the kernel and the ROM on device number `ordinal`. `folders` are searched for NVRTC first.
     ///
     /// # Errors
-    /// As [`Program::new`]; there is no memory left.
+    /// As [`Program::new`]; the device is out of memory.
     pub fn new(ordinal: u32, folders: &[PathBuf], console: &Console) -> Result<Self, CuleError> {
         let program = Program::new(ordinal, folders, &SOURCES)?;
         let image = console.image();
@@ -76,7 +76,7 @@ impl ConsoleDevice {
         })
     }
 
-    /// The same for a copy of the console.
+    /// A device for a copy of the console.
     ///
     /// # Errors
     /// As [`ConsoleDevice::new`].
@@ -84,10 +84,10 @@ impl ConsoleDevice {
         Self::new(self.ordinal, &self.folders, console)
     }
 
-    /// [`Console::act_two`] on the device. The console is there for the time of it, and waits.
+    /// [`Console::act_two`] on the device: copies the state there, runs the step, and copies it back.
     ///
     /// # Errors
-    /// What the driver says; the console is then as it was before.
+    /// The driver's error; the console is unchanged then.
     pub fn act_two(&self, console: &mut Console, a: Action, b: Action) -> Result<i32, CuleError> {
         const STREAM: u64 = 0;
         let (mut state, mut random) = (*console.state(), console.env_random);

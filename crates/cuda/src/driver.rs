@@ -1,8 +1,8 @@
-//! The CUDA driver, found when it is first asked for: the few functions that a batch needs.
+//! The CUDA driver, loaded on first use: the few functions that are needed here.
 //!
 //! Source: the CUDA Driver API reference (names, arguments, error numbers).
 
-#![allow(unsafe_code, reason = "functions of a library that is only there at run time")]
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use libloading::Library;
 
-use crate::CuleError;
+use crate::CudaError;
 
-/// Where the driver is looked for.
+/// File names of the driver.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// Attributes of a device.
 const MAJOR: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
@@ -22,8 +22,8 @@ const MULTIPROCESSORS: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIB
 const SHARED_BYTES: CUdevice_attribute =
     CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR;
 
-/// The functions of the driver that are called here. cudarc looks each up when it is first called, and panics where it is
-/// missing: so all are looked for when the driver is loaded.
+/// The driver's functions that are called here. cudarc looks a function up on its first call and panics if it is missing, so
+/// all of them are looked up when the driver is loaded.
 const FUNCTIONS: [&str; 23] = [
     "cuInit",
     "cuDriverGetVersion",
@@ -52,35 +52,35 @@ const FUNCTIONS: [&str; 23] = [
 
 /// The driver.
 pub struct Driver {
-    /// Stays loaded: cudarc asks for it by name, and must find this one.
+    /// Keeps the library loaded: cudarc opens it by name and must get this one.
     _library: Library,
 }
 
-fn unavailable(reason: String) -> CuleError {
-    CuleError::CudaUnavailable { reason }
+fn unavailable(reason: String) -> CudaError {
+    CudaError::Unavailable { reason }
 }
 
-/// The driver, loaded and started once.
+/// Returns the driver, which is loaded and initialized once per process.
 ///
 /// # Errors
-/// [`CuleError::CudaUnavailable`]: it is not there, or does not start.
-pub fn driver() -> Result<&'static Driver, CuleError> {
+/// [`CudaError::Unavailable`]: the driver is missing or does not start.
+pub fn driver() -> Result<&'static Driver, CudaError> {
     static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
     DRIVER.get_or_init(Driver::load).as_ref().map_err(|reason| unavailable(reason.clone()))
 }
 
-/// What one device is.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// Its name.
     pub name: String,
     /// Compute capability times ten: 90 for 9.0.
     pub architecture: u32,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub units: u32,
-    /// Shared memory of a multiprocessor.
+    /// Shared memory of a multiprocessor, in bytes.
     pub shared_bytes: u32,
-    /// All its memory.
+    /// Memory of the device, in bytes.
     pub total_bytes: usize,
 }
 
@@ -91,13 +91,13 @@ impl Driver {
             // SAFETY: loading the driver runs its own initialization, as in every CUDA program.
             match unsafe { Library::new(name) } {
                 Ok(library) => {
-                    // cudarc looks under more names than these and panics where there is nothing under any of them.
+                    // cudarc tries more file names than these and panics if none exists.
                     // SAFETY: loads the same library once more.
                     let found = unsafe { sys::culib() };
                     for function in FUNCTIONS {
-                        // SAFETY: only its address is looked at.
+                        // SAFETY: only the address is read.
                         unsafe { found.get::<*const c_void>(function.as_bytes()) }.map_err(|error| {
-                            format!("the CUDA driver ({name}) is too old: {}", super::said(&error))
+                            format!("the CUDA driver ({name}) is too old: {}", super::message(&error))
                         })?;
                     }
                     let driver = Self { _library: library };
@@ -109,7 +109,7 @@ impl Driver {
                     }
                     return Ok(driver);
                 }
-                Err(error) => reasons.push(super::said(&error)),
+                Err(error) => reasons.push(super::message(&error)),
             }
         }
         Err(format!("no CUDA driver on this machine: {}", reasons.join("; ")))
@@ -117,58 +117,58 @@ impl Driver {
 
     fn error_name(&self, status: CUresult) -> String {
         let mut text: *const c_char = std::ptr::null();
-        // SAFETY: the driver writes the address of a text of its own, or leaves null.
+        // SAFETY: the driver writes the address of a static string, or leaves null.
         unsafe { sys::cuGetErrorName(status, &raw mut text) };
         if text.is_null() {
             return format!("error {}", status as u32);
         }
-        // SAFETY: a text of the driver ends with a zero and lives as long as the driver.
+        // SAFETY: the string is zero-terminated and lives as long as the driver.
         let name = unsafe { CStr::from_ptr(text) };
         format!("{} ({})", name.to_string_lossy(), status as u32)
     }
 
-    fn check(&self, what: &str, status: CUresult) -> Result<(), CuleError> {
+    fn check(&self, what: &str, status: CUresult) -> Result<(), CudaError> {
         if status == CUresult::CUDA_SUCCESS {
             return Ok(());
         }
-        Err(CuleError::Cuda { reason: format!("{what} failed: {}", self.error_name(status)) })
+        Err(CudaError::Failed { reason: format!("{what} failed: {}", self.error_name(status)) })
     }
 
     /// Version of the driver's API: 13020 for 13.2.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn version(&self) -> Result<u32, CuleError> {
+    /// The driver's error.
+    pub fn version(&self) -> Result<u32, CudaError> {
         let mut version = 0;
         // SAFETY: the driver writes one number.
         self.check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
         Ok(version as u32)
     }
 
-    /// The devices that the process may use.
+    /// The devices that this process may use.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn devices(&self) -> Result<Vec<DeviceFacts>, CuleError> {
+    /// The driver's error.
+    pub fn devices(&self) -> Result<Vec<DeviceFacts>, CudaError> {
         let mut count = 0;
         // SAFETY: the driver writes one number.
         self.check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
         (0..count).map(|ordinal| self.facts(ordinal)).collect()
     }
 
-    fn handle(&self, ordinal: c_int) -> Result<c_int, CuleError> {
+    fn handle(&self, ordinal: c_int) -> Result<c_int, CudaError> {
         let mut device = 0;
         // SAFETY: the driver writes one number.
         self.check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut device, ordinal) })?;
         Ok(device)
     }
 
-    fn facts(&self, ordinal: c_int) -> Result<DeviceFacts, CuleError> {
+    fn facts(&self, ordinal: c_int) -> Result<DeviceFacts, CudaError> {
         const NAME_BYTES: usize = 256;
         let device = self.handle(ordinal)?;
         let mut name = [0u8; NAME_BYTES];
         let (mut major, mut minor, mut units, mut shared, mut total) = (0, 0, 0, 0, 0);
-        // SAFETY: the driver writes a text of at most `NAME_BYTES` bytes with its zero, and five numbers.
+        // SAFETY: the driver writes at most `NAME_BYTES` bytes, with the final zero, and five numbers.
         unsafe {
             self.check(
                 "cuDeviceGetName",
@@ -197,7 +197,7 @@ impl Driver {
     }
 }
 
-/// The primary context of a device, which torch uses too.
+/// The primary context of a device, which torch also uses.
 pub struct Context {
     driver: &'static Driver,
     /// Number of the device.
@@ -211,7 +211,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// The context is current on this thread until this is dropped.
+/// Makes the context current on this thread until it is dropped.
 struct Current<'a>(PhantomData<&'a Context>);
 
 impl Drop for Current<'_> {
@@ -223,11 +223,11 @@ impl Drop for Current<'_> {
 }
 
 impl Context {
-    /// Of device number `ordinal`.
+    /// Retains the primary context of device number `ordinal`.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn new(driver: &'static Driver, ordinal: u32) -> Result<Self, CuleError> {
+    /// The driver's error.
+    pub fn new(driver: &'static Driver, ordinal: u32) -> Result<Self, CudaError> {
         let device = driver.handle(ordinal as c_int)?;
         let mut context = std::ptr::null_mut();
         // SAFETY: the driver writes one address.
@@ -236,17 +236,17 @@ impl Context {
         Ok(Self { driver, ordinal, device, context })
     }
 
-    fn enter(&self) -> Result<Current<'_>, CuleError> {
+    fn enter(&self) -> Result<Current<'_>, CudaError> {
         // SAFETY: the context is retained while `self` lives.
         self.driver.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
         Ok(Current(PhantomData))
     }
 
-    /// `bytes` bytes of zeros, and their address.
+    /// Allocates `bytes` bytes of zeros; returns their address.
     ///
     /// # Errors
-    /// [`CuleError::CudaUnavailable`] with the bytes asked for and free; or what the driver says.
-    pub fn allocate(&self, bytes: usize) -> Result<u64, CuleError> {
+    /// [`CudaError::Unavailable`] with the requested and the free bytes; or the driver's error.
+    pub fn allocate(&self, bytes: usize) -> Result<u64, CudaError> {
         let _current = self.enter()?;
         let mut address = 0;
         // SAFETY: the driver writes one address.
@@ -261,17 +261,17 @@ impl Context {
             )));
         }
         self.driver.check("cuMemAlloc", status)?;
-        // SAFETY: the memory was given just now.
+        // SAFETY: the memory was allocated above.
         let status = unsafe { sys::cuMemsetD8Async(address, 0, bytes, std::ptr::null_mut()) };
         self.driver.check("cuMemsetD8Async", status)?;
-        // torch's streams do not wait for the default one: the zeros must be there before they are overwritten.
+        // torch's streams do not wait for the default stream: the zeros must be written before the caller writes.
         // SAFETY: the default stream of the current context.
         let status = unsafe { sys::cuStreamSynchronize(std::ptr::null_mut()) };
         self.driver.check("cuStreamSynchronize", status)?;
         Ok(address)
     }
 
-    /// Gives memory back, after all work on it.
+    /// Frees memory after all work on it.
     pub fn free(&self, address: u64) {
         if let Ok(_current) = self.enter() {
             // SAFETY: the owner of the memory drops it; the driver waits for what still uses it.
@@ -279,26 +279,26 @@ impl Context {
         }
     }
 
-    /// Copies to the device, behind what was given to the stream.
+    /// Copies to the device, in stream order.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn write(&self, address: u64, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
+    /// The driver's error.
+    pub fn write(&self, address: u64, bytes: &[u8], stream: u64) -> Result<(), CudaError> {
         let _current = self.enter()?;
-        // SAFETY: the caller holds as much memory at `address`; pageable memory is read before the call returns.
+        // SAFETY: the caller owns that many bytes at `address`; pageable memory is read before the call returns.
         let status = unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, bytes.as_ptr().cast(), bytes.len(), stream as sys::CUstream)
         };
         self.driver.check("cuMemcpyHtoDAsync", status)
     }
 
-    /// Copies from the device and waits.
+    /// Copies from the device and waits for the copy.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn read(&self, address: u64, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
+    /// The driver's error.
+    pub fn read(&self, address: u64, bytes: &mut [u8], stream: u64) -> Result<(), CudaError> {
         let _current = self.enter()?;
-        // SAFETY: the caller holds as much memory at `address`; `bytes` stays until the stream is done.
+        // SAFETY: the caller owns that many bytes at `address`; `bytes` is valid until the stream is synchronized.
         unsafe {
             let status = sys::cuMemcpyDtoHAsync_v2(
                 bytes.as_mut_ptr().cast(),
@@ -314,8 +314,8 @@ impl Context {
     /// Loads machine code or PTX.
     ///
     /// # Errors
-    /// What the driver says: the code is for another device, or the PTX too new.
-    pub fn load(&self, image: &[u8]) -> Result<Module<'_>, CuleError> {
+    /// The driver's error: the code is for another device, or the PTX is newer than the driver.
+    pub fn load(&self, image: &[u8]) -> Result<Module<'_>, CudaError> {
         let _current = self.enter()?;
         let mut text = image.to_vec();
         text.push(0);
@@ -326,18 +326,18 @@ impl Context {
         Ok(Module { context: self, module })
     }
 
-    /// Unloads what [`Module::keep`] gave.
+    /// Unloads a module that [`Module::keep`] returned.
     pub fn unload(&self, module: u64) {
         if let Ok(_current) = self.enter() {
-            // SAFETY: the owner drops it; nothing is launched from it any more.
+            // SAFETY: the owner drops it and launches nothing from it afterwards.
             unsafe { sys::cuModuleUnload(module as sys::CUmodule) };
         }
     }
 
-    /// Starts a function of a module with its arguments, each by its address.
+    /// Launches a function of a module; `arguments` are the addresses of its arguments.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn launch(
         &self,
         function: u64,
@@ -345,9 +345,9 @@ impl Context {
         threads: u32,
         arguments: &mut [*mut c_void],
         stream: u64,
-    ) -> Result<(), CuleError> {
+    ) -> Result<(), CudaError> {
         let _current = self.enter()?;
-        // SAFETY: the arguments are those of the function (`kernels/layout.cuh`), and the driver copies them.
+        // SAFETY: the arguments have the types of the kernel's parameters (the caller's duty), and the driver copies them.
         let status = unsafe {
             sys::cuLaunchKernel(
                 function as sys::CUfunction,
@@ -374,21 +374,22 @@ impl Drop for Context {
     }
 }
 
-/// Loaded code.
+/// A loaded module.
 pub struct Module<'a> {
     context: &'a Context,
     module: sys::CUmodule,
 }
 
 impl Module<'_> {
-    /// The function of a name.
+    /// The function named `name`.
     ///
     /// # Errors
-    /// There is none.
-    pub fn function(&self, name: &str) -> Result<u64, CuleError> {
+    /// The module has no such function.
+    pub fn function(&self, name: &str) -> Result<u64, CudaError> {
         let _current = self.context.enter()?;
-        let text = std::ffi::CString::new(name)
-            .map_err(|_| CuleError::Cuda { reason: format!("{name:?} is no name of a kernel") })?;
+        let text = std::ffi::CString::new(name).map_err(|_| CudaError::Failed {
+            reason: format!("{name:?} is not a kernel name: it holds a zero byte"),
+        })?;
         let mut function = std::ptr::null_mut();
         let driver = self.context.driver;
         // SAFETY: the module is loaded; the driver writes one address.
@@ -397,7 +398,7 @@ impl Module<'_> {
         Ok(function as u64)
     }
 
-    /// Stays loaded until [`Context::unload`].
+    /// Keeps the module loaded until [`Context::unload`].
     pub fn keep(self) -> u64 {
         self.module as u64
     }

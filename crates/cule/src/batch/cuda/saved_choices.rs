@@ -1,16 +1,20 @@
-//! How a game is played on a device, kept on the disk beside the kernels.
+//! The measured fastest [`Choice`] of each game on a device, saved in the cache of kernels.
 //!
-//! What has been measured belongs to the ROM, the device, the driver and the kernels' sources.
+//! A measurement is valid for its ROM, device, driver and the sources of the kernels.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::cache::{self, Kind};
-use super::{Cuda, SOURCES};
-use crate::batch::cuda::calibrate::{from_text, to_text};
-use crate::batch::cuda::{Choice, Form};
+use ::cuda::cache;
 
-/// The sources of the kernels, as a few letters.
+use super::calibrate::{from_text, to_text};
+use super::device::{Cuda, SOURCES};
+use super::{Choice, Form};
+
+/// Extension of the files.
+const EXTENSION: &str = "choice";
+
+/// A short hash of the kernels' sources.
 fn sources() -> String {
     let files = SOURCES.files.iter().chain(SOURCES.headers);
     let texts: Vec<&[u8]> = files.map(|(_, text)| text.as_bytes()).collect();
@@ -25,51 +29,51 @@ fn key(cuda: &Cuda, image: &[u8]) -> String {
     cache::key(&parts)
 }
 
-/// What was found to be the quickest for a ROM on this device; `None` where nothing is kept, or it is damaged.
+/// Loads the fastest choice for a ROM on this device; `None` if there is none or its file is damaged.
 pub fn load(cuda: &Cuda, image: &[u8]) -> Option<Choice> {
-    let bytes = cache::load(&cache::folder()?, &key(cuda, image), Kind::Choice)?;
+    let bytes = cache::load(&cache::folder()?, &key(cuda, image), EXTENSION)?;
     from_text(std::str::from_utf8(&bytes).ok()?)
 }
 
-/// Keeps what was measured with a game, seconds of each choice; false where nothing can be kept.
+/// Saves the seconds measured for each choice of a game. Returns false if the file cannot be written.
 pub fn store(cuda: &Cuda, game: &str, image: &[u8], found: &[(Choice, f64)]) -> bool {
     let facts = &cuda.program.facts;
     let text = to_text(found) + &signature(game, &facts.name, cuda.program.driver, &sources());
     cache::folder()
-        .is_some_and(|folder| cache::store(&folder, &key(cuda, image), Kind::Choice, text.as_bytes()).is_ok())
+        .is_some_and(|folder| cache::store(&folder, &key(cuda, image), EXTENSION, text.as_bytes()).is_ok())
 }
 
-/// Last line of a file: whose it is, for those who read the folder.
+/// The last line of a file: game, device and sources, for [`report`].
 fn signature(game: &str, device: &str, driver: u32, sources: &str) -> String {
     format!("{game}\t{device}, driver for CUDA {}.{}\t{sources}\n", driver / 1000, driver % 1000 / 10)
 }
 
-/// Device and driver, game, and how it is played there, of a file that belongs to these sources.
+/// Device with driver, game and choice of a file; `None` for other sources.
 fn signed(text: &str, sources: &str) -> Option<(String, String, Choice)> {
     let mut parts = text.lines().last()?.split('\t');
     let (game, device, of) = (parts.next()?, parts.next()?, parts.next()?);
     (of == sources).then_some((device.into(), game.into(), from_text(text)?))
 }
 
-/// What is kept in a folder for the kernels of this build, a line per device and driver: which games are played how.
+/// Lists the saved choices for the kernels of this build: (device and driver, choices with their games).
 pub fn report(folder: &Path) -> Vec<(String, String)> {
     let sources = sources();
     let mut lines: BTreeMap<String, BTreeMap<(&str, u32), Vec<String>>> = BTreeMap::new();
-    for key in cache::keys(folder, Kind::Choice) {
-        let kept = cache::load(folder, &key, Kind::Choice).and_then(|bytes| String::from_utf8(bytes).ok());
+    for key in cache::keys(folder, EXTENSION) {
+        let kept = cache::load(folder, &key, EXTENSION).and_then(|bytes| String::from_utf8(bytes).ok());
         if let Some((device, game, choice)) = kept.and_then(|text| signed(&text, &sources)) {
             let games = lines.entry(device).or_default();
             games.entry((choice.form.name(), choice.window)).or_default().push(game);
         }
     }
-    let said = |((form, window), mut games): ((&str, u32), Vec<String>)| {
+    let text = |((form, window), mut games): ((&str, u32), Vec<String>)| {
         games.sort();
         let how = if form == Form::Grouped.name() { format!("{form} {window}") } else { form.to_string() };
         format!("{how}: {}", games.join(", "))
     };
     lines
         .into_iter()
-        .map(|(device, games)| (device, games.into_iter().map(said).collect::<Vec<_>>().join("; ")))
+        .map(|(device, games)| (device, games.into_iter().map(text).collect::<Vec<_>>().join("; ")))
         .collect()
 }
 
@@ -82,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_told_by_device() {
+    fn the_report_groups_choices_by_device() {
         let folder = std::env::temp_dir().join(format!("parl-choices-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         assert_eq!(report(&folder), []);
@@ -91,11 +95,11 @@ mod tests {
             ("a", text("grouped 4 100", "pong", &now)),
             ("b", text("grouped 4 100", "breakout", &now)),
             ("c", text("predicated 0 100", "solaris", &now)),
-            // Of other kernels, and of no form.
+            // Other kernels; an unknown form.
             ("d", text("grouped 4 100", "qbert", "01234567")),
             ("e", text("odd 4 100", "hero", &now)),
         ] {
-            cache::store(&folder, key, Kind::Choice, text.as_bytes()).unwrap();
+            cache::store(&folder, key, EXTENSION, text.as_bytes()).unwrap();
         }
         std::fs::write(folder.join("f.choice"), "damaged").unwrap();
         let device = "H200, driver for CUDA 13.1".to_string();

@@ -1,0 +1,115 @@
+//! [`Device`] for a CUDA device: the sources of the kernels, memory, launches. Host only.
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+
+use ::cuda::{Memory, Program, Sources};
+
+use super::{Call, Device, KERNELS, Plan, SHARED_BYTES, Shape};
+use crate::CuleError;
+
+/// The kernels of a batch.
+pub const SOURCES: Sources = Sources {
+    files: &[
+        ("step.cu", include_str!("../../../kernels/step.cu")),
+        ("reset.cu", include_str!("../../../kernels/reset.cu")),
+        ("states.cu", include_str!("../../../kernels/states.cu")),
+    ],
+    headers: &[
+        ("prelude.cuh", include_str!("../../../kernels/prelude.cuh")),
+        ("machine.cuh", include_str!("../../../kernels/machine.cuh")),
+        ("runner.cuh", include_str!("../../../kernels/runner.cuh")),
+        ("layout.cuh", include_str!("../../../kernels/layout.cuh")),
+        ("cpu_brx.cuh", include_str!("../../../kernels/cpu_brx.cuh")),
+        ("forms.cuh", include_str!("../../../kernels/forms.cuh")),
+    ],
+    kernels: &KERNELS,
+};
+/// Maximum number of warps per multiprocessor; their registers fill it.
+const WARPS_PER_UNIT: u32 = 8;
+/// Shared memory of a block besides the machines of its environments: display, game settings and what CUDA reserves, in bytes.
+const OTHER_SHARED_BYTES: u32 = 2048;
+
+/// A device with the kernels of a batch loaded.
+pub struct Cuda {
+    pub(super) program: Program,
+    /// Whether all kernels came from the cache.
+    pub from_cache: bool,
+}
+
+impl Cuda {
+    /// Loads the kernels on device number `ordinal`. `folders` are searched for NVRTC first.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn new(ordinal: u32, folders: &[PathBuf]) -> Result<Self, CuleError> {
+        let program = Program::new(ordinal, folders, &SOURCES)?;
+        let from_cache = program.from_cache;
+        Ok(Self { program, from_cache })
+    }
+}
+
+/// Number of warps that run at the same time on a multiprocessor with `shared_bytes` of shared memory.
+fn warps_per_unit(shared_bytes: u32) -> u32 {
+    (shared_bytes / (SHARED_BYTES + OTHER_SHARED_BYTES)).clamp(1, WARPS_PER_UNIT)
+}
+
+impl Device for Cuda {
+    type Memory = Memory;
+
+    fn resident_warps(&self) -> u32 {
+        self.program.facts.units * warps_per_unit(self.program.facts.shared_bytes)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Memory, CuleError> {
+        Ok(self.program.allocate(bytes)?)
+    }
+
+    fn address(&self, memory: &Memory) -> u64 {
+        memory.address()
+    }
+
+    fn write(&self, memory: &mut Memory, bytes: &[u8], stream: u64) -> Result<(), CuleError> {
+        Ok(Memory::write(memory, bytes, stream)?)
+    }
+
+    fn read(&self, memory: &Memory, bytes: &mut [u8], stream: u64) -> Result<(), CuleError> {
+        Ok(Memory::read(memory, bytes, stream)?)
+    }
+
+    fn launch(
+        &self,
+        kernel: &str,
+        shape: Shape,
+        plan: &Plan,
+        call: &Call,
+        stream: u64,
+    ) -> Result<(), CuleError> {
+        let (mut plan, mut call) = (*plan, *call);
+        let mut arguments = [(&raw mut plan).cast::<c_void>(), (&raw mut call).cast::<c_void>()];
+        Ok(self.program.launch(kernel, (shape.blocks, shape.threads), &mut arguments, stream)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_driver_is_an_error_with_the_reason() {
+        if ::cuda::driver::driver().is_ok() {
+            eprintln!("skipped: this machine has a CUDA driver");
+            return;
+        }
+        let error = Cuda::new(0, &[]).err().unwrap();
+        assert!(matches!(error, CuleError::Cuda(::cuda::CudaError::Unavailable { .. })));
+        assert!(error.to_string().starts_with("no CUDA driver on this machine: "), "{error}");
+    }
+
+    #[test]
+    fn warps_fit_into_the_shared_memory_of_every_architecture() {
+        // KiB of compute capability 7.5; 8.6, 8.9 and 12.0; 8.0; 9.0 and 10.0.
+        assert_eq!([64, 100, 164, 228].map(|kib| warps_per_unit(kib << 10)), [3, 5, 8, 8]);
+        assert_eq!(warps_per_unit(0), 1);
+    }
+}
