@@ -1,7 +1,7 @@
-// The kernels as host C++: every block of a launch in turn, its threads as coroutines that change where a thread waits
-// for others: at `__syncthreads`, and in what the lanes of a warp do together. For machines without a GPU: `tests/gpu.rs`
-// loads it.
-#undef _FORTIFY_SOURCE  // It takes a jump to another stack for an error.
+// The kernels as host C++, for machines without a GPU; `tests/gpu.rs` loads it. The blocks of a launch run one after the
+// other. The threads of a block are coroutines that switch where a thread waits for others: at `__syncthreads`, and in
+// operations of a whole warp.
+#undef _FORTIFY_SOURCE  // It reports a jump to another stack as an error.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -42,7 +42,8 @@ static inline uint32_t atomicAnd(uint32_t* place, uint32_t value) {
     return before;
 }
 
-// What a thread of a block does: runs, waits for the block, for any lanes of its warp, for certain ones; or it is over.
+// State of a thread: it runs, waits for its block (`__syncthreads`), for any lanes of its warp (`__activemask`), for certain
+// lanes (`__reduce_min_sync`), or has ended.
 enum State { RUNS, BLOCK, ANY, MINIMUM, OVER, STATES };
 
 // One thread of a block.
@@ -51,12 +52,12 @@ struct Thread {
     jmp_buf here;
     std::unique_ptr<char[]> stack;
     bool begun;
-    uint32_t mask;   // the lanes it waits for
-    uint32_t value;  // what it brings, then what it gets
+    uint32_t mask;   // the lanes that it waits for
+    uint32_t value;  // its operand, then its result
 };
 static constexpr size_t STACK_BYTES = 256 * 1024;
 static constexpr uint32_t WARP = 32;
-// What the lanes of a warp do, a bit each.
+// For each state, the lanes of a warp in that state, one bit per lane.
 struct Warp {
     uint32_t lanes[STATES];
 
@@ -69,9 +70,10 @@ static thread_local std::vector<Thread> threads;
 static thread_local std::vector<Warp> warps;
 static thread_local jmp_buf scheduler;
 static thread_local void (*body)();
-// Where a warp's lanes meet, a device may bring any of them together: 0 takes all, another number draws.
+// `__activemask` of a device may return any subset of the lanes that wait there: 0 returns all, another number is the state
+// of a generator that draws the subset.
 static thread_local uint64_t splits;
-// Turns of groups, and the lanes that took them.
+// Number of minima over groups of lanes, and the lanes that had the minimum, summed.
 static thread_local uint64_t turns, turning;
 
 static __attribute__((noinline)) void leave() {
@@ -91,7 +93,7 @@ static void __syncthreads() { wait(BLOCK, 0, 0); }
 [[maybe_unused]] static uint32_t __activemask() { return wait(ANY, 0, 0); }
 [[maybe_unused]] static uint32_t __reduce_min_sync(uint32_t mask, uint32_t value) { return wait(MINIMUM, mask, value); }
 
-// As turns of those that say so.
+// As a minimum, of 0 for the lanes whose predicate is true.
 [[maybe_unused]] static bool __any_sync(uint32_t mask, bool says) {
     return __reduce_min_sync(mask, says ? 0 : UINT32_MAX) != UINT32_MAX;
 }
@@ -109,14 +111,14 @@ static __attribute__((noinline)) void enter(Thread& thread) {
     setcontext(&thread.start);
 }
 
-// The lowest lane of some, which are without it afterwards.
+// Removes the lowest lane of `lanes` and returns it.
 static uint32_t take_lowest(uint32_t& lanes) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
     lanes &= lanes - 1;
     return lane;
 }
 
-// Lanes whose companions are all there get the smallest value; true when there were such.
+// Completes the minima for which all lanes of the mask wait. Returns true if there was one.
 static bool give_minima(Warp& warp, Thread* own) {
     bool given = false;
     for (uint32_t left = warp.lanes[MINIMUM]; left != 0;) {
@@ -141,7 +143,7 @@ static bool give_minima(Warp& warp, Thread* own) {
     return given;
 }
 
-// Lanes that would know who is with them: all that have come, or some of them.
+// Completes `__activemask` for all lanes that wait there, or for a drawn subset. Returns true if any lane waits.
 static bool bring_together(Warp& warp, Thread* own) {
     const uint32_t here = warp.lanes[ANY];
     if (here == 0) return false;
@@ -156,7 +158,7 @@ static bool bring_together(Warp& warp, Thread* own) {
     return true;
 }
 
-// Runs the threads of a block until they are all over.
+// Runs the threads of a block until all have ended.
 static void run_block() {
     const uint32_t count = blockDim.x;
     while (threads.size() < count) threads.push_back(Thread{{}, {}, std::make_unique<char[]>(STACK_BYTES), {}, {}, {}});
@@ -196,7 +198,7 @@ static void run_block() {
 }
 
 #include "step.cu"
-// Behind the kernels that say how frames are run.
+// Must come after step.cu, which includes forms.cuh.
 #include "reset.cu"
 #include "states.cu"
 
@@ -205,7 +207,7 @@ static thread_local const Call* given_call;
 static thread_local void (*given_kernel)(Batch, Call);
 static void run_given() { given_kernel(*given_batch, *given_call); }
 
-// Runs a kernel; 0, or 1 when there is none of that name.
+// Runs a kernel. Returns 0, or 1 if there is no kernel of that name.
 extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_each, const Batch* batch, const Call* call) {
     struct Entry {
         const char* name;
@@ -224,7 +226,7 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_e
         given_call = call;
         given_kernel = entry.run;
         body = run_given;
-        // A file of its own on a device: what does not step has the plain form.
+        // parl_step sets its own schedule; the kernels of the other files use the plain form.
         schedule_of_block() = WarpSchedule{nullptr, cule::env::warp_schedule::FORM_PLAIN, 0};
         for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
             if (entry.has_barriers) {
@@ -238,7 +240,7 @@ extern "C" int parl_launch(const char* name, uint32_t blocks, uint32_t threads_e
     return 1;
 }
 
-// How lanes are brought together from now on, and how many turns and lanes there have been since the last call.
+// Sets `splits`, and returns the number of minima and of their lanes since the last call.
 extern "C" void parl_lanes(uint64_t split, uint64_t* turns_and_lanes) {
     splits = split;
     turns_and_lanes[0] = turns;
@@ -246,7 +248,14 @@ extern "C" void parl_lanes(uint64_t split, uint64_t* turns_and_lanes) {
     turns = turning = 0;
 }
 
-// Sizes that the other side must agree on.
+// Runs the block of `cpu_brx.cuh` once, for `tests/ptx.rs`. `ram` is the console's RAM, in the place of shared memory.
+extern "C" void parl_block(cule::brx::Registers* r, uint8_t* ram, const uint8_t* rom, const uint64_t* records,
+                           uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
+    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(ram));
+    cule::brx::run(*r, at, rom, records, blocks_low, blocks_high, plain_low, plain_span);
+}
+
+// Sizes and offsets that the Rust side compares with its own.
 extern "C" uint32_t parl_size(uint32_t which) {
     const uint32_t sizes[] = {sizeof(Batch), sizeof(Call), sizeof(cule::env::state::Head), PARL_OFFSET(cule::machine::Board, ram),
                               FIRST_CART, SECOND_CART, SHARED_BYTES};

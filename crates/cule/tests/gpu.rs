@@ -6,7 +6,6 @@
 #![allow(unsafe_code, reason = "functions of a library that was compiled here")]
 
 use std::cell::{RefCell, UnsafeCell};
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -31,21 +30,11 @@ mod compiled;
 #[path = "support/roms.rs"]
 mod roms;
 
-/// The kernels, compiled with bounds checked, or for long runs (`PARL_GPU_STEPS`) to be fast; once for all tests.
+/// The kernels as a library of the host, loaded once for all tests.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host.cpp");
-        let long = std::env::var_os("PARL_GPU_STEPS").is_some();
-        let file = if long {
-            compiled::compiled(
-                "libfastkernels",
-                &source,
-                &["-fPIC", "-shared", "-O2", "-fno-strict-aliasing"],
-            )
-        } else {
-            compiled::compiled("libkernels", &source, &["-fPIC", "-shared", "-O1", "-DPARL_CHECKED"])
-        };
+        let file = compiled::kernels();
         // SAFETY: the library was made above and runs nothing when it is loaded.
         unsafe { Library::new(file) }.unwrap()
     })

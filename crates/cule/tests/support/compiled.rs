@@ -5,6 +5,17 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The kernels as a library of the host (`kernels/host.cpp`), with bounds checked, or for long runs (`PARL_GPU_STEPS`) to be fast.
+#[allow(dead_code, reason = "one of the tests that include this file has another program")]
+pub fn kernels() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/host.cpp");
+    if std::env::var_os("PARL_GPU_STEPS").is_some() {
+        compiled("libfastkernels", &source, &["-fPIC", "-shared", "-O2", "-fno-strict-aliasing"])
+    } else {
+        compiled("libkernels", &source, &["-fPIC", "-shared", "-O1", "-DPARL_CHECKED"])
+    }
+}
+
 /// What the compiler makes of `source`, which includes files of `kernels/` alone: a program, or a library with
 /// `-shared` among the `options`. Processes may ask at once: each compiles to a file of its own and renames it.
 pub fn compiled(name: &str, source: &Path, options: &[&str]) -> PathBuf {

@@ -1,0 +1,323 @@
+//! The GPU's interpreter, which is PTX, beside the Rust interpreter: every opcode, random states, random programs, games. The
+//! host build of the kernels interprets the text of the PTX (`kernels/ptx.h`), so no GPU is needed.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where its files cannot be read")]
+#![allow(unsafe_code, reason = "a function of a library that was compiled here")]
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use cule::machine::{self, Board, Machine, Plain, bus, cart, cpu, records};
+use cule::{Console, Options, console, env, rom};
+use libloading::Library;
+
+#[path = "support/compiled.rs"]
+mod compiled;
+#[path = "support/roms.rs"]
+mod roms;
+
+/// Instructions that a test lets the block run: the block stops when fewer than 4,200 are left (`SLACK` in `xtask/src/ptx.rs`).
+const BUDGET: u32 = 4500;
+/// Offset of the console's RAM in the memory that stands for shared memory: the size of a machine there.
+const ROW: usize = 476;
+
+/// `cule::brx::Registers` in `kernels/cpu_brx.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Registers {
+    a: u32,
+    x: u32,
+    y: u32,
+    s: u32,
+    carry: u32,
+    overflow: u32,
+    decimal: u32,
+    result: u32,
+    cycles: u32,
+    left: u32,
+    pc: u32,
+    code: u32,
+    address: u32,
+    value: u32,
+}
+
+/// `parl_block` in `kernels/host.cpp`.
+type Block = unsafe extern "C" fn(*mut Registers, *mut u8, *const u8, *const u64, u64, u64, u32, u32);
+
+fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let file = compiled::kernels();
+        // SAFETY: the library was made above and runs nothing when it is loaded.
+        unsafe { Library::new(file) }.unwrap()
+    })
+}
+
+struct Lane {
+    rom: Vec<u8>,
+    records: Vec<u64>,
+}
+
+/// What one entry into the block did.
+struct Done {
+    instructions: u32,
+    code: u32,
+}
+
+impl Lane {
+    fn new(rom: Vec<u8>, m: &Machine) -> Self {
+        let high = u32::from(m.cart.plain_high);
+        let records = (0..rom.len()).map(|at| records::record(&rom, at, high)).collect();
+        Self { rom, records }
+    }
+
+    /// Runs the block as a kernel does, and finishes the store to the TIA that it ended before.
+    fn enter(&self, m: &mut Machine, board: &mut Board, left: u32) -> Done {
+        let c = &m.cpu;
+        let mut r = Registers {
+            a: c.a.into(),
+            x: c.x.into(),
+            y: c.y.into(),
+            s: c.s.into(),
+            carry: c.carry.into(),
+            overflow: c.overflow.into(),
+            decimal: c.decimal.into(),
+            result: c.result,
+            cycles: c.cycles,
+            left,
+            pc: c.pc.into(),
+            ..Registers::default()
+        };
+        let blocks =
+            |from: usize| (0..4).fold(0, |all, i| all | u64::from(m.cart.segment[from + i]) << (16 * i));
+        let (low, high) = (u32::from(m.cart.plain_low), u32::from(m.cart.plain_high));
+        // The neighbors' rows must stay as they are.
+        let mut shared = [0xEEu8; 3 * ROW];
+        shared[ROW..ROW + 128].copy_from_slice(&m.riot.ram);
+        // SAFETY: the library exports the function with this type.
+        let block: libloading::Symbol<'_, Block> = unsafe { library().get(b"parl_block") }.unwrap();
+        // SAFETY: the block reads `rom` and as many records, and accesses the 128 bytes of RAM; the host build checks these.
+        unsafe {
+            block(
+                &raw mut r,
+                shared[ROW..].as_mut_ptr(),
+                self.rom.as_ptr(),
+                self.records.as_ptr(),
+                blocks(0),
+                blocks(4),
+                low,
+                high.saturating_sub(low),
+            );
+        }
+        m.riot.ram.copy_from_slice(&shared[ROW..ROW + 128]);
+        shared[ROW..ROW + 128].fill(0xEE);
+        assert!(shared.iter().all(|&byte| byte == 0xEE), "another lane's RAM was written");
+        let byte = |value: u32| u8::try_from(value).expect("a register of 8 bits");
+        let c = &mut m.cpu;
+        (c.a, c.x, c.y, c.s) = (byte(r.a), byte(r.x), byte(r.y), byte(r.s));
+        (c.carry, c.overflow, c.decimal) = (byte(r.carry), byte(r.overflow), byte(r.decimal));
+        (c.result, c.cycles) = (r.result, r.cycles);
+        c.pc = u16::try_from(r.pc).expect("16 bits");
+        if r.code == 2 {
+            let mut copy = m.cpu;
+            bus::write(m, &mut copy, board, r.address, r.value, false);
+            m.cpu = copy;
+        }
+        Done { instructions: left - r.left, code: r.code }
+    }
+}
+
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self, below: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % u64::from(below)) as u32
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next(256) as u8
+    }
+}
+
+fn console(kind: u8, rom: &[u8], board: &mut Board) -> Machine {
+    let mut m = machine::new(kind, rom.len() as u32, &[0; 128], env::layout(0, false));
+    machine::reset(&mut m, board, rom, 0);
+    machine::begin_step(&mut m, board);
+    m.draw = 0;
+    m
+}
+
+/// Registers and RAM of any kind; PC stays.
+fn scramble(m: &mut Machine, draws: &mut Draws) {
+    m.riot.ram = std::array::from_fn(|_| draws.byte());
+    let c = &mut m.cpu;
+    (c.a, c.x, c.y) = (draws.byte(), draws.byte(), draws.byte());
+    c.s = if draws.next(4) == 0 { draws.byte() } else { 0x80 | draws.byte() };
+    (c.carry, c.overflow, c.decimal) = (draws.next(2) as u8, draws.next(2) as u8, (draws.next(8) == 0) as u8);
+    c.result = draws.next(0x10000);
+    c.cycles = draws.next(15_000);
+}
+
+/// Both from `start`; true when the block ran at least one instruction.
+fn compare(lane: &Lane, start: &Machine, board: &Board, what: &str) -> (Machine, Done) {
+    let (mut ours, mut theirs) = (*start, *start);
+    let (mut our_board, mut their_board) = (Box::new(*board), Box::new(*board));
+    let done = lane.enter(&mut ours, &mut our_board, BUDGET);
+    cpu::run(&mut theirs, &mut their_board, &lane.rom, done.instructions);
+    // The budget is the caller's, and the block leaves the bus to the next step, which begins by setting it.
+    (ours.cpu.left, ours.bus) = (theirs.cpu.left, theirs.bus);
+    assert_eq!(ours, theirs, "{what}, {} instructions, code {}", done.instructions, done.code);
+    (theirs, done)
+}
+
+#[test]
+fn every_opcode() {
+    let mut board: Box<Board> = bytemuck::zeroed_box();
+    let mut draws = Draws(1);
+    let mut inside: Vec<u32> = vec![0; 256];
+    let mut stores = 0;
+    // JAM leaves the block, wherever a jump lands.
+    let mut rom = vec![0x02u8; 8192];
+    rom[0x1FFC..0x2000].copy_from_slice(&[0x00, 0xF2, 0x00, 0xF2]);
+    let mut m = console(cart::KIND_F8, &rom, &mut board);
+    let mut lane = Lane::new(rom, &m);
+    for opcode in 0..=255u8 {
+        for round in 0..60 {
+            scramble(&mut m, &mut draws);
+            let offset =
+                [draws.next(0x1000), 0x3FD + draws.next(4), 0xFF4 + draws.next(12)][round % 3] as usize;
+            let at = 4096 + offset % 4096;
+            let mut bytes = [opcode, draws.byte(), draws.byte()];
+            match round % 4 {
+                0 => bytes[2] |= 0x10,
+                1 => bytes = [opcode, 0x80 | bytes[1], 0],
+                2 => bytes = [opcode, bytes[1], 0],
+                _ => {}
+            }
+            let end = (at + 3).min(8192);
+            let old = lane.rom[at..end].to_vec();
+            lane.rom[at..end].copy_from_slice(&bytes[..end - at]);
+            let from = at.saturating_sub(2);
+            for place in from..end {
+                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high));
+            }
+            m.cpu.pc = 0xF000 | (offset % 4096) as u16;
+            let (_, done) = compare(&lane, &m, &board, &format!("{bytes:02X?} at {at:#x}"));
+            inside[opcode as usize] += u32::from(done.instructions > 0);
+            stores += u32::from(done.code == 2);
+            lane.rom[at..end].copy_from_slice(&old);
+            for place in from..end {
+                lane.records[place] = records::record(&lane.rom, place, u32::from(m.cart.plain_high));
+            }
+        }
+    }
+    // Every handler was reached, and only what has none always left at once.
+    let without = inside.iter().filter(|&&times| times == 0).count();
+    assert!(without < 90, "{without} opcodes never ran inside the block");
+    assert!(stores > 50, "only {stores} stores to the TIA");
+}
+
+#[test]
+fn programs() {
+    let mut instructions = 0;
+    let kinds = [
+        (cart::KIND_4K, 4096),
+        (cart::KIND_F8, 8192),
+        (cart::KIND_F6, 16384),
+        (cart::KIND_E0, 8192),
+        (cart::KIND_FE, 8192),
+        (cart::KIND_F8SC, 8192),
+        (cart::KIND_DPC, 10240),
+        (cart::KIND_3F, 8192),
+    ];
+    for (kind, bytes) in kinds {
+        for round in 0..6 {
+            let mut draws = Draws(u64::from(kind) * 100 + round);
+            // Bytes of frequent instructions, and any; loops come by themselves.
+            let common = [
+                0xA9, 0x85, 0xA5, 0xD0, 0xCA, 0x65, 0x29, 0xE6, 0xB5, 0x95, 0xBD, 0xB1, 0x48, 0x68, 0x20,
+                0x60,
+            ];
+            let mut rom: Vec<u8> = (0..bytes)
+                .map(|_| if draws.next(3) > 0 { common[draws.next(16) as usize] } else { draws.byte() })
+                .collect();
+            for end in rom.chunks_exact_mut(1024) {
+                end[1020..].copy_from_slice(&[0x00, 0xF2, 0x00, 0xF2]);
+            }
+            let mut board: Box<Board> = bytemuck::zeroed_box();
+            let mut m = console(kind, &rom, &mut board);
+            let lane = Lane::new(rom, &m);
+            for entry in 0..1600 {
+                if entry % 32 == 0 || m.cpu.jammed != 0 {
+                    scramble(&mut m, &mut draws);
+                    m.cpu.pc =
+                        0xF000 | draws.next(0x1000) as u16 | if draws.next(4) == 0 { 0xD000 } else { 0 };
+                    m.cpu.pc &= if draws.next(2) == 0 { 0xDFFF } else { 0xFFFF };
+                    m.cpu.jammed = 0;
+                }
+                let what = format!("kind {kind}, round {round}, entry {entry}, pc {:#x}", m.cpu.pc);
+                let (next, done) = compare(&lane, &m, &board, &what);
+                instructions += done.instructions;
+                m = next;
+                if done.code == 1 && m.cpu.jammed == 0 {
+                    cpu::run(&mut m, &mut board, &lane.rom, 1);
+                }
+                m.tia.stop = 0;
+            }
+        }
+    }
+    assert!(instructions > 20_000, "only {instructions} instructions ran inside the block");
+}
+
+/// A frame as a kernel runs it: the block, and single steps where it leaves.
+fn frame(lane: &Lane, m: &mut Machine, board: &mut Board) -> (u32, u32) {
+    machine::begin_step(m, board);
+    m.eager = 0;
+    let (mut left, mut inside, mut entries) = (machine::INSTRUCTIONS_PER_STEP, 0, 0);
+    while left > 0 && m.tia.stop == 0 && m.cpu.jammed == 0 {
+        let done = lane.enter(m, board, left);
+        left -= done.instructions;
+        inside += done.instructions;
+        entries += 1;
+        if done.code == 1 && left > 0 {
+            cpu::run(m, board, &lane.rom, 1);
+            left -= 1;
+        }
+    }
+    machine::end_step(m, board);
+    (inside, entries)
+}
+
+#[test]
+fn games() {
+    if !roms::are_there(&rom::folders(&[])) {
+        return;
+    }
+    let (mut inside, mut entries, mut frames) = (0, 0, 0);
+    for game in
+        ["pong", "breakout", "seaquest", "solaris", "pitfall2", "montezuma_revenge", "robotank", "klax"]
+    {
+        let file = rom::load(game, &[], false).unwrap();
+        let row = console::game_row(game).unwrap();
+        let start = Console::new(&file, row, Options::default()).unwrap();
+        let mut ours = start.state().machine;
+        ours.draw = 0;
+        let mut theirs = ours;
+        let mut boards: [Box<Board>; 2] = [bytemuck::zeroed_box(), bytemuck::zeroed_box()];
+        let lane = Lane::new(rom::image(&file), &ours);
+        for number in 0..60 {
+            let port = (number as u8).wrapping_mul(37) | 0x0F;
+            (ours.input.port_a, theirs.input.port_a) = (port, port);
+            let (ran, entered) = frame(&lane, &mut ours, &mut boards[0]);
+            machine::step(&mut Plain { rom: &lane.rom }, &mut theirs, &mut boards[1]);
+            (ours.cpu.left, ours.bus) = (theirs.cpu.left, theirs.bus);
+            assert_eq!(ours, theirs, "{game}, frame {number}");
+            inside += ran;
+            entries += entered;
+            frames += 1;
+        }
+    }
+    println!("{} instructions inside and {} entries a frame", inside / frames, entries / frames);
+    assert!(inside / frames > 2000, "{} instructions a frame run inside the block", inside / frames);
+}
