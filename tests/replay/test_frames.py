@@ -238,7 +238,7 @@ def test_one_stack_per_field():
         ({"frame_stack": 0}, r"frame_stack 0 is outside 1\.\.=64"),
         ({"frame_stack": 65}, r"frame_stack 65 is outside 1\.\.=64"),
         ({"frame_stack": {"image": 2}}, "frame_stack names image, which is not a field"),
-        ({"frame_stack": {"action": 2}}, '"action" is stacked, but is no observation'),
+        ({"frame_stack": {"action": 2}}, '"action" has frame_stack, but is not an observation'),
         ({"frame_stack": 2, "stack_padding": "last"}, 'stack_padding "last" is outside zero, first'),
         ({"compression": "gzip"}, 'compression "gzip" is outside none, lz4'),
     ],
@@ -251,7 +251,9 @@ def test_errors(options, text):
 def test_stacks_need_steps_and_rebuilt_observations():
     with pytest.raises(ValueError, match='"terminated" is missing, and frame_stack needs it'):
         parl.UniformReplay(10, {"obs": (FRAME, "uint8")}, frame_stack=2)
-    with pytest.raises(ValueError, match='"obs" is stacked, but is no observation whose next one is rebuilt'):
+    with pytest.raises(
+        ValueError, match='"obs" has frame_stack, but is not an observation without a next_ field'
+    ):
         parl.UniformReplay(10, {**frame_fields(), "next_obs": (FRAME, "uint16")}, frame_stack=2)
     with pytest.raises(ValueError, match="frame_stack is 2, but there is no observation"):
         parl.UniformReplay(10, {"x": ((), "f4")}, frame_stack=2)

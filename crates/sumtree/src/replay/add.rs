@@ -1,4 +1,4 @@
-//! Adding rows: reserve, write without a lock, publish, link, make sampleable.
+//! Adding rows: reserve slots, write rows without a lock, publish them, link them, make them sampleable.
 #![allow(unsafe_code)] // Writes into columns under a reservation.
 
 use super::columns::Column;
@@ -11,10 +11,10 @@ use crate::SumTreeError;
 use crate::memory::{reserve, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 
-/// Capacity for rows that become complete in one call, at least: rows that waited do too.
+/// Minimum capacity for the rows that become complete in one call, which include rows of earlier calls.
 const COMPLETE_MIN: usize = 16;
 
-/// Priorities, as the caller has them.
+/// Priorities, in the precision of the caller.
 #[derive(Debug, Clone, Copy)]
 pub enum Priorities<'a> {
     /// Single precision.
@@ -32,12 +32,12 @@ impl Priorities<'_> {
     }
 }
 
-/// Final observations beside the rows of an add, for environments that reset in the same step.
+/// Final observations passed with the rows of [`Replay::add`], for environments that reset in the same step.
 #[derive(Debug, Clone, Copy)]
 pub struct Finals<'a> {
-    /// One byte per row, not 0 where there is a final observation.
+    /// One byte per row, nonzero if the row has a final observation.
     pub present: &'a [u8],
-    /// One array of rows per observation that is rebuilt, in the order of [`Replay::final_fields`].
+    /// One array of [`Rows::count`] rows per field of [`Replay::final_fields`], in that order.
     pub columns: &'a [&'a [u8]],
 }
 
@@ -60,9 +60,11 @@ impl Replay {
     /// Adds rows and writes a ticket for each to `tickets`. A row becomes sampleable when its window is complete.
     ///
     /// # Errors
-    /// [`ReplayError::RowBytes`], [`ReplayError::Env`], [`ReplayError::FinalObservation`], [`ReplayError::Tree`] for a
-    /// bad priority, a wrong length, or memory that is not to be had, [`ReplayError::Closed`]; then nothing was added. Only
-    /// of more rows than half the capacity the first half may be there when the memory for compressed rows runs out.
+    /// [`ReplayError::RowBytes`], [`ReplayError::Env`], [`ReplayError::Reward`], [`ReplayError::Discount`],
+    /// [`ReplayError::FinalObservation`], [`ReplayError::Closed`]; [`ReplayError::Tree`] for a priority that
+    /// is not finite, a wrong length, or memory that cannot be allocated. Nothing is added then, with one
+    /// exception: more rows than half the capacity are added in parts, and if memory for the compressed rows
+    /// of a part cannot be allocated, the parts before it stay added.
     pub fn add(&self, rows: &Rows<'_>, tickets: &mut [u64]) -> Result<(), ReplayError> {
         self.check_rows(rows, tickets)?;
         let (mut parked, mut largest): (Vec<u32>, u32) = (Vec::new(), 0);
@@ -72,7 +74,7 @@ impl Replay {
         }
         let ends = self.ends(rows)?;
         let envs = self.envs(rows)?;
-        // A reservation is at most the capacity, and a row may bring its final observation.
+        // A reservation has at most `capacity` rows, and each row may have a final observation.
         let piece = (self.settings.capacity / 2).max(1);
         let piece_rows = rows.count.min(piece);
         let brings_finals = self.window.needs_final && self.window.autoreset != Autoreset::NextStep;
@@ -80,7 +82,7 @@ impl Replay {
         // Allocated before anything is added.
         let mut finals = vec_with_capacity(finals)?;
         let mut complete = vec_with_capacity(piece_rows.max(COMPLETE_MIN))?;
-        // Environments in order are locked as they come.
+        // Sorted environments are locked in the given order, without a copy.
         let is_sorted = envs.is_sorted_by(|a, b| a < b);
         let mut locked = vec_with_capacity(if is_sorted { 0 } else { envs.len().min(piece) })?;
         self.note_largest(largest);
@@ -107,14 +109,16 @@ impl Replay {
         Ok(())
     }
 
-    /// The fields of which a truncated row needs the final observation, unless environments reset in the next step.
+    /// Names of the observation fields for which a truncated row needs a final observation, unless
+    /// environments reset in the next step ([`Autoreset::NextStep`]).
     #[must_use]
     pub fn final_fields(&self) -> Vec<&str> {
         self.roles.rebuilt.iter().map(|i| self.settings.fields[*i].name.as_str()).collect()
     }
 
-    /// Ends the episodes of `envs` where they stand, as after the loss of an environment: the next row of each starts
-    /// a new episode, and rows whose window is not complete never become sampleable.
+    /// Ends the current episodes of `envs` without another row, for example after an environment was lost.
+    /// The next row of each environment starts a new episode. Rows whose window is not complete never become
+    /// sampleable.
     ///
     /// # Errors
     /// [`ReplayError::Env`], [`ReplayError::Closed`].
@@ -130,7 +134,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Rows neither wait for others nor come after others.
+    /// Returns true if rows do not depend on the rows before or after them.
     fn independent(&self) -> bool {
         !self.roles.steps()
             || (self.window.rows == 1
@@ -145,7 +149,7 @@ impl Replay {
             && self.window.autoreset != Autoreset::NextStep
     }
 
-    /// The two vectors are working memory.
+    /// Adds the rows of one piece. The two vectors are scratch memory.
     fn add_piece(
         &self,
         piece: &Piece<'_>,
@@ -153,7 +157,7 @@ impl Replay {
         tickets: &mut [u64],
     ) -> Result<(), ReplayError> {
         let count = piece.end - piece.start;
-        // Before any thread could wait for this one.
+        // Compressed before other threads can have to wait for this one.
         let packed = self.pack(piece)?;
         complete.clear();
         let mut locked = piece.envs.unwrap_or_default();
@@ -166,7 +170,7 @@ impl Replay {
         }
         let member = self.slots.enter()?;
         let locks = self.tails.lock(locked, &self.slots.processes, member.tag());
-        // Rows that waited may become complete too.
+        // Waiting rows of earlier calls may become complete too.
         let most = count + locks.waiting();
         if most > complete.capacity() {
             reserve(complete, most)?;
@@ -177,7 +181,7 @@ impl Replay {
         self.write(piece, packed, &reservation);
         let pin = reservation.pin();
         let tag = self.ticket_tag();
-        // In order of sequence, so that a link never leads to a row that is not published: final observations first.
+        // Final observations first, then the rows in order, so that links only lead to published rows.
         let mut finals = reservation.rows().skip(count);
         reservation.rows().skip(count).for_each(|row| reservation.publish(row, 0));
         for (i, row) in reservation.rows().take(count).enumerate() {
@@ -200,7 +204,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The rows of compressed columns, final observations after the others.
+    /// Compresses the rows of the compressed columns, followed by their final observations.
     fn pack(&self, piece: &Piece<'_>) -> Result<Vec<Option<Blobs>>, ReplayError> {
         if self.settings.compression == Compression::None {
             return Ok(Vec::new());
@@ -212,7 +216,7 @@ impl Replay {
             let rebuilt = self.roles.rebuilt.iter().position(|field| *field == i);
             let finals = rebuilt.zip(piece.rows.finals).map(|(at, finals)| finals.columns[at]);
             let last = finals.into_iter().flat_map(|bytes| piece.finals.iter().map(move |k| &bytes[row(*k)]));
-            // Fields without a final observation leave the slots of final observations as they are.
+            // Fields without a final observation leave the slots of final observations unchanged.
             packed.pack(piece.end - piece.start + piece.finals.len(), rows.chain(last)).map(Some)
         };
         self.columns.iter().enumerate().map(one).collect()
@@ -228,7 +232,7 @@ impl Replay {
                 unsafe { to.write(slots, blobs) };
             }
         }
-        // The run may wrap round the end of the ring.
+        // The run may wrap around the end of the ring.
         let before_end = count.min(self.layout.ring.slots - first);
         let plain = |column: &Column| column.packed.is_none();
         for (column, bytes) in self.columns.iter().zip(piece.rows.columns).filter(|(c, _)| plain(c)) {
@@ -308,7 +312,7 @@ impl Replay {
         Err(ReplayError::RowBytes { name: name.to_owned(), got: bytes.len(), expected, rows })
     }
 
-    /// How each row ended; empty if rows are independent.
+    /// How the episode ended with each row, if it did. Empty if rows are independent.
     fn ends(&self, rows: &Rows<'_>) -> Result<Vec<End>, ReplayError> {
         let (false, Some(terminated)) = (self.independent(), self.roles.terminated) else {
             return Ok(Vec::new());
@@ -332,7 +336,7 @@ impl Replay {
         Ok(ends)
     }
 
-    /// Environment of each row; empty if rows are independent.
+    /// Environment of each row. Empty if rows are independent.
     fn envs(&self, rows: &Rows<'_>) -> Result<Vec<u32>, ReplayError> {
         if let Some(envs) = rows.envs {
             if envs.len() != rows.count {
@@ -365,7 +369,8 @@ impl Replay {
         Ok(checked)
     }
 
-    /// `(|priority| + epsilon) ** alpha` in units of weight; returns the largest. Saturated ones are counted.
+    /// Converts priorities to weights, `(|priority| + epsilon) ** alpha` in units of the scale, and returns
+    /// the largest weight. Priorities that are too large for a weight are counted.
     pub(super) fn weights_of(
         &self,
         priorities: Priorities<'_>,
@@ -384,14 +389,15 @@ impl Replay {
                 return Err(SumTreeError::Priority { priority, position });
             }
             let base = priority.abs() as f32 + epsilon;
-            // The power is most of the work here, and both ends of alpha need none.
+            // The power takes most of the time here, and is not needed for alpha 0 and 1.
             let scaled = match alpha {
                 0.0 => units,
                 1.0 => base * units,
                 _ => base.powf(alpha) * units,
             };
             saturated += u64::from(scaled > max);
-            // Half up; a positive priority never becomes weight 0. `as` saturates, so clamp once more.
+            // Rounds half up. A positive priority never becomes 0. `as` saturates, so the result is clamped
+            // again.
             let weight =
                 ((scaled.min(max) + 0.5) as u32).clamp(u32::from(base > 0.0), self.scale.max_weight());
             largest = largest.max(weight);
@@ -419,14 +425,14 @@ struct Piece<'a> {
     rows: &'a Rows<'a>,
     start: usize,
     end: usize,
-    /// Rows (counted in the whole call) that bring a final observation.
+    /// Indices of the rows with a final observation, counted in the whole call.
     finals: &'a [usize],
     parked: Option<&'a [u32]>,
     ends: Option<&'a [End]>,
     envs: Option<&'a [u32]>,
 }
 
-/// The numbers of a field of float32 or float64, each with the position of its row; none of a field of another type.
+/// The values of a float32 or float64 field, each with the index of its row. Empty for fields of other types.
 fn reals<'a>(field: &Field, bytes: &'a [u8]) -> impl Iterator<Item = (usize, f64)> + use<'a> {
     let width = match field.dtype.as_str() {
         "<f4" => 4,

@@ -1,39 +1,41 @@
-//! Whether what a file holds fits together: every count, slot and weight that later calls rely on, before any of them
-//! is used. A checksum finds accidents; this finds what a checksum cannot, such as a file that was never closed.
+//! Consistency checks of a file: every count, slot and weight that later calls rely on is checked before it
+//! is used. A checksum detects accidental damage; these checks also cover what a checksum cannot, such as a
+//! file that was never closed.
 
 use super::layout::Ring;
 use super::slots::{self, LARGEST, LINK, MEMBERS, NO_LINK, PARKED, STATE_WORDS};
 
-/// Rows are numbered below this.
+/// Sequence numbers of rows are below this.
 pub(super) const SEQUENCE_MAX: u64 = 1 << 56;
 
 /// The counts of a ring.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counts {
-    /// Rows reserved so far.
+    /// Number of rows reserved so far.
     pub reserved: u64,
-    /// Chunks closed to readers so far.
+    /// Number of chunks closed to readers so far.
     pub marked: u64,
-    /// Chunks that may be written so far.
+    /// Number of chunks that may be written so far.
     pub cleared: u64,
-    /// The first row ever.
+    /// Sequence number of the first row.
     pub first: u64,
-    /// The weight of rows without a priority of their own.
+    /// Weight of rows that are added without a priority.
     pub largest: u64,
 }
 
 impl Counts {
-    /// Whether a ring can have these.
+    /// Checks that a ring can have these counts.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of what is wrong.
     pub fn check(&self, ring: Ring, max_weight: u32) -> Result<(), String> {
         let Self { reserved, marked, cleared, first, largest } = *self;
         if reserved > SEQUENCE_MAX || first > reserved {
             return Err(format!("it numbers its rows {first}..{reserved}, outside 0..={SEQUENCE_MAX}"));
         }
         let chunks = reserved.div_ceil(ring.chunk as u64);
-        // A writer that is killed may have reserved rows whose chunks are not cleared; there are so many writers.
+        // A killed writer may have reserved rows whose chunks are not cleared. There are at most `MEMBERS`
+        // writers.
         let ahead = (MEMBERS * (ring.slots / ring.chunk)) as u64;
         if cleared > chunks + 1 || chunks > cleared + ahead || !(cleared..=cleared + 1).contains(&marked) {
             let text = format!("{reserved} rows do not fit {marked} marked and {cleared} cleared chunks");
@@ -46,18 +48,18 @@ impl Counts {
     }
 }
 
-/// The slots of a ring; those from `states.len()` on are empty.
+/// The slots of a ring. Those from `used` on are empty.
 pub(super) struct SlotStates<State, Weight> {
     pub ring: Ring,
     pub counts: Counts,
     pub max_weight: u32,
-    /// Slots that are looked at.
+    /// Number of slots to check.
     pub used: usize,
-    /// The words of a slot.
+    /// Returns the state words of a slot.
     pub state: State,
-    /// The weight of a slot.
+    /// Returns the weight of a slot.
     pub weight: Weight,
-    /// Rows that cannot be drawn have no weight, as at rest.
+    /// No operation is in progress, so rows that cannot be sampled must have weight 0.
     pub at_rest: bool,
 }
 
@@ -66,10 +68,11 @@ where
     State: Fn(usize) -> [u32; STATE_WORDS],
     Weight: Fn(usize) -> u32,
 {
-    /// Whether open rows are those of the ring, links lead to later rows that are there, and weights are some.
+    /// Checks that open rows are the newest that their slots may hold, that links lead to later rows that
+    /// exist, and that weights are valid.
     ///
     /// # Errors
-    /// What is wrong with the first slot that is.
+    /// A description of what is wrong with the first invalid slot.
     pub fn check(&self) -> Result<(), String> {
         for slot in 0..self.used {
             self.check_slot(slot).map_err(|what| format!("slot {slot} {what}"))?;
@@ -77,7 +80,7 @@ where
         Ok(())
     }
 
-    /// The number of the row in `slot`, if its bytes are those of the newest row that the slot may hold.
+    /// Sequence number of the row in `slot`, if it is the newest row that the slot may hold.
     fn whole(&self, slot: usize) -> Option<u64> {
         let sequence = self.ring.newest(slot, self.counts.marked)?;
         (slots::lap((self.state)(slot)) == self.ring.row(sequence).lap).then_some(sequence)
@@ -90,7 +93,7 @@ where
             return Err(format!("has weights {weight} and {parked}, outside 0..={max}"));
         }
         if !slots::flags_fit(state) || (self.at_rest && weight != 0 && !slots::is_ready(state)) {
-            return Err(format!("is in no state that a row can have, with weight {weight}"));
+            return Err(format!("has an invalid state, with weight {weight}"));
         }
         if state[LINK] as usize > self.used {
             return Err(format!("links to slot {}, outside 0..{}", state[LINK] - 1, self.used));
@@ -104,7 +107,7 @@ where
         if state[LINK] == NO_LINK {
             return Ok(());
         }
-        // Links lead to later rows, so that who follows them arrives.
+        // Links must lead to later rows, so that following them ends.
         let to = state[LINK] as usize - 1;
         if to != slot && self.whole(to).is_some_and(|next| (sequence..self.counts.reserved).contains(&next)) {
             return Ok(());

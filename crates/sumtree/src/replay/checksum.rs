@@ -1,5 +1,5 @@
-//! A 64-bit checksum that keeps up with a disk: four lanes of xor, multiply, rotate over 32-byte blocks. It finds
-//! accidents, not forgeries.
+//! A 64-bit checksum, fast enough to keep up with a disk: four lanes of xor, multiply, rotate over 32-byte
+//! blocks. It detects accidental damage, not forgery.
 
 const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
 const BLOCK: usize = 32;
@@ -15,7 +15,7 @@ impl Checksum {
         Self { lanes: [1, 2, 3, 4].map(|i: u64| i.wrapping_mul(PRIME)), waiting: [0; BLOCK], length: 0 }
     }
 
-    /// Takes more bytes; how they are cut into calls makes no difference.
+    /// Adds bytes. The result does not depend on how they are split into calls.
     pub fn update(&mut self, mut bytes: &[u8]) {
         let waiting = (self.length % BLOCK as u64) as usize;
         self.length += bytes.len() as u64;

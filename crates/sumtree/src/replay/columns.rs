@@ -1,5 +1,6 @@
-//! The bytes of the rows, one column per field. Plain copies; the slot protocol decides who may make them.
-#![allow(unsafe_code)] // Copies to and from mapped memory; the invariants stand at each block.
+//! The bytes of the rows, one column per field. Reads and writes are plain copies; the slot protocol decides
+//! which thread may make them.
+#![allow(unsafe_code)] // Copies to and from mapped memory; each block states its invariant.
 
 use std::sync::Arc;
 
@@ -7,11 +8,11 @@ use super::ReplayError;
 use super::compress::{Compression, PACKED_BYTES_MIN, Packed};
 use crate::{LINE_BYTES, Region};
 
-/// Starts to load a cache line that is read soon. Any address will do.
+/// Prefetches a cache line for reading. Any address is allowed.
 #[inline(always)]
 pub(super) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which never faults.
+    // SAFETY: a prefetch is a hint, which never faults.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
@@ -19,29 +20,29 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Rows below this are not worth the trouble of [`stream`].
+/// Rows with fewer bytes are copied without [`stream`].
 const STREAM_BYTES_MIN: usize = 512;
-/// Lines of a frame that are loaded ahead: of 8, 24, 32 and all 111 lines of one, 8 to 32 were the best.
+/// Number of cache lines that are prefetched of a frame. Of 8, 24, 32 and all 111, 8 to 32 were fastest.
 const PREFETCH_LINES: usize = 24;
 
-/// Copies bytes to `out` with stores that go past the caches, where the machine has such.
+/// Copies bytes to `out` with stores that bypass the caches, if the CPU has them (AVX).
 ///
 /// # Safety
-/// `from` leads to as many bytes as `out` has, which no thread writes meanwhile and which are not those of `out`.
+/// `from` points to `out.len()` bytes that do not overlap `out` and that no thread writes during the call.
 unsafe fn stream(from: *const u8, out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: by the caller, and the machine has AVX.
+        // SAFETY: by the caller, and the CPU has AVX.
         return unsafe { stream_avx(from, out) };
     }
     // SAFETY: by the caller.
     unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
 }
 
-/// [`stream`] with stores of half a line.
+/// [`stream`] with stores of half a cache line.
 ///
 /// # Safety
-/// As [`stream`]; the machine has AVX.
+/// As [`stream`]; the CPU has AVX.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 unsafe fn stream_avx(from: *const u8, out: &mut [u8]) {
@@ -67,21 +68,21 @@ unsafe fn stream_avx(from: *const u8, out: &mut [u8]) {
     }
 }
 
-/// Rows that this thread wrote with [`Column::read_to`] are there for others from here on.
+/// Makes the rows that this thread copied with [`Column::read_to`] visible to other threads.
 pub(super) fn end_of_stream() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a fence, which every x86-64 has.
+    // SAFETY: a fence that every x86-64 CPU has.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
 }
 
-/// One field's bytes for every slot.
+/// The bytes of one field, for all slots.
 pub(super) struct Column {
     start: *mut u8,
     slots: usize,
     pub row_bytes: usize,
-    /// Where the rows are, if they are compressed; then none are at `start`.
+    /// The rows, if they are compressed. There are none at `start` then.
     pub packed: Option<Packed>,
     _region: Arc<Region>,
 }
@@ -105,7 +106,7 @@ impl Column {
         Ok(Self { start, slots, row_bytes, packed, _region: Arc::clone(region) })
     }
 
-    /// Writes rows from `slot` on.
+    /// Writes rows to the slots from `slot` on.
     ///
     /// # Safety
     /// The caller holds a reservation over these slots that is not published yet.
@@ -114,17 +115,17 @@ impl Column {
             self.packed.is_none() && slot <= self.slots && rows.len() <= (self.slots - slot) * self.row_bytes,
             "rows outside a column"
         );
-        // SAFETY: in bounds by the assertion and `new`; no other thread is on these rows, by the caller's reservation;
-        // `rows` is a Rust slice and no part of the region.
+        // SAFETY: in bounds by the assertion and `new`; no other thread accesses these rows, by the caller's
+        // reservation; `rows` is a Rust slice and not part of the region.
         unsafe {
             std::ptr::copy_nonoverlapping(rows.as_ptr(), self.start.add(slot * self.row_bytes), rows.len());
         }
     }
 
-    /// Starts to load the first bytes of a row.
+    /// Prefetches the first bytes of a row.
     #[inline(always)]
     pub fn prefetch(&self, slot: usize) {
-        // Of a compressed row some other bytes: harmless.
+        // In a compressed column this address belongs to other data, which is harmless.
         prefetch(self.start.wrapping_add(slot * self.row_bytes));
     }
 
@@ -156,10 +157,11 @@ impl Column {
         }
     }
 
-    /// As [`Column::read`]; if it `streams`, past the caches, for a batch that is larger than they are.
+    /// As [`Column::read`]. If `streams`, stores bypass the caches, for batches larger than these.
     ///
     /// # Safety
-    /// As [`Column::read`]. Before another thread reads `out`, this one calls [`end_of_stream`], if it streams.
+    /// As [`Column::read`]. If `streams`, this thread calls [`end_of_stream`] before another thread reads
+    /// `out`.
     #[inline(always)]
     pub unsafe fn read_to(&self, slot: usize, out: &mut [u8], streams: bool) {
         if !streams || self.row_bytes < STREAM_BYTES_MIN || self.packed.is_some() {
@@ -172,7 +174,7 @@ impl Column {
         unsafe { stream(self.start.add(slot * self.row_bytes), out) };
     }
 
-    /// Starts to load the first lines of a row, after which the machine goes on by itself.
+    /// Prefetches the first cache lines of a row. The hardware prefetcher continues from there.
     #[inline(always)]
     pub fn prefetch_lines(&self, slot: usize) {
         let start = self.start.wrapping_add(slot * self.row_bytes);
@@ -180,10 +182,10 @@ impl Column {
             .for_each(|i| prefetch(start.wrapping_add(i * LINE_BYTES)));
     }
 
-    /// Rows `start..start + rows` as bytes, for a file.
+    /// Rows `start..start + rows` as bytes, to write them to a file.
     ///
     /// # Safety
-    /// No thread writes as long as the slice lives.
+    /// No thread writes while the slice exists.
     pub unsafe fn some(&self, start: usize, rows: usize) -> &[u8] {
         assert!(start + rows <= self.slots && self.packed.is_none(), "rows outside a column");
         // SAFETY: in bounds by the assertion and `new`; no writer, by the caller.

@@ -1,8 +1,8 @@
-//! Rows of many bytes held compressed, each by itself, in private memory.
+//! Compressed storage of rows with many bytes, in private memory. Each row is compressed separately.
 //!
-//! A row is compressed before its slot is reserved and is freed when the slot is written anew, which the slot protocol
-//! allows exactly when plain bytes could be overwritten: no reader sees a row change its form.
-#![allow(unsafe_code)] // Pointers of boxes; the invariants stand at each block.
+//! A row is compressed before its slot is reserved, and freed when the slot is written again. The slot
+//! protocol allows this exactly when plain bytes could be overwritten, so no reader sees a row change.
+#![allow(unsafe_code)] // Pointers of boxes; each block states its invariant.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
@@ -11,25 +11,25 @@ use super::settings::setting;
 use crate::memory::{reserve, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 
-/// How rows of `PACKED_BYTES_MIN` and more are held.
+/// Compression of fields with at least 256 bytes per row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// As they are.
+    /// No compression.
     #[default]
     None,
-    /// LZ4 blocks. What zstd would give: `docs/decisions/0009-compressed-rows.md`.
+    /// LZ4 blocks. For the results of zstd, see `docs/decisions/0009-compressed-rows.md`.
     Lz4,
 }
 
-/// Fields with fewer bytes per row stay as they are.
+/// Fields with fewer bytes per row are not compressed.
 pub(super) const PACKED_BYTES_MIN: usize = 256;
-/// Bytes of a blob before the row: how many follow.
+/// Bytes at the start of a blob that hold its length. The row follows.
 const HEAD: usize = 4;
-/// What one allocation costs besides its bytes, and its place in the table.
+/// Bytes that one allocation costs in addition to its contents and its pointer in the table.
 const OVERHEAD_BYTES: usize = 16;
 
 impl Compression {
-    /// Its name.
+    /// Name of the variant, as used in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,10 +38,10 @@ impl Compression {
         }
     }
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`].
+    /// [`ReplayError::Setting`] if there is none.
     pub fn of_name(name: &str) -> Result<Self, ReplayError> {
         [Self::None, Self::Lz4]
             .into_iter()
@@ -49,12 +49,13 @@ impl Compression {
             .ok_or_else(|| setting("compression", format!("{name:?}"), "none, lz4"))
     }
 
-    /// Whether a field of so many bytes per row is compressed.
+    /// Returns true if fields with `row_bytes` bytes per row are compressed.
     pub(super) fn packs(self, row_bytes: usize) -> bool {
         self != Self::None && (PACKED_BYTES_MIN..=u32::MAX as usize >> 1).contains(&row_bytes)
     }
 
-    /// Compresses `row` into `out`, which takes any result; 0 if it does not get smaller.
+    /// Compresses `row` into `out`, which is large enough. Returns the length, 0 if the row does not get
+    /// smaller.
     fn pack(self, row: &[u8], out: &mut [u8]) -> usize {
         let length = match self {
             Self::None => 0,
@@ -63,7 +64,7 @@ impl Compression {
         if length < row.len() { length } else { 0 }
     }
 
-    /// Fills `row` from what [`Compression::pack`] wrote; false if it is something else.
+    /// Decompresses the output of [`Compression::pack`] into `row`. Returns false for anything else.
     fn unpack(self, packed: &[u8], row: &mut [u8]) -> bool {
         if packed.len() == row.len() {
             row.copy_from_slice(packed);
@@ -77,17 +78,17 @@ impl Compression {
     }
 }
 
-/// Compressed rows that wait for their slots.
+/// Compressed rows that are not stored in slots yet.
 pub(super) struct Blobs(Vec<Box<[u8]>>);
 
-/// One field's rows, compressed.
+/// The compressed rows of one field.
 pub(super) struct Packed {
     kind: Compression,
     row_bytes: usize,
-    /// Per slot a box of [`HEAD`] and as many bytes as that says, or null.
+    /// Per slot a pointer to a box with the length of the data in [`HEAD`] bytes and the data, or null.
     blobs: Vec<AtomicPtr<u8>>,
     bytes: AtomicUsize,
-    /// One more than the slot of a row that could not be read, or 0.
+    /// Slot + 1 of a row that could not be decompressed, or 0.
     damaged: AtomicUsize,
 }
 
@@ -99,12 +100,12 @@ impl Packed {
         Ok(Self { kind, row_bytes, blobs, bytes, damaged })
     }
 
-    /// Bytes of memory, an estimate of the allocator's own included.
+    /// Memory used, in bytes, including an estimate of the allocator's overhead.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.blobs.len() * size_of::<AtomicPtr<u8>>()
     }
 
-    /// Compresses rows, about `count` of them.
+    /// Compresses rows. `count` is their approximate number.
     pub fn pack<'a>(&self, count: usize, rows: impl Iterator<Item = &'a [u8]>) -> Result<Blobs, ReplayError> {
         let mut scratch = vec_of_zeros(lz4_flex::block::get_maximum_output_size(self.row_bytes))?;
         let mut blobs = vec_with_capacity(count)?;
@@ -115,25 +116,27 @@ impl Packed {
         Ok(Blobs(blobs))
     }
 
-    /// Puts compressed rows into slots, in order, and frees what was there.
+    /// Stores compressed rows in slots, in order, and frees the previous rows of these slots.
     ///
     /// # Safety
-    /// The caller holds a reservation over these slots that is not published yet, or no other thread has the replay.
+    /// The caller holds a reservation over these slots that is not published yet, or no other thread uses the
+    /// replay.
     pub unsafe fn write(&self, slots: impl Iterator<Item = usize>, blobs: Blobs) {
         for (slot, blob) in slots.zip(blobs.0) {
             let new = blob.len() + OVERHEAD_BYTES;
-            // Relaxed: the generation's Release publishes it; its readers have finished.
+            // Relaxed: the Release of the generation publishes the new blob; the old one has no readers any
+            // more.
             let old = self.blobs[slot].swap(Box::into_raw(blob).cast(), Ordering::Relaxed);
-            // SAFETY: `old` came from a box of `blob` and is out of every reader's reach, by the caller.
+            // SAFETY: `old` came from a box of `blob`, and no reader can reach it, by the caller.
             let freed = unsafe { take(old) }.map_or(0, |old| old.len() + OVERHEAD_BYTES);
             self.bytes.fetch_add(new.wrapping_sub(freed), Ordering::Relaxed); // A counter.
         }
     }
 
-    /// The compressed bytes of a slot, without their length; none if nothing was written.
+    /// The compressed bytes of a slot, without their length. Empty if nothing was written.
     ///
     /// # Safety
-    /// The row was seen open under a pin that is held as long as the slice lives, or no thread writes.
+    /// The row was seen open under a pin that is held while the slice exists, or no thread writes.
     pub unsafe fn packed(&self, slot: usize) -> &[u8] {
         let blob = self.blobs[slot].load(Ordering::Relaxed);
         if blob.is_null() {
@@ -154,20 +157,21 @@ impl Packed {
         // SAFETY: by the caller.
         let whole = self.kind.unpack(unsafe { self.packed(slot) }, out);
         if !whole {
-            // Bytes that were packed here always unpack; of a file a row may be missing.
+            // Rows compressed by this process can always be decompressed. A row from a file may be missing.
             out.fill(0);
             self.damaged.store(slot + 1, Ordering::Relaxed); // Read after the threads of a batch have joined.
         }
     }
 
-    /// The slot of a row that was read and was not whole.
+    /// Slot of a row that could not be decompressed, if there was one.
     pub fn damaged(&self) -> Option<usize> {
         self.damaged.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Takes compressed bytes of a file for a slot; false if they are no row. `row` is working memory.
+    /// Stores compressed bytes of a file in a slot; false if they are not a row. `row` is scratch memory.
     pub fn take_packed(&self, slot: usize, packed: &[u8], row: &mut Vec<u8>) -> Result<bool, ReplayError> {
-        // A byte of an LZ4 block stands for at most 255 of the row: too few are refused before memory is asked for.
+        // A byte of an LZ4 block expands to at most 255, so short input is refused before memory is
+        // allocated.
         if packed.len().saturating_mul(255) < self.row_bytes {
             return Ok(false);
         }
@@ -177,7 +181,7 @@ impl Packed {
         if !self.kind.unpack(packed, row) {
             return Ok(false);
         }
-        // SAFETY: only called while a file is read, when no other thread has the replay.
+        // SAFETY: only called while a file is read, when no other thread uses the replay.
         unsafe { self.write([slot].into_iter(), Blobs(vec![blob(packed)?])) };
         Ok(true)
     }
@@ -186,7 +190,7 @@ impl Packed {
 impl Drop for Packed {
     fn drop(&mut self) {
         for blob in &self.blobs {
-            // SAFETY: boxes of `blob`; no other thread is left.
+            // SAFETY: boxes of `blob`; no other thread uses them.
             drop(unsafe { take(blob.load(Ordering::Relaxed)) });
         }
     }
@@ -199,15 +203,15 @@ fn blob(packed: &[u8]) -> Result<Box<[u8]>, ReplayError> {
     Ok(bytes.into_boxed_slice())
 }
 
-/// The box that a pointer came from.
+/// Returns the box that a pointer came from.
 ///
 /// # Safety
-/// `start` is null or came from `Box::into_raw` of a [`blob`] and is given here once.
+/// `start` is null, or came from `Box::into_raw` of a [`blob`] and is passed here only once.
 unsafe fn take(start: *mut u8) -> Option<Box<[u8]>> {
     if start.is_null() {
         return None;
     }
-    // SAFETY: the length in its head is the one it was boxed with, by the caller.
+    // SAFETY: the length at its start is the one with which it was boxed, by the caller.
     unsafe {
         let length = start.cast::<u32>().read_unaligned() as usize + HEAD;
         Some(Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length)))

@@ -1,4 +1,4 @@
-//! Sampling: draw slots by weight, find the end of each window, copy the rows out, all under one pin.
+//! Sampling: draws slots by weight, follows each window to its end and copies the rows, all under one pin.
 #![allow(unsafe_code)] // Reads of columns under a pin.
 
 use super::gather::View;
@@ -10,14 +10,14 @@ use crate::memory::{self, vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 use crate::{Draws, Rng, SumTreeError};
 
-/// Draws of one slot again before giving up, when rows keep being overwritten.
+/// Maximum number of redraws of rows that were overwritten, per batch, and of draws in one redraw.
 const REDRAWS_MAX: u32 = 10_000;
-/// Draws for one batch that may fall on rows it has already, in all of its redraws together.
+/// Maximum number of draws in all redraws of a batch, including draws of rows that the batch already has.
 const REDRAW_TRIES_MAX: u32 = 200_000;
 
-/// Arrays to fill, all `indices.len()` rows long.
+/// The arrays of a batch, filled by [`Replay::sample`]. Each has `indices.len()` rows.
 pub struct Batch<'a> {
-    /// One per [`Replay::outputs`], in that order; those with steps are (steps, batch, shape).
+    /// One array per output of [`Replay::outputs`], in order; with steps, of shape (steps, batch, ...).
     pub fields: Vec<&'a mut [u8]>,
     /// Discount of the bootstrapped value: `gamma ** steps`, or 0 after termination.
     pub discounts: &'a mut [f32],
@@ -29,16 +29,16 @@ pub struct Batch<'a> {
     pub tickets: &'a mut [u64],
 }
 
-/// How far a transition is known.
+/// Progress in reading a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     Open,
     Complete,
-    /// The row was closed before it was looked at, or came after its weight was drawn.
+    /// The row was closed before it was read, or is newer than the weight with which it was drawn.
     Lost,
 }
 
-/// The transition that starts in a row.
+/// The transition that starts with a row.
 #[derive(Clone, Copy)]
 pub(super) struct Transition {
     pub row: Row,
@@ -52,21 +52,26 @@ pub(super) struct Transition {
 }
 
 impl Replay {
-    /// Whether rows are steps of episodes, so that batches have one discount per row.
+    /// Returns true if batches have a discount per row: rows are steps of episodes and not sampled as
+    /// sequences.
     #[must_use]
     pub fn has_discounts(&self) -> bool {
         self.roles.steps() && self.settings.sequence.is_none()
     }
 
-    /// Draws a batch, by weight ([`Draws`]) or otherwise ([`Selection`]), and copies its rows out.
+    /// Samples a batch, by weight ([`Draws`]) or otherwise ([`Selection`]), and copies its rows to `batch`.
     ///
-    /// Importance weights are `(probability / smallest probability) ** -beta`, the smallest of the batch or a bound for
-    /// all rows: the smallest weight is known to within a factor of 2.
+    /// Importance weights are `(probability / smallest probability) ** -beta`. The smallest probability is
+    /// that of the batch or a lower bound for all rows, depending on `weight_norm`. The bound is based on the
+    /// smallest weight, which is known to within a factor of 2.
+    ///
+    /// Source: Schaul et al. (2016), "Prioritized Experience Replay", section 3.4.
     ///
     /// # Errors
-    /// [`ReplayError::NotSampleable`] when no row has a weight above 0; [`ReplayError::Tree`] for a mode that cannot be
-    /// served, arrays of the wrong length, or memory that is not to be had; [`ReplayError::Setting`] for a beta that is
-    /// negative or not finite; [`ReplayError::Row`] for a damaged row.
+    /// [`ReplayError::NotSampleable`] if no row has a weight above 0; [`ReplayError::Tree`] if the selection
+    /// is not possible, an array has a wrong length, or memory cannot be allocated; [`ReplayError::RowBytes`]
+    /// if the array of a field has a wrong length; [`ReplayError::Setting`] if beta is negative or not
+    /// finite; [`ReplayError::Row`] if a row is damaged.
     pub fn sample(
         &self,
         selection: impl Into<Selection>,
@@ -77,7 +82,7 @@ impl Replay {
         self.sample_drawn(selection.into(), beta, batch, &mut drawn)
     }
 
-    /// As [`Replay::sample`]; `drawn` gets the weights of the tree with which the rows came up.
+    /// As [`Replay::sample`]. `drawn` receives the weights that the tree held when the rows were drawn.
     ///
     /// # Errors
     /// As [`Replay::sample`].
@@ -109,7 +114,7 @@ impl Replay {
         let tag = self.ticket_tag();
         for (i, transition) in transitions.iter_mut().enumerate() {
             while transition.progress == Progress::Lost {
-                // Its writer closed the row between the draw and now: draw another in its place.
+                // The row was closed or overwritten after the draw: draw another in its place.
                 redrawn += 1;
                 if redrawn > REDRAWS_MAX {
                     return Err(self.not_sampleable());
@@ -132,12 +137,13 @@ impl Replay {
         Ok(())
     }
 
-    /// The generator of one call: a function of the seed and of the number of calls before, from all threads and processes.
+    /// The random number generator of one call, from the seed and the number of earlier calls in all
+    /// processes.
     pub(super) fn next_rng(&self) -> Rng {
         let call = self.counters[counter::DRAWS].fetch_add(1, Ordering::Relaxed);
         let seed = self.counters[counter::SEED].load(Ordering::Relaxed);
         let start = Rng::new(seed).next_u64();
-        // Any odd multiplier that is not SplitMix64's own keeps the calls' streams apart.
+        // Any odd multiplier other than that of SplitMix64 keeps the streams of the calls distinct.
         Rng::new(start ^ call.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
@@ -173,8 +179,8 @@ impl Replay {
         ReplayError::NotSampleable { rows, sampleable, n_step: self.settings.n_step }
     }
 
-    /// The transitions from the slots drawn since [`Pin::cleared`] was `then`. One step of all windows at a time, so that
-    /// their cache misses overlap.
+    /// Reads the transitions that start in `slots`, which were drawn after [`Pin::cleared`] returned `then`.
+    /// Advances all windows by one step at a time, so that their cache misses overlap.
     fn transitions(
         &self,
         pin: &Pin<'_, Leaves>,
@@ -193,7 +199,7 @@ impl Replay {
         transitions.extend(slots.iter().map(|slot| self.start(pin, *slot as usize)));
         let now = pin.cleared();
         if now != then {
-            // The weight drawn may be that of the row before the one found here.
+            // The weight drawn may be that of the previous row of the slot.
             for t in transitions.iter_mut().filter(|t| self.slots.ring.is_among(t.row.slot, then..now)) {
                 t.progress = Progress::Lost;
             }
@@ -201,8 +207,8 @@ impl Replay {
         if !self.roles.steps() {
             return Ok(transitions);
         }
-        // Where a window goes on is known once its step is taken: what the next one reads is loaded while the other
-        // windows take theirs, few lines at a time.
+        // The next slot of a window is known only after a step. What that slot needs is prefetched while the
+        // other windows take their steps, a few cache lines at a time.
         for step in 1..=self.settings.n_step {
             for t in transitions.iter_mut().filter(|t| t.progress == Progress::Open) {
                 self.step(pin, t, step == self.settings.n_step);
@@ -215,7 +221,7 @@ impl Replay {
         Ok(transitions)
     }
 
-    /// Transitions whose earlier frames were overwritten are lost: they are drawn anew.
+    /// Marks transitions whose earlier frames were overwritten as lost, so that they are redrawn.
     fn check_stacks(&self, pin: &Pin<'_, Leaves>, transitions: &mut [Transition]) {
         let frames = self.settings.stack_rows();
         if frames == 1 {
@@ -243,7 +249,7 @@ impl Replay {
         }
     }
 
-    /// Takes the row `t.last` into a transition and finds the next one, or the one after the window.
+    /// Adds the row `t.last` to a transition and finds the next row, or the row after the window.
     fn step(&self, pin: &Pin<'_, Leaves>, t: &mut Transition, is_last: bool) {
         t.reward += t.discount * self.reward(t.last);
         t.discount *= self.settings.gamma * self.row_discount(t.last);
@@ -253,7 +259,7 @@ impl Replay {
         let ends = t.terminated || t.truncated || is_last;
         if ends {
             t.progress = Progress::Complete;
-            // Nothing is bootstrapped after termination; the last observation stands in for the final one.
+            // After termination no value is bootstrapped, so the last observation can replace the final one.
             let may_lack = t.terminated || self.roles.rebuilt.is_empty();
             t.next = next.unwrap_or(t.last);
             if next.is_none() && !may_lack {
@@ -274,7 +280,7 @@ impl Replay {
         self.real(self.roles.reward.unwrap_or(0), slot)
     }
 
-    /// The discount of one row, beside gamma.
+    /// Discount of one row, without gamma.
     #[inline(always)]
     pub(super) fn row_discount(&self, slot: usize) -> f64 {
         self.roles.discount.map_or(1.0, |field| self.real(field, slot))
@@ -283,7 +289,7 @@ impl Replay {
     fn real(&self, field: usize, slot: usize) -> f64 {
         let column = &self.columns[field];
         let mut bytes = [0; 8];
-        // SAFETY: the row was seen open under the pin of the caller, itself or through links from one that was.
+        // SAFETY: the row was seen open under the caller's pin, or reached through links from such a row.
         unsafe { column.read(slot, &mut bytes[..column.row_bytes]) };
         match column.row_bytes {
             4 => f64::from(f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
@@ -294,7 +300,7 @@ impl Replay {
     pub(super) fn flag(&self, field: Option<usize>, slot: usize) -> bool {
         let Some(field) = field else { return false };
         let mut byte = [0];
-        // SAFETY: as in `reward`.
+        // SAFETY: as in `real`.
         unsafe { self.columns[field].read(slot, &mut byte) };
         byte[0] != 0
     }

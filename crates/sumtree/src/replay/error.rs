@@ -1,27 +1,27 @@
-//! What can go wrong with a replay.
+//! Errors of the replay core.
 
 use crate::SumTreeError;
 
 /// Every error of the replay core.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ReplayError {
-    /// An error of the tree or of the memory beneath.
+    /// An error of the sum tree or of the memory that holds it.
     #[error(transparent)]
     Tree(#[from] SumTreeError),
-    /// A setting that makes no replay.
+    /// A setting is outside its allowed values.
     #[error("{what} {value} is outside {bound}")]
     Setting {
-        /// Which setting.
+        /// Name of the setting.
         what: &'static str,
-        /// The value as it was given.
+        /// The value given.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         bound: String,
     },
-    /// A field that a replay with these settings needs, or that it cannot use.
+    /// A field is missing, or cannot be used with these settings.
     #[error("field {name:?} {reason}")]
     Field {
-        /// Its name.
+        /// Name of the field.
         name: String,
         /// What is wrong.
         reason: String,
@@ -35,138 +35,138 @@ pub enum ReplayError {
         got: usize,
         /// Bytes expected.
         expected: usize,
-        /// Rows that were announced.
+        /// Number of rows given.
         rows: usize,
     },
-    /// An environment that the replay was not made for.
+    /// The number of an environment is outside `0..num_envs`.
     #[error("environment {env} at position {position} is outside 0..{num_envs}")]
     Env {
-        /// The number as it was given.
+        /// The number given.
         env: i64,
-        /// Where in the batch it stood.
+        /// Position in the batch.
         position: usize,
         /// Number of environments.
         num_envs: usize,
     },
-    /// A truncated row without the observation that its environment ended on.
+    /// The final observation of a truncated row is missing.
     #[error(
         "row {position} (environment {env}) is truncated: with autoreset {autoreset:?} its final observation is needed"
     )]
     FinalObservation {
-        /// Where in the batch it stood.
+        /// Position in the batch.
         position: usize,
-        /// Its environment.
+        /// Environment of the row.
         env: usize,
-        /// How environments are reset.
+        /// Autoreset mode of the replay.
         autoreset: &'static str,
     },
-    /// A discount of a row that is none.
+    /// The discount of a row is outside `0..=1`.
     #[error("discount {discount} at position {position} is outside 0..=1")]
     Discount {
-        /// The value as it was given.
+        /// The value given.
         discount: f64,
-        /// Where in the batch it stood.
+        /// Position in the batch.
         position: usize,
     },
-    /// A reward of a row that is NaN or infinite.
+    /// The reward of a row is NaN or infinite.
     #[error("reward {reward} at position {position} is not finite")]
     Reward {
-        /// The value as it was given.
+        /// The value given.
         reward: f64,
-        /// Where in the batch it stood.
+        /// Position in the batch.
         position: usize,
     },
-    /// Nothing can be sampled yet.
+    /// No row can be sampled.
     #[error(
         "nothing to sample: {rows} rows are stored and {sampleable} of them can be sampled, all with weight 0 or still waiting for the end of their {n_step}-step window"
     )]
     NotSampleable {
-        /// Rows held.
+        /// Number of rows held.
         rows: u64,
-        /// Rows whose window is complete.
+        /// Number of rows whose window is complete.
         sampleable: u64,
-        /// Length of the window.
+        /// Length of the window, in steps.
         n_step: usize,
     },
-    /// A ticket that this replay cannot have given out.
+    /// A ticket names a slot that this replay does not have.
     #[error("ticket {ticket:#x} at position {position} names slot {slot}, outside 0..{slots}")]
     Ticket {
-        /// The ticket as it was given.
+        /// The ticket given.
         ticket: u64,
-        /// Where in the batch it stood.
+        /// Position in the batch.
         position: usize,
-        /// The slot it names.
+        /// The slot that the ticket names.
         slot: usize,
         /// Number of slots.
         slots: usize,
     },
-    /// A ticket that another replay issued, or a number that is no ticket.
+    /// A ticket was issued by another replay, or the number is not a ticket.
     #[error("ticket {ticket:#x} at position {position} was not issued by this replay")]
     UnknownTicket {
-        /// The ticket as it was given.
+        /// The ticket given.
         ticket: u64,
-        /// Where in the batch it stood.
+        /// Position in the batch.
         position: usize,
     },
-    /// A shared replay of this name exists and is another one.
+    /// A shared replay of this name, or a file, exists with other settings.
     #[error("shared replay {name:?} exists with other settings: {reason}")]
     OtherReplay {
-        /// Its name.
+        /// Name of the shared memory, or path of the file.
         name: String,
-        /// The difference.
+        /// The first difference.
         reason: String,
     },
-    /// A shared region that holds no replay, or one that was never finished.
+    /// A shared region does not hold a replay, or holds an incomplete one.
     #[error("shared memory {name:?} holds no replay of this version: {reason}")]
     NotAReplay {
-        /// Its name.
+        /// Name of the shared memory.
         name: String,
         /// What is missing.
         reason: String,
-        /// It may be one that its maker has not finished yet.
+        /// Another process may still be creating it.
         unfinished: bool,
     },
-    /// More processes than one region has room for.
-    #[error("{max} processes use this replay already, the most there can be")]
+    /// The process table of the region is full.
+    #[error("this replay is already used by {max} processes, the maximum")]
     TooManyProcesses {
-        /// The most there can be.
+        /// Maximum number of processes.
         max: usize,
     },
-    /// Rows of a mapped file that are not what was stored.
+    /// Rows of a mapped file differ from their checksum.
     #[error("{path}: the rows in slots {start}..{end} differ from their checksum: the file is damaged")]
     Rows {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The first slot of a chunk.
+        /// First slot of the damaged chunk.
         start: usize,
-        /// The slot after its last one.
+        /// Slot after the last one of the chunk.
         end: usize,
     },
-    /// A row that is not what was stored: it came from a damaged file.
+    /// A compressed row cannot be decompressed, because it was loaded from a damaged file.
     #[error("field {name:?} of the row in slot {slot} is damaged")]
     Row {
         /// Name of the field.
         name: String,
-        /// Where the row is.
+        /// Slot of the row.
         slot: usize,
     },
-    /// The replay was closed by this process.
+    /// This process has closed the replay.
     #[error("this replay is closed")]
     Closed,
-    /// A file that could not be read or written.
+    /// A file could not be read or written.
     #[error("{path}: {reason}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// Message of the operating system.
         reason: String,
-        /// Its error number, where there is one.
+        /// Error number (`errno`) of the operating system, if there is one.
         code: Option<i32>,
     },
-    /// A file that is no replay, is damaged, or is newer than this version.
+    /// A file is not a replay, is damaged, or was written by a newer version.
     #[error("{path} is not a replay that this version can load: {reason}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// What is wrong with it.
         reason: String,

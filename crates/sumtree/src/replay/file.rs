@@ -1,9 +1,10 @@
-//! A replay as a file: everything that the next calls depend on, so that a run that resumes from it goes on exactly.
+//! Saving and loading a replay, with everything that later calls depend on: a resumed run continues exactly.
 //!
-//! Numbers are little-endian. A head (magic, version, lengths and its own checksum), the settings as text, the words
-//! of the ring, the counters, the tails, then for the slots in use their states (generation, link, parked
-//! weight), their weights, the distances to their earlier rows (if there are any), and the columns one after the other
-//! (of compressed ones a length before each row); a checksum of all of it at the end.
+//! Numbers are little-endian. The parts are, in this order: a head (magic, version, lengths and its own
+//! checksum); the settings as text; the words of the ring; the counters; the tails; for the slots in use,
+//! their states (generation, link, parked weight), their weights, and the distances to their previous rows
+//! (if the replay has them); the columns one after the other (in compressed ones, a length before each row);
+//! and a checksum of everything before.
 #![allow(unsafe_code)] // Rows as slices, while the gate is shut or before another thread has access.
 
 use std::fs::File;
@@ -25,23 +26,23 @@ use crate::memory::{reserve, vec_of_zeros};
 use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"parlbuf\n");
-/// Of the format written here; older ones are read, newer ones are an error.
+/// Version of the format written here. Older versions can be read, newer ones are an error.
 const VERSION: u64 = 2;
 /// Magic, version, bytes of settings, slots in use, bytes of the file, checksum of these five and the settings.
 const HEAD_WORDS: usize = 6;
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
-/// Cells are converted in pieces of so many, rows in pieces of so many bytes.
+/// Number of cells that are converted at a time, and number of bytes for rows (`PIECE_BYTES`).
 const PIECE: usize = 4096;
 const PIECE_BYTES: usize = 1 << 20;
-/// Words of the ring that a file keeps.
+/// Words of the ring that are saved.
 const KEPT: [usize; 5] = [word::RESERVED, word::MARKED, word::CLEARED, word::READY, word::REAPED];
 
 impl Replay {
-    /// Writes the replay to `path`, atomically: a reader finds the old file or the new one, whatever happens. Adds and
-    /// updates of others wait meanwhile, samples go on.
+    /// Saves the replay to `path` atomically: at any time a reader finds either the old file or the complete
+    /// new one. Adds and updates wait during the call; sampling continues.
     ///
     /// # Errors
-    /// [`ReplayError::Io`]; an old file then stays as it was.
+    /// [`ReplayError::Io`]; an existing file is then unchanged.
     pub fn save(&self, path: &Path) -> Result<(), ReplayError> {
         let gate = self.at_rest()?;
         let temporary = temporary_beside(path);
@@ -53,15 +54,15 @@ impl Replay {
         place(&temporary, path, written)
     }
 
-    /// A replay as it was when [`Replay::save`] wrote `path`, in private memory or under a new shared name. With another
-    /// `capacity` it holds the newest rows; tickets given before are then stale.
+    /// Loads a replay that [`Replay::save`] wrote to `path`, into private memory or into shared memory under
+    /// a new name. With another `capacity`, it holds the newest rows, and tickets issued before are stale.
     ///
     /// # Errors
-    /// [`ReplayError::Io`]; [`ReplayError::File`] when the file is no replay, truncated, damaged or newer than this
-    /// version; those of [`Replay::create_shared`]. Nothing is left behind.
+    /// [`ReplayError::Io`]; [`ReplayError::File`] if the file is not a replay, is truncated or damaged, or
+    /// was written by a newer version; those of [`Replay::create_shared`]. No shared memory is left behind.
     pub fn load(path: &Path, shared: Option<&str>, capacity: Option<usize>) -> Result<Self, ReplayError> {
         let bad = |reason: String| ReplayError::File { path: path.display().to_string(), reason };
-        // A pipe would wait for a writer otherwise.
+        // `O_NONBLOCK`, because opening a pipe would otherwise wait for a writer.
         let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = file.map_err(|error| io(path, &error))?;
         let meta = file.metadata().map_err(|error| io(path, &error))?;
@@ -79,7 +80,7 @@ impl Replay {
         let mut head = [0u64; HEAD_WORDS];
         input.words(&mut head)?;
         if head[0] != MAGIC {
-            return Err(bad("it does not begin as one".to_owned()));
+            return Err(bad("it does not begin with the magic number of one".to_owned()));
         }
         if head[1] == 0 {
             return Err(bad("it has version 0, the first one is 1".to_owned()));
@@ -91,7 +92,7 @@ impl Replay {
             return Err(bad(format!("it has {} bytes of settings, more than {SETTINGS_BYTES_MAX}", head[2])));
         }
         if head[4] != length {
-            return Err(bad(format!("it has {length} bytes, {} were written", head[4])));
+            return Err(bad(format!("it has {length} bytes, but {} were written", head[4])));
         }
         let mut text = vec![0; head[2].min(SETTINGS_BYTES_MAX).min(length - 8 * HEAD_WORDS as u64) as usize];
         input.bytes(&mut text)?;
@@ -118,7 +119,8 @@ impl Replay {
             }
             None => Region::heap(layout.bytes)?,
         };
-        // Dropping it on an error closes it, which removes a shared name. No process can attach before it is complete.
+        // After an error, dropping the replay closes it, which removes a shared name. No process can attach
+        // before it is complete.
         let replay = Self::make_hidden(region, settings, layout)?;
         replay.read_from(&mut input, used, &written)?;
         let expected = std::mem::replace(&mut input.sum, Checksum::new()).finish();
@@ -177,7 +179,7 @@ impl Replay {
             let path = input.path.display().to_string();
             ReplayError::File { path, reason: reason.to_owned() }
         };
-        let no_row = || bad("it holds bytes that are no row");
+        let no_row = || bad("a compressed row in it is damaged");
         let mut kept = [0; KEPT.len()];
         input.words(&mut kept)?;
         input.cells64(&self.counters)?;
@@ -191,11 +193,11 @@ impl Replay {
         };
         counts.check(written.ring, max_weight).map_err(|reason| bad(&reason))?;
         if used as u64 != counts.reserved.min(written.ring.slots as u64) {
-            return Err(bad(&format!("{used} slots are in use, of {} rows", counts.reserved)));
+            return Err(bad(&format!("{used} slots in use do not match {} rows", counts.reserved)));
         }
-        self.counters[super::counter::SUMMED].store(0, Ordering::Relaxed); // Of a mapped file.
+        self.counters[super::counter::SUMMED].store(0, Ordering::Relaxed); // Only used by mapped files.
         let moves = Moves::new(written.ring, self.layout.ring, counts.first, kept[0], kept[1])
-            .ok_or_else(|| bad("its rows cannot be numbered in a replay of this capacity"))?;
+            .ok_or_else(|| bad("its sequence numbers are too large for this capacity"))?;
         if !moves.is_still() {
             (kept[0], kept[1], kept[2]) = (moves.reserved(), moves.marked(), moves.marked());
             first.store(moves.first(), Ordering::Relaxed);
@@ -215,7 +217,7 @@ impl Replay {
         SlotStates { ring: written.ring, counts, max_weight, used, state, weight, at_rest: true }
             .check()
             .map_err(|reason| bad(&reason))?;
-        // Of rows that move the oldest comes first.
+        // If rows move, the oldest one moves to slot 0.
         let mut leaves = vec_of_zeros(used.min(self.layout.ring.slots))?;
         let mut ready = 0;
         for (slot, state) in states.chunks_exact(STATE_WORDS).enumerate() {
@@ -266,8 +268,9 @@ impl Replay {
     }
 }
 
-/// Writes the file of a replay whose rows are elsewhere, on a device say, part after part in the order of the module's
-/// page. Dropped before [`FileWriter::finish`] it leaves nothing.
+/// Writes the file of a replay whose rows are stored elsewhere, such as on a CUDA device. The parts are given
+/// one after the other, in the order described at the top of `file.rs`. If it is dropped before
+/// [`FileWriter::finish`], no file is left.
 pub struct FileWriter {
     out: Option<Out>,
     path: PathBuf,
@@ -277,11 +280,11 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    /// Begins a file of a replay with these settings and so many slots in use.
+    /// Starts the file of a replay with these settings and `used` slots in use.
     ///
     /// # Errors
-    /// [`ReplayError::Io`]; those of the settings; [`ReplayError::File`] for more slots than there are, and for
-    /// compressed rows.
+    /// [`ReplayError::Io`]; those of the settings; [`ReplayError::File`] if `used` is more than the number of
+    /// slots, or rows are compressed.
     pub fn new(path: &Path, settings: &Settings, used: usize) -> Result<Self, ReplayError> {
         let layout = Replay::lay_out(settings)?;
         let text = settings.to_text();
@@ -299,7 +302,7 @@ impl FileWriter {
         begun.map(|()| writer)
     }
 
-    /// The next bytes.
+    /// Writes the next bytes.
     ///
     /// # Errors
     /// [`ReplayError::Io`].
@@ -311,10 +314,11 @@ impl FileWriter {
         }
     }
 
-    /// Puts the file in its place.
+    /// Completes the file and renames it to its path.
     ///
     /// # Errors
-    /// [`ReplayError::Io`]; [`ReplayError::File`] when the parts have not the bytes that the settings ask for.
+    /// [`ReplayError::Io`]; [`ReplayError::File`] if the parts do not have the number of bytes that the
+    /// settings require.
     pub fn finish(mut self) -> Result<(), ReplayError> {
         let (given, expected) = (self.given, self.length - 8);
         if given != expected {
@@ -334,14 +338,14 @@ impl Drop for FileWriter {
     }
 }
 
-/// Puts a file that was written in its place, or takes it away where it was not.
+/// Renames a file that was written to its path, or removes it if writing failed.
 fn place(temporary: &Path, path: &Path, written: std::io::Result<()>) -> Result<(), ReplayError> {
     let placed = written.and_then(|()| std::fs::rename(temporary, path));
     if let Err(error) = placed {
         let _ = std::fs::remove_file(temporary); // The first error is the one to report.
         return Err(io(path, &error));
     }
-    // The name is only safe when the directory is on disk too; some file systems cannot do that, and need not.
+    // The rename is durable after the directory is synced. Some file systems cannot do that, and need not.
     if let Some(directory) = path.parent() {
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
@@ -349,7 +353,7 @@ fn place(temporary: &Path, path: &Path, written: std::io::Result<()>) -> Result<
     Ok(())
 }
 
-/// Bytes of a whole file, `packed_bytes` of them in compressed rows; `None` where they overflow.
+/// Size of a file in bytes, of which `packed_bytes` are in compressed rows. `None` if it overflows.
 fn file_bytes(
     settings: &Settings,
     layout: &Layout,
@@ -376,13 +380,13 @@ fn head_sum(head: &[u64; HEAD_WORDS], settings: &[u8]) -> u64 {
     sum.finish()
 }
 
-/// A name in the same directory, so that renaming is one step.
+/// A name in the same directory, so that the rename is atomic.
 pub(super) fn temporary_beside(path: &Path) -> PathBuf {
     use std::sync::atomic::AtomicU32;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    // A number of its own: two threads may save to one path at once.
+    // With a unique number, because two threads may save to one path at the same time.
     name.push(format!(
         ".{}-{}.tmp",
         std::process::id(),
@@ -420,7 +424,7 @@ impl Out {
         self.bytes(text.as_bytes())
     }
 
-    /// Writes the checksum; then all of it is on the disk.
+    /// Writes the checksum and syncs the file to the disk.
     fn finish(mut self) -> std::io::Result<()> {
         let sum = std::mem::replace(&mut self.sum, Checksum::new()).finish();
         self.words([sum])?;
@@ -445,7 +449,7 @@ struct In<'a> {
     file: File,
     sum: Checksum,
     path: &'a Path,
-    /// Bytes that were not read yet.
+    /// Number of bytes not read yet.
     left: u64,
 }
 
@@ -486,7 +490,7 @@ impl In<'_> {
         Ok(())
     }
 
-    /// The rows of one column, to where they are now.
+    /// Reads the rows of one column into their new slots.
     fn rows(&mut self, column: &Column, used: usize, moves: &Moves) -> Result<(), ReplayError> {
         if column.row_bytes == 0 {
             return Ok(());
@@ -504,12 +508,12 @@ impl In<'_> {
             while from < count {
                 let to = moves.slot(start + from);
                 let mut end = from + 1;
-                // As many as stay side by side.
+                // As many rows as have consecutive new slots.
                 while end < count && moves.slot(start + end) == to.map(|to| to + end - from) {
                     end += 1;
                 }
                 if let Some(to) = to {
-                    // SAFETY: no other process has this replay yet.
+                    // SAFETY: no other process uses this replay yet.
                     unsafe { column.write(to, &bytes[from * column.row_bytes..end * column.row_bytes]) };
                 }
                 from = end;

@@ -1,7 +1,9 @@
-//! Rows know the row before them in their episode, so that a frame is stored once and stacks are rebuilt.
+//! The previous row of each row in its episode, so that a frame is stored once and stacks of frames are
+//! rebuilt.
 //!
-//! Per slot one word: how many sequence numbers back that row is. Unlike links, which lead to later rows, it leads to
-//! rows that are evicted earlier; whether one is still whole is a comparison with [`Pin::horizon`].
+//! One word per slot holds the distance to that row, in sequence numbers. Links lead to later rows, but this
+//! word leads to rows that are evicted earlier. Whether such a row is intact is checked by comparing its
+//! sequence number with [`Ring::horizon`].
 
 use super::Leaves;
 use super::layout::Ring;
@@ -11,30 +13,30 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// The row is the first of its episode.
 pub(super) const FIRST: u32 = 0;
-/// There was a row before, too far back to be named.
+/// There is a previous row, but the distance does not fit into the word.
 pub(super) const LOST: u32 = u32::MAX;
 
-/// The row before each row.
+/// The previous row of each row.
 pub(super) struct History {
-    /// One per slot; none if earlier rows are not needed. Written before the row is linked to or ready, Relaxed
-    /// because those carry it to the reader.
+    /// One word per slot; empty if earlier rows are not needed. Written before the row is linked to or made
+    /// ready. These steps publish the word, so its accesses are Relaxed.
     pub back: Cells<AtomicU32>,
     pub ring: Ring,
 }
 
-/// What comes before a row.
+/// The previous row of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Sequence number of the row before.
+    /// Sequence number of the previous row.
     Row(u64),
-    /// It was the first of its episode.
+    /// None: the row is the first of its episode.
     Start,
-    /// It was overwritten.
+    /// The previous row was overwritten.
     Lost,
 }
 
 impl History {
-    /// Sets what comes before `row`, which this thread writes.
+    /// Stores the previous row of `row`, which this thread writes.
     #[inline(always)]
     pub fn set(&self, row: Row, before: Option<Row>) {
         if !self.back.is_empty() {
@@ -55,7 +57,7 @@ impl History {
         self.back[row.slot].store(distance, Ordering::Relaxed);
     }
 
-    /// What comes before the row with this sequence number, seen under a pin with this horizon.
+    /// The previous row of the row with this sequence number, seen under a pin with this horizon.
     pub fn before(&self, horizon: u64, sequence: u64) -> Before {
         match self.back[(sequence % self.ring.slots as u64) as usize].load(Ordering::Relaxed) {
             FIRST => Before::Start,
@@ -67,7 +69,7 @@ impl History {
         }
     }
 
-    /// Whether the `rows - 1` rows before a row, as far as its episode has them, are still there.
+    /// Returns true if the `rows - 1` rows before a row, or as many as its episode has, are not overwritten.
     pub fn is_whole(&self, horizon: u64, sequence: u64, rows: usize) -> bool {
         let mut at = sequence;
         for _ in 1..rows {
@@ -80,7 +82,7 @@ impl History {
         true
     }
 
-    /// [`History::is_whole`] of a row that is just being added.
+    /// [`History::is_whole`] for a row that is being added.
     #[inline(always)]
     pub fn is_whole_at<W: Weights>(&self, pin: &Pin<'_, W>, row: Row, rows: usize) -> bool {
         rows == 1 || {
@@ -89,8 +91,8 @@ impl History {
         }
     }
 
-    /// Slots of the stack that ends in a row, newest first, into `slots`; returns how many there are. The history is
-    /// whole.
+    /// Writes the slots of the stack that ends with a row to `slots`, newest first, and returns their number.
+    /// Requires [`History::is_whole`].
     pub fn stack(&self, horizon: u64, sequence: u64, slots: &mut [usize]) -> usize {
         let mut at = sequence;
         for (i, slot) in slots.iter_mut().enumerate() {
@@ -108,7 +110,7 @@ impl History {
         self.ring.sequence(row, pin.marked())
     }
 
-    /// Sequence number of a row in `slot` that came after the row with number `sequence`, less than a lap ago.
+    /// Sequence number of the row in `slot`, which was added after row `sequence` and less than a lap later.
     pub fn later(&self, sequence: u64, slot: usize) -> u64 {
         let slots = self.ring.slots as u64;
         sequence + (slot as u64 + slots - sequence % slots) % slots

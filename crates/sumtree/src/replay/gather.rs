@@ -1,4 +1,4 @@
-//! Gathering: what a batch holds, and copying it out of the columns, in several threads when it is much.
+//! Gathering: the arrays of a batch, and copying rows to them, in several threads for large batches.
 #![allow(unsafe_code)] // Reads of columns under a pin, writes of rows that no two threads share.
 
 use std::ops::Range;
@@ -15,27 +15,28 @@ use crate::SumTreeError;
 use crate::memory::{vec_of_zeros, vec_with_capacity};
 use crate::sync::Ordering;
 
-/// Rows whose first bytes are loaded ahead of the one that is copied.
+/// Number of rows that the prefetch runs ahead of the copy.
 const PREFETCH_AHEAD: usize = 12;
-/// Bytes that are worth a thread of their own (waking one takes as long as copying a third of this), and bytes that one takes at a time, so that frames that several outputs
+/// Number of bytes that are worth one more thread (`THREAD_BYTES`; waking one takes as long as copying a
+/// third of this), and that a thread copies at a time (`BLOCK_BYTES`), so that frames that several outputs
 /// share are still in its cache. Measured with `benches/python/replay_gather.py`.
 const THREAD_BYTES: usize = 1536 << 10;
 const BLOCK_BYTES: usize = 256 << 10;
-/// A batch of so many bytes is written past the caches, where it would not stay anyway.
+/// Batches of this many bytes bypass the caches when written, because they would not stay there anyway.
 const STREAM_BYTES: usize = 6 << 20;
 
-/// One array of a batch: what it is called and what it holds.
+/// Description of one array of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Its name in the batch.
+    /// Name in the batch.
     pub name: String,
-    /// As in the settings.
+    /// Data type, as in the settings.
     pub dtype: String,
-    /// Shape without the batch, and without the steps.
+    /// Shape of one row, without the dimensions of batch and steps.
     pub shape: Vec<usize>,
-    /// Bytes per row, of one step.
+    /// Bytes per row and step.
     pub row_bytes: usize,
-    /// 0, or the number of steps: the array is (steps, batch, shape).
+    /// Number of steps, for an array of shape (steps, batch, ...); 0 for an array without steps.
     pub steps: usize,
 }
 
@@ -48,9 +49,9 @@ pub(super) enum Source {
     LastRow(usize),
     /// A field of the row that follows the window.
     NextRow(usize),
-    /// Frames of the row drawn and those before it.
+    /// Stack of the frames of the row drawn and of those before it.
     Stack(usize),
-    /// Frames of the row that follows the window and those before it.
+    /// Stack of the frames of the row that follows the window and of those before it.
     NextStack(usize),
     /// The discounted sum of rewards.
     Return(usize),
@@ -63,16 +64,16 @@ pub(super) enum Source {
     StepsAndNext(usize),
     /// The discount of each step of a sequence.
     StepDiscounts,
-    /// Which steps of a sequence there are.
+    /// Which steps of a sequence exist; the rest is padding.
     Mask,
-    /// A goal achieved later.
+    /// The achieved goal that replaces the desired one.
     Goal(usize),
-    /// Whether there is such a goal.
+    /// Whether the row has such a goal.
     Relabelled,
 }
 
 impl Roles {
-    /// What batches of such a replay hold.
+    /// Sources of the arrays of a batch.
     pub(super) fn sources(&self, settings: &super::Settings) -> Vec<Source> {
         let fields = 0..settings.fields.len();
         if !self.steps() {
@@ -110,40 +111,40 @@ impl Roles {
     }
 }
 
-/// A batch under way.
+/// The transitions of a batch that is being gathered.
 pub(super) struct View<'a> {
     pub pin: &'a Pin<'a, Leaves>,
     pub transitions: &'a [Transition],
-    /// Per transition the slot of the row whose goal it takes, if goals are relabelled.
+    /// Per transition the slot of the row whose goal it gets, if goals are relabeled.
     pub goals: &'a [Option<usize>],
 }
 
-/// An array of rows that several threads fill, no two of them the same row.
+/// An array that several threads fill. No two of them write the same row.
 struct Rows {
     start: *mut u8,
     rows: usize,
     row_bytes: usize,
 }
 
-// SAFETY: only a pointer; `row` says who may write what.
+// SAFETY: only a pointer; the contract of `row` says which thread may write which row.
 unsafe impl Sync for Rows {}
 
 impl Rows {
-    /// Row `i`, to be written.
+    /// Row `i`, for writing.
     ///
     /// # Safety
-    /// No other thread has row `i`, and the array outlives the slice.
+    /// No other thread uses row `i`, and the array outlives the slice.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // The memory is the caller's array, not self's.
+    #[allow(clippy::mut_from_ref)] // The memory belongs to the caller's array, not to self.
     unsafe fn row(&self, i: usize) -> &mut [u8] {
         assert!(i < self.rows, "row outside a batch");
-        // SAFETY: in bounds by the assertion; alone by the caller.
+        // SAFETY: in bounds by the assertion; not shared, by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.row_bytes), self.row_bytes) }
     }
 }
 
 impl Rows {
-    /// Fills the rows of `range`, which are the caller's alone.
+    /// Fills the rows of `range`, which no other thread uses.
     #[inline(always)]
     fn each(&self, range: Range<usize>, fill: impl Fn(usize, &mut [u8])) {
         // SAFETY: only called by `fill`, whose ranges are disjoint.
@@ -151,16 +152,16 @@ impl Rows {
     }
 }
 
-/// The steps of the sequences of some transitions.
+/// The steps of the sequences of some transitions, as slots.
 struct Walk {
     /// Slots, `steps + 1` per transition.
     slots: Vec<usize>,
-    /// Steps of each transition.
+    /// Number of steps of each transition.
     lengths: Vec<usize>,
 }
 
 impl Replay {
-    /// The arrays of a batch besides discounts, indices, weights and tickets.
+    /// Describes the arrays of a batch, except discounts, indices, weights and tickets.
     #[must_use]
     pub fn outputs(&self) -> Vec<Output> {
         self.outputs.iter().map(|source| self.output(*source)).collect()
@@ -206,10 +207,10 @@ impl Replay {
         }
     }
 
-    /// Copies the rows of a batch to its arrays, whose lengths were checked.
+    /// Copies the rows of a batch to its arrays, whose lengths have been checked.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] when memory is not to be had, [`ReplayError::Row`] for a compressed row that is damaged.
+    /// [`ReplayError::Tree`] if memory cannot be allocated, [`ReplayError::Row`] if a row is damaged.
     pub(super) fn gather(&self, view: &View<'_>, fields: &mut [&mut [u8]]) -> Result<(), ReplayError> {
         let count = view.transitions.len();
         let rows: Vec<_> = self
@@ -232,7 +233,7 @@ impl Replay {
         let (next, failed) = (AtomicUsize::new(0), OnceLock::new());
         let work = || {
             loop {
-                // Relaxed: only says who takes which rows.
+                // Relaxed: only distributes rows to threads.
                 let start = next.fetch_add(block, Ordering::Relaxed);
                 if start >= count {
                     if streams {
@@ -252,7 +253,7 @@ impl Replay {
         }
     }
 
-    /// Whether all compressed rows that were read so far were whole.
+    /// Returns an error if a compressed row that was read could not be decompressed.
     fn check_unpacked(&self) -> Result<(), ReplayError> {
         if self.settings.compression == Compression::None {
             return Ok(());
@@ -265,7 +266,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Fills the rows of some transitions in all arrays.
+    /// Fills the rows of the transitions in `range`, in all arrays.
     fn fill(
         &self,
         view: &View<'_>,
@@ -280,13 +281,13 @@ impl Replay {
                 if let Some(ahead) = all.get(i + PREFETCH_AHEAD) {
                     column.prefetch(slot(ahead));
                 }
-                // SAFETY: the row was seen open under the pin of `view`, itself or through links from one that was;
-                // row `i` of the array is ours, by `range`.
+                // SAFETY: the row was seen open under the pin of `view`, or reached through links from such a
+                // row; only this thread writes row `i` of the array, by `range`.
                 unsafe { column.read_to(slot(&all[i]), rows.row(i), streams) };
             }
         };
         let walk = self.settings.sequence.map(|_| self.walk(view, range.clone())).transpose()?;
-        // Fields of no bytes have nothing to fill.
+        // Fields with 0 bytes need no copy.
         let array = rows;
         for (source, rows) in self.outputs.iter().zip(rows).filter(|(_, rows)| rows.row_bytes > 0) {
             match (*source, &walk) {
@@ -295,10 +296,10 @@ impl Replay {
                 (Source::NextRow(field), _) => copy(field, rows, |t| t.next),
                 (Source::Stack(field), _) => {
                     let at = self.outputs.iter().position(|other| *other == Source::NextStack(field));
-                    let next = &array[at.expect("an observation that is stacked has a next one")];
+                    let next = &array[at.expect("every stacked observation has a next observation")];
                     self.copy_stacks(view, field, [rows, next], range.clone(), streams);
                 }
-                // Done with the observation, because most frames are in both.
+                // Copied together with the observation, because most frames are in both.
                 (Source::NextStack(_), _) => {}
                 (Source::Return(_), _) if rows.row_bytes == 4 => {
                     rows.each(range.clone(), |i, out| {
@@ -332,16 +333,15 @@ impl Replay {
         Ok(())
     }
 
-    /// Slots of the frames of the stack that ends in the row in `slot`, which is that of a transition or comes after it,
-    /// newest first; returns how many there are.
+    /// Writes the slots of the stack that ends with the row in `slot` to `slots`, newest first, and returns
+    /// their number. That row is the row of transition `t` or comes after it.
     fn stack_slots(&self, view: &View<'_>, t: &Transition, slot: usize, slots: &mut [usize]) -> usize {
         let horizon = self.history.ring.horizon(view.pin.marked());
         let sequence = self.history.later(self.history.sequence(view.pin, t.row), slot);
         self.history.stack(horizon, sequence, slots)
     }
 
-    /// Copies the stacks of frames of some transitions and those of their next observations. A frame that is in both is
-    /// read once.
+    /// Copies the frame stacks of some observations and next observations. A frame in both is read once.
     fn copy_stacks(
         &self,
         view: &View<'_>,
@@ -362,7 +362,7 @@ impl Replay {
         let (mut ours, mut theirs) = ([0; STACK_MAX], [0; STACK_MAX]);
         for i in range {
             let t = &view.transitions[i];
-            // SAFETY: rows `i` of both arrays are ours, by `range`.
+            // SAFETY: only this thread writes rows `i` of both arrays, by `range`.
             let (obs, next) = unsafe { (obs.row(i), next.row(i)) };
             let there = self.stack_slots(view, t, t.row.slot, &mut ours[..frames]);
             let there_next = self.stack_slots(view, t, t.next, &mut theirs[..frames]);
@@ -373,7 +373,7 @@ impl Replay {
                 copy(*slot, &mut obs[to.clone()]);
                 if let Some(other) = other {
                     match column.packed {
-                        // Unpacked once; then it is in the cache.
+                        // Decompressed once; the copy then reads from the cache.
                         Some(_) => next[frame(other)].copy_from_slice(&obs[to]),
                         None => copy(*slot, &mut next[frame(other)]),
                     }
@@ -396,7 +396,7 @@ impl Replay {
         }
     }
 
-    /// Copies the stack of frames that ends in the row in `slot`, which is the row of a transition or comes after it.
+    /// Copies the frame stack that ends with the row in `slot`, which is the row of `t` or comes after it.
     fn copy_stack(&self, view: &View<'_>, field: usize, t: &Transition, slot: usize, out: &mut [u8]) {
         let (column, frames) = (&self.columns[field], self.settings.fields[field].stack);
         let mut slots = [0; STACK_MAX];
@@ -411,7 +411,7 @@ impl Replay {
         }
     }
 
-    /// The steps of the sequences of some transitions.
+    /// The steps of the sequences of some transitions, as slots.
     fn walk(&self, view: &View<'_>, range: Range<usize>) -> Result<Walk, SumTreeError> {
         let stride = self.settings.n_step + 1;
         let slots = vec_of_zeros(stride.saturating_mul(range.len()))?;
@@ -424,8 +424,8 @@ impl Replay {
                 if slot == t.last {
                     break;
                 }
-                // The window was complete when it was followed before, under the same pin.
-                slot = view.pin.next(slot).expect("links stay under a pin");
+                // All links of the window were followed before, under the same pin.
+                slot = view.pin.next(slot).expect("links do not change under a pin");
             }
             slots[length] = t.next;
             walk.lengths.push(length);
@@ -433,7 +433,7 @@ impl Replay {
         Ok(walk)
     }
 
-    /// Fills one array of (steps, batch, ...) for some transitions; steps that are not there are 0.
+    /// Fills one array of shape (steps, batch, ...) for some transitions. Missing steps are 0.
     fn fill_steps(&self, view: &View<'_>, source: Source, rows: &Rows, walk: &Walk, range: Range<usize>) {
         let (count, stride) = (view.transitions.len(), self.settings.n_step + 1);
         let steps = match source {
@@ -444,7 +444,7 @@ impl Replay {
             let (t, length) = (&view.transitions[i], walk.lengths[k]);
             for step in 0..steps {
                 let slot = walk.slots[k * stride + step.min(length)];
-                // SAFETY: row `step * count + i` is ours, because row `i` is.
+                // SAFETY: only this thread writes row `step * count + i`, as for row `i`.
                 let out = unsafe { rows.row(step * count + i) };
                 match source {
                     Source::StepsAndNext(field) if step <= length => {

@@ -1,4 +1,4 @@
-//! Hindsight: whose achieved goal a row that was drawn gets as its desired one.
+//! Hindsight: chooses the achieved goal that replaces the desired goal of a sampled row.
 //!
 //! Source: Andrychowicz et al. (2017), "Hindsight Experience Replay", section 4.5 for the strategies.
 
@@ -11,14 +11,15 @@ use crate::memory::{reserve, vec_with_capacity};
 use crate::{Rng, SumTreeError};
 
 impl Replay {
-    /// The field that goals are copied from: the achieved goal of the observation after a step, if rows hold that, else
-    /// the one of the observation itself.
+    /// Index of the field that goals are copied from: the achieved goal of the observation after a step, if
+    /// rows store it, otherwise the achieved goal of the observation itself.
     pub(super) fn goal_column(&self, achieved: usize) -> usize {
         let next = format!("next_{}", self.settings.fields[achieved].name);
         self.settings.fields.iter().position(|field| field.name == next).unwrap_or(achieved)
     }
 
-    /// Per transition the slot of the row whose goal it gets, for the share of them that are relabelled.
+    /// For each transition, the slot of the row whose goal it gets, or `None` if it is not relabeled. Empty
+    /// if the replay does not relabel goals.
     pub(super) fn goals(
         &self,
         pin: &Pin<'_, Leaves>,
@@ -31,7 +32,7 @@ impl Replay {
         let in_next_row = self.goal_column(achieved) == achieved;
         let mut candidates = Vec::new();
         let one = |t: &Transition| {
-            // What the step achieved is not known where the observation after it is not there.
+            // Without the observation after the step, the goal that the step achieved is not known.
             if rng.unit() >= hindsight.share || (in_next_row && t.next == t.last) {
                 return Ok(None);
             }
@@ -53,7 +54,8 @@ impl Replay {
         Ok(goals)
     }
 
-    /// Rows of the episode from that of `t` on that hold a goal achieved by a step from `t` on.
+    /// Appends the slots of the rows with the goals that were achieved by the step of `t` and by later steps
+    /// of its episode.
     fn later(
         &self,
         pin: &Pin<'_, Leaves>,
@@ -65,7 +67,7 @@ impl Replay {
         loop {
             if !in_next_row {
                 push(slots, slot)?;
-                // What follows the last step only carries the final observation.
+                // The row after the last step only holds the final observation.
                 if self.flag(self.roles.terminated, slot) || self.flag(self.roles.truncated, slot) {
                     return Ok(());
                 }
@@ -80,7 +82,8 @@ impl Replay {
         }
     }
 
-    /// Rows before that of `t` that hold a goal achieved by a step before `t`, as far as they are still there.
+    /// Appends the slots of the rows with the goals that were achieved by steps before `t`, as far as these
+    /// rows are not overwritten.
     fn earlier(
         &self,
         pin: &Pin<'_, Leaves>,

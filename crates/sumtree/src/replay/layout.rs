@@ -1,4 +1,4 @@
-//! Where everything lies in the region: index arithmetic, no atomics.
+//! Layout of the region: index arithmetic, no atomics.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::tails::Tails;
 use super::{ReplayError, counter};
 use crate::{LINE_BYTES, SumTree};
 
-/// The most rows: a link and a ticket name a slot with 32 bits.
+/// Maximum capacity: links and tickets store slots in 32 bits.
 pub(super) const MAX_CAPACITY: usize = 1 << 31;
-/// Rows that are evicted at a time, at most; and a 64th of the capacity.
+/// Rows are evicted in chunks of a 64th of the capacity (`CHUNKS_MIN`), at most `CHUNK_MAX` rows.
 const CHUNK_MAX: usize = 1024;
 const CHUNKS_MIN: usize = 64;
 /// Chunks beyond the capacity: the one being written and the one closed ahead of it.
 pub(super) const SPARE_CHUNKS: usize = 2;
-/// Header of a region: words at its start, before the settings.
+/// Bytes of the header, the words at the start of a region, before the settings.
 pub(super) const HEADER_BYTES: usize = 128;
 
 /// The ring of slots: a whole number of chunks, at least two more than the capacity needs.
@@ -36,7 +36,7 @@ impl Ring {
         Self::with_history(capacity, 0)
     }
 
-    /// Keeps the bytes of `history` more rows than can be drawn.
+    /// A ring that keeps the bytes of `history` more rows than can be sampled.
     pub fn with_history(capacity: usize, history: usize) -> Self {
         let chunk = (capacity / CHUNKS_MIN).clamp(1, CHUNK_MAX);
         Self { capacity, chunk, slots: ((capacity + history).div_ceil(chunk) + SPARE_CHUNKS) * chunk }
@@ -48,7 +48,7 @@ impl Ring {
         Row { slot: (sequence % slots) as usize, lap: ((sequence / slots + 1) & Self::LAP_MASK) as u32 }
     }
 
-    /// Slots and laps of sequence numbers, with one division for all.
+    /// Slots and laps of sequence numbers, with one division for all of them.
     pub fn rows(&self, sequences: Range<u64>) -> impl Iterator<Item = Row> + use<> {
         let (slots, mut next) = (self.slots, self.row(sequences.start));
         sequences.map(move |_| {
@@ -61,35 +61,35 @@ impl Ring {
         })
     }
 
-    /// Sequence number of a row that is there while so many chunks are marked.
+    /// Sequence number of a row that the ring holds while `marked` chunks are marked.
     pub fn sequence(&self, row: Row, marked: u64) -> u64 {
         let slots = self.slots as u64;
-        // Laps from 0, the whole of it: no row is later than the newest marked chunk.
+        // Laps are counted from 0 here and not cut to 30 bits. No row is later than the newest marked chunk.
         let newest = (marked * self.chunk as u64).saturating_sub(1) / slots;
         let behind = newest.wrapping_sub(u64::from(row.lap)).wrapping_add(1) & Self::LAP_MASK;
         newest.saturating_sub(behind) * slots + row.slot as u64
     }
 
-    /// Sequence number of the newest row that a slot may hold while so many chunks are marked.
+    /// Sequence number of the newest row that a slot may hold while `marked` chunks are marked.
     pub fn newest(&self, slot: usize, marked: u64) -> Option<u64> {
         let (slots, slot) = (self.slots as u64, slot as u64);
         let last = (marked * self.chunk as u64).checked_sub(1)?;
         last.checked_sub((last % slots + slots - slot) % slots)
     }
 
-    /// The oldest sequence number whose row is not being overwritten while so many chunks are marked.
+    /// The oldest sequence number whose row cannot be overwritten yet while `marked` chunks are marked.
     pub fn horizon(&self, marked: u64) -> u64 {
         marked.saturating_sub((self.slots / self.chunk) as u64) * self.chunk as u64
     }
 
-    /// Whether a slot is in one of these chunks, counted from the first ever written.
+    /// Returns true if a slot is in one of these chunks, which are counted from the first ever written.
     pub fn is_among(&self, slot: usize, chunks: Range<u64>) -> bool {
         let count = (self.slots / self.chunk) as u64;
         let ahead = ((slot / self.chunk) as u64 + count - chunks.start % count) % count;
         ahead < chunks.end.saturating_sub(chunks.start)
     }
 
-    /// Slots of chunk `chunk`, counted from the first ever written.
+    /// Slots of chunk `chunk`, which is counted from the first ever written.
     pub fn chunk_slots(&self, chunk: u64) -> Range<usize> {
         let start = (chunk % (self.slots / self.chunk) as u64) as usize * self.chunk;
         start..start + self.chunk
@@ -109,7 +109,7 @@ pub(super) struct Layout {
     pub tail_words: usize,
     pub states: usize,
     pub tree: usize,
-    /// [`super::frames::History`], one word per slot or none.
+    /// [`super::frames::History`]: one word per slot, or none.
     pub back: usize,
     pub back_words: usize,
     /// Checksums of the rows in a file, one word per chunk.
@@ -125,7 +125,7 @@ impl Layout {
         let mut end = 0usize;
         let mut place = |bytes: usize| {
             let start = end;
-            // Saturates far beyond any memory, which is then refused as a whole.
+            // Saturates far above the memory of any machine; the allocation is then refused.
             end = start.saturating_add(bytes.min(usize::MAX - LINE_BYTES).next_multiple_of(LINE_BYTES));
             end = end.min(usize::MAX - LINE_BYTES) / LINE_BYTES * LINE_BYTES;
             start

@@ -1,6 +1,7 @@
-//! The slot protocol explored by loom: every interleaving up to a bound on preemptions, of the smallest rings.
+//! Tests of the slot protocol with loom: every interleaving up to a bound on preemptions, on tiny rings.
 //!
-//! Weights are a flat array and rows are loom cells, so that a read beside a write is found whatever it reads.
+//! Weights are a flat array and rows are loom cells, so that loom reports a read during a write whatever
+//! value it returns.
 #![allow(unsafe_code)] // Access to loom cells, which loom itself checks.
 
 use std::sync::Arc as StdArc;
@@ -31,7 +32,7 @@ impl Weights for Flat {
     }
 }
 
-/// A ring whose rows hold their own lap.
+/// A ring in which each row holds its own lap.
 struct Model {
     slots: Slots<Flat>,
     rows: Vec<UnsafeCell<u32>>,
@@ -47,7 +48,7 @@ impl Model {
         Self::with_history(capacity, None)
     }
 
-    /// Keeps which row was before which, and the bytes of `history` rows beyond the capacity.
+    /// As [`Model::new`], with previous rows, and with the bytes of `history` rows beyond the capacity.
     fn with_history(capacity: usize, history: Option<usize>) -> Arc<Self> {
         Self::of_ring(Ring::with_history(capacity, history.unwrap_or(0)), history)
     }
@@ -77,7 +78,7 @@ impl Model {
         })
     }
 
-    /// Adds a row that is sampleable at once.
+    /// Adds a row that is sampleable immediately.
     fn add(&self, weight: u32) -> Row {
         let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), 1);
         let row = reservation.row(0);
@@ -89,7 +90,7 @@ impl Model {
         row
     }
 
-    /// Adds rows that are sampleable at once, together.
+    /// Adds rows in one call that are sampleable immediately.
     fn add_many(&self, weights: &[u32]) {
         let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), weights.len());
         let rows: Vec<_> = (0..weights.len()).map(|i| reservation.row(i)).collect();
@@ -116,7 +117,7 @@ impl Model {
     }
 
     fn write(&self, row: Row) {
-        // SAFETY: loom checks that no other thread is on the cell.
+        // SAFETY: loom checks that no other thread accesses the cell.
         self.rows[row.slot].with_mut(|cell| unsafe { *cell = row.lap });
     }
 
@@ -125,7 +126,7 @@ impl Model {
         self.rows[slot].with(|cell| unsafe { *cell })
     }
 
-    /// Looks at every slot as a sampler that drew it; whole rows only, and of the lap that the ticket says.
+    /// Reads every slot like a sampler that drew it. Asserts that each row has the lap of its ticket.
     fn sample(&self, follow: bool) {
         let member = self.slots.enter().unwrap();
         let pin = member.pin();
@@ -143,7 +144,7 @@ impl Model {
         }
     }
 
-    /// Adds rows that are sampleable at once, with their laps for weights.
+    /// Adds rows in one call that are sampleable immediately, with their laps as weights.
     fn add_laps(&self, count: usize) {
         let reservation = self.slots.reserve(self.slots.enter().unwrap().change(), count);
         let rows: Vec<_> = (0..count).map(|i| reservation.row(i)).collect();
@@ -153,8 +154,8 @@ impl Model {
         reservation.settle(&pin);
     }
 
-    /// Draws a slot whose rows were added by [`Model::add_laps`]: the weight is that of the row. If it `looks`, it passes
-    /// over rows whose slot was cleared after the weight was drawn, or might have been.
+    /// Draws a slot whose rows were added by [`Model::add_laps`] and asserts that the weight is that of the
+    /// row. If `looks`, skips rows whose slot was, or may have been, cleared after the weight was drawn.
     fn draw(&self, slot: usize, looks: bool) {
         let member = self.slots.enter().unwrap();
         let pin = member.pin();
@@ -168,7 +169,7 @@ impl Model {
         }
     }
 
-    /// Looks at every row as a sampler that draws it with the frame before it; counts those whose earlier one is whole.
+    /// Samples every row with the frame before it. Returns how many of these frames are not overwritten.
     fn sample_stacks(&self) -> usize {
         let member = self.slots.enter().unwrap();
         let pin = member.pin();
@@ -209,7 +210,7 @@ fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// A writer overwrites the rows whose frames a reader needs beside those it draws.
+/// A writer overwrites rows whose frames a reader needs for the rows that it draws.
 #[test]
 fn earlier_frames_are_whole_or_known_to_be_lost() {
     explore(2, || {
@@ -226,7 +227,8 @@ fn earlier_frames_are_whole_or_known_to_be_lost() {
     });
 }
 
-/// The same in a ring that keeps no more rows than can be drawn, so that earlier ones go while they are read.
+/// The same in a ring that keeps no more rows than can be sampled, so that earlier rows may be overwritten
+/// before they are read.
 #[test]
 fn earlier_frames_that_are_not_kept_are_lost_and_not_torn() {
     explore(2, || {
@@ -241,7 +243,7 @@ fn earlier_frames_that_are_not_kept_are_lost_and_not_torn() {
     });
 }
 
-/// A writer goes once round the ring while a reader is on the rows.
+/// A writer goes once around the ring while a reader reads rows.
 #[test]
 fn no_row_is_read_while_it_is_written() {
     explore(2, || {
@@ -259,9 +261,9 @@ fn no_row_is_read_while_it_is_written() {
     });
 }
 
-/// Who closes a row in the middle of a chunk stops before its weight is 0. Others go on until that chunk is the one that is
-/// marked ahead. When the first one goes on, a writer puts a row in the place, while a reader draws the weight before and
-/// looks at the row after that.
+/// A thread that closes a row in the middle of a chunk pauses before it sets the weight to 0. Other threads
+/// continue until that chunk is marked ahead. When the first thread continues, a writer stores a new row in
+/// the slot, while a reader draws the old weight and then reads the new row.
 fn draw_beside_closing_and_writing(looks: bool) {
     explore(2, move || {
         let model = Model::of_ring(Ring { capacity: 2, chunk: 2, slots: 6 }, None);
@@ -293,14 +295,14 @@ fn no_row_is_drawn_with_the_weight_of_the_one_before_it() {
     draw_beside_closing_and_writing(true);
 }
 
-/// What the look is there for.
+/// Without the check of the cleared chunks, the test above fails.
 #[test]
 #[should_panic = "the weight of another row"]
 fn without_a_look_a_row_is_drawn_with_the_weight_of_the_one_before_it() {
     draw_beside_closing_and_writing(false);
 }
 
-/// Two writers share the ring: no slot is written by both, and the last row is there.
+/// Two writers share the ring: no slot is written by both, and the last row is held.
 #[test]
 fn two_writers_never_share_a_slot() {
     explore(2, || {
@@ -318,7 +320,7 @@ fn two_writers_never_share_a_slot() {
         let last = model.slots.ring.row(3);
         assert_eq!(model.read(last.slot), last.lap);
         assert_ne!(model.slots.weights.get(last.slot), 0);
-        // The others were pushed out.
+        // The other rows were pushed out of the capacity.
         for sequence in 1..3 {
             assert_eq!(model.slots.weights.get(model.slots.ring.row(sequence).slot), 0, "row {sequence}");
         }
@@ -326,7 +328,7 @@ fn two_writers_never_share_a_slot() {
     });
 }
 
-/// A late priority never reaches the row that took its place.
+/// A late priority never reaches the row that replaced its own.
 #[test]
 fn late_updates_do_not_reach_the_next_row() {
     explore(2, || {
@@ -342,7 +344,7 @@ fn late_updates_do_not_reach_the_next_row() {
             model.add(weight);
         }
         updater.join().unwrap();
-        // The fourth row lies where the first one was.
+        // The fourth row is in the slot of the first one.
         let row = model.slots.ring.row(3);
         assert_eq!(row.slot, first.slot);
         assert_eq!(model.slots.weights.get(row.slot), 4);
@@ -350,7 +352,7 @@ fn late_updates_do_not_reach_the_next_row() {
     });
 }
 
-/// A priority that comes while its row becomes sampleable is the one that counts.
+/// A priority that arrives while its row becomes sampleable is the one that is stored.
 #[test]
 fn an_update_is_not_lost_when_its_row_becomes_ready() {
     explore(3, || {
@@ -378,7 +380,7 @@ fn an_update_is_not_lost_when_rows_become_ready_together() {
             thread::spawn(move || model.update(row, 7))
         };
         model.add_many(&[5, 6]);
-        // Before the row is published its ticket is none that was given out.
+        // Before the row is published, no ticket for it has been issued.
         let is_early = matches!(updater.join().unwrap(), Update::Stale | Update::Unknown);
         let expected = if is_early { 6 } else { 7 };
         assert_eq!(model.slots.weights.get(row.slot), expected);
@@ -386,7 +388,8 @@ fn an_update_is_not_lost_when_rows_become_ready_together() {
     });
 }
 
-/// Rows that are added together close others together, beside a thread that adds one: as many are held as may be.
+/// Rows that are added in one call close other rows together, while another thread adds one row. The number
+/// of rows held is then the capacity.
 #[test]
 fn rows_that_are_added_together_are_closed_together() {
     explore(2, || {
@@ -406,7 +409,7 @@ fn rows_that_are_added_together_are_closed_together() {
     });
 }
 
-/// A reader follows links to the next row of the environment while the ring goes round.
+/// A reader follows links to the next row of the environment while a writer goes around the ring.
 #[test]
 fn links_lead_to_the_next_row() {
     explore(2, || {
@@ -424,7 +427,7 @@ fn links_lead_to_the_next_row() {
     });
 }
 
-/// Two threads add to one environment: whatever the order, links go forward and skip nothing.
+/// Two threads add to one environment: in any order, links lead forward and skip no row.
 #[test]
 fn one_environment_two_writers() {
     explore(2, || {
@@ -441,7 +444,8 @@ fn one_environment_two_writers() {
     });
 }
 
-/// A reservation that is dropped, as by a panic, leaves slots that are never drawn and that a later lap uses again.
+/// A reservation that is dropped, as by a panic, leaves slots that are never drawn and are reused a lap
+/// later.
 #[test]
 fn dropped_reservations_are_tombstones() {
     explore(2, || {
@@ -461,7 +465,7 @@ fn dropped_reservations_are_tombstones() {
     });
 }
 
-/// Behind a shut gate nothing changes.
+/// While the gate is shut, nothing changes.
 #[test]
 fn the_gate_keeps_changes_out() {
     explore(3, || {
@@ -482,8 +486,8 @@ fn the_gate_keeps_changes_out() {
     });
 }
 
-/// A row that is closed before its time stays closed, whatever priority comes for it in the same moment; the ring goes
-/// on over it.
+/// A row that is evicted early stays closed, even if its priority is updated at the same moment. Later rows
+/// overwrite it as usual.
 #[test]
 fn an_evicted_row_is_not_revived() {
     explore(2, || {

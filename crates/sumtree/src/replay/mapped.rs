@@ -1,17 +1,19 @@
-//! A replay whose memory is a file: larger than the machine's if need be, and there again when it is opened.
+//! A replay in a mapped file: it may be larger than the memory of the machine, and can be opened again.
 //!
-//! The region is mapped shared, so what a process wrote is in the file however the process ends. Processes hold a
-//! shared lock on the file; who gets it alone knows that all others are gone, forgets what they held and has the sums
-//! mended. What the *machine* loses when it goes down is another matter: the disk has pages in any order. So a word
-//! of the file says whether something was written since the last flush, and such a file is refused.
+//! The region is mapped shared, so the file has everything that a process wrote, however the process ends.
+//! Processes hold a shared lock on the file. A process that gets the lock alone knows that no other process
+//! uses the file: it resets members and locks and repairs the sums. A crash of the *machine* is different,
+//! because pages reach the disk in any order. A word of the file therefore says whether anything was written
+//! since the last flush, and after a crash such a file is refused.
 //!
-//! Checksums. The words of the header that never change have one. The last process to close the file *seals* it: a
-//! checksum of everything but the rows' bytes, compared when the file is opened and void while it is open. The rows'
-//! bytes have one per chunk, made at each flush and close for the rows added since, and compared by
-//! [`Replay::verify`]. A file that was not closed, because its processes were killed, has no seal; whether it is or not,
-//! everything that later calls use as a count, slot or weight is checked before anything is used (`check.rs`).
+//! Checksums. The words of the header that never change have one. The last process to close the file *seals*
+//! it with a checksum of everything but the bytes of the rows, which is compared when the file is opened and
+//! invalid while it is open. The bytes of the rows have one checksum per chunk, computed at each flush and
+//! close for the rows added since, and compared by [`Replay::verify`]. A file that was not closed, because
+//! its processes were killed, has no seal. With or without a seal, everything that later calls use as a
+//! count, slot or weight is checked before it is used (`check.rs`).
 
-#![allow(unsafe_code)] // The region as bytes, while no process writes it; the reasons stand at each block.
+#![allow(unsafe_code)] // The region as bytes, while no process writes it; each block states its reason.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,25 +29,26 @@ use crate::region::Cells;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Region, SumTreeError};
 
-/// Values of the word that says whether the disk may lack something.
+/// Values of the header word `DIRTY`. This one: the disk has all changes.
 const CLEAN: u64 = 0;
-/// Being written to the disk.
+/// `DIRTY` itself is being written to the disk.
 const BECOMING: u64 = 1;
 const DIRTY: u64 = 2;
-/// How often to begin anew when others close the file while this process waits for it.
+/// Maximum number of attempts to open a file that other processes close while this process waits for it.
 const OPENINGS_MAX: usize = 100;
 
 impl Replay {
-    /// The replay in the file `path`, which is made if there is none.
+    /// Opens the replay in the file `path`, or creates it if the file does not exist.
     ///
     /// # Errors
-    /// [`ReplayError::Io`], those of [`Replay::heap`] and [`Replay::open_file`]; [`ReplayError::OtherReplay`] when it
-    /// has other settings.
+    /// [`ReplayError::Io`], those of [`Replay::heap`] and [`Replay::open_file`]; [`ReplayError::OtherReplay`]
+    /// if the settings are different.
     pub fn create_or_open_file(path: &Path, settings: Settings) -> Result<Self, ReplayError> {
         settings.check_private()?;
         let layout = Self::lay_out(&settings)?;
         if !path.exists() {
-            // Under another name first, so that no process opens an incomplete replay, and a killed process leaves none.
+            // Created under another name, so that no process opens an incomplete replay or leaves one when
+            // killed.
             let temporary = temporary_beside(path);
             let region = Region::create_file(&temporary, layout.bytes).map_err(|e| io(path, &e))?;
             let made = Self::make_named(region, path, settings.clone(), layout);
@@ -53,7 +56,7 @@ impl Replay {
                 let linked = std::fs::hard_link(&temporary, path);
                 linked.map(|()| replay).map_err(|error| io(path, &error))
             });
-            let _ = std::fs::remove_file(&temporary); // The file has its own name now, or is not wanted.
+            let _ = std::fs::remove_file(&temporary); // The file has its final name now, or is not needed.
             match placed {
                 Err(ReplayError::Io { code: Some(libc::EEXIST), .. }) => {} // Another process was first.
                 other => return other,
@@ -75,18 +78,18 @@ impl Replay {
         Ok(replay)
     }
 
-    /// The replay in the file `path`.
+    /// Opens the replay in the file `path`.
     ///
     /// # Errors
-    /// [`ReplayError::Io`]; [`ReplayError::File`] when it is no mapped replay, or is damaged, or the machine went down
-    /// while rows were being written.
+    /// [`ReplayError::Io`]; [`ReplayError::File`] if it is not a mapped replay, is damaged, or the machine
+    /// went down while rows were being written.
     pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
         let name = path.display().to_string();
         for _ in 0..OPENINGS_MAX {
             let (region, is_alone) = Region::open_file(path).map_err(|error| io(path, &error))?;
             let region = Arc::new(region);
             if !is_alone && is_sealed(&region) {
-                continue; // The last one closed it while this process waited for it.
+                continue; // The last process closed it while this one waited for it.
             }
             let replay = Self::of_region(&name, region, !is_alone).map_err(|error| damaged(path, error))?;
             if is_alone {
@@ -96,10 +99,10 @@ impl Replay {
             }
             return Ok(replay);
         }
-        Err(bad(path, format!("other processes opened and closed it {OPENINGS_MAX} times meanwhile")))
+        Err(bad(path, format!("other processes closed it during {OPENINGS_MAX} attempts to open it")))
     }
 
-    /// Whether the file holds a replay that was closed, or left by processes that were killed. Nothing is written.
+    /// Checks that the file holds a replay that was closed, or whose processes were killed. Writes nothing.
     fn check_file(&self) -> Result<(), String> {
         let header = self.header().map_err(|error| error.to_string())?;
         let (seal, boot_then) =
@@ -114,7 +117,7 @@ impl Replay {
         self.check_structure(false)
     }
 
-    /// Whether all counts, slots and weights fit together. `at_rest`: every process that used it has finished what it did.
+    /// Checks that counts, slots and weights are consistent. `at_rest`: no operation is unfinished.
     fn check_structure(&self, at_rest: bool) -> Result<(), String> {
         let word = |at: usize| self.slots.words[at].load(Ordering::Relaxed);
         let count = |at: usize| self.counters[at].load(Ordering::Relaxed);
@@ -140,12 +143,12 @@ impl Replay {
         self.tails.check(ring.slots)
     }
 
-    /// Makes a file that was checked, and that no other process has open, this process's to use.
+    /// Prepares a checked file for use by this process. No other process has it open.
     fn take_over(&self) -> Result<(), ReplayError> {
         let header = self.header()?;
         header[header::SEAL].store(UNSEALED, Ordering::Relaxed);
         header[header::BOOT].store(boot(), Ordering::Relaxed);
-        // Before anything else changes, or the disk might have that and still the seal.
+        // Flushed before anything else changes, or the disk might have later changes and still the seal.
         let flushed = self.region.flush(HEADER_BYTES);
         flushed.map_err(|error| io(self.region.path().unwrap_or(Path::new("")), &error))?;
         self.slots.forget_all();
@@ -155,7 +158,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Writes the seal if this process was the last one to have the file open, and the disk has all of it.
+    /// Writes the seal if no other process has the file open and the disk has all changes.
     pub(super) fn seal_if_last(&self) {
         if self.is_mapped && self.slots.processes.alive_count() == 0 && self.region.lock_file_alone() {
             let _ = self.write_seal(); // Without a seal the file is checked less strictly when it is opened.
@@ -165,14 +168,14 @@ impl Replay {
     fn write_seal(&self) -> Result<(), ReplayError> {
         let header = self.header()?;
         if header[header::DIRTY].load(Ordering::Relaxed) == CLEAN {
-            header[header::BOOT].store(0, Ordering::Relaxed); // Any run of the machine may open it.
+            header[header::BOOT].store(0, Ordering::Relaxed); // It may be opened after a reboot.
             header[header::SEAL].store(self.seal()?, Ordering::Relaxed);
             self.region.flush(HEADER_BYTES).map_err(|error| io(Path::new(""), &error))?;
         }
         Ok(())
     }
 
-    /// Checksum of everything but the rows' bytes, which have sums of their own. No process has the file open.
+    /// Checksum of everything but the bytes of the rows. No other process has the file open.
     fn seal(&self) -> Result<u64, SumTreeError> {
         let mut sum = Checksum::new();
         for (at, word) in self.header()?.iter().enumerate() {
@@ -192,7 +195,7 @@ impl Replay {
         Ok(if sum == UNSEALED { !sum } else { sum })
     }
 
-    /// The checksum of the rows in chunk `chunk` of the ring. No process writes rows meanwhile.
+    /// Checksum of the rows in chunk `chunk` of the ring. No process writes rows during the call.
     fn sum_of_rows(&self, chunk: usize) -> u64 {
         let rows = self.layout.ring.chunk;
         let mut sum = Checksum::new();
@@ -201,7 +204,7 @@ impl Replay {
         sum.finish()
     }
 
-    /// The checksum of a chunk that was never written.
+    /// Checksum of a chunk that was never written.
     fn sum_of_nothing(&self) -> u64 {
         let mut sum = Checksum::new();
         let mut left = self.columns.iter().map(|column| column.row_bytes * self.layout.ring.chunk).sum();
@@ -217,7 +220,7 @@ impl Replay {
         Cells::in_region(&self.region, self.layout.sums, self.layout.ring.slots / self.layout.ring.chunk)
     }
 
-    /// The chunks, counted from the first ever written, with rows that were reserved since the checksums were made.
+    /// The chunks, counted from the first ever written, with rows reserved since the checksums were computed.
     fn changed_chunks(&self) -> std::ops::Range<u64> {
         let (ring, summed) = (self.layout.ring, self.counters[counter::SUMMED].load(Ordering::Relaxed));
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
@@ -229,7 +232,7 @@ impl Replay {
         (summed / chunk).max(end.saturating_sub(chunks))..end
     }
 
-    /// Makes the checksums of rows that were added since the last time. Behind the gate.
+    /// Computes the checksums of rows that were added since the last call. The gate is shut.
     fn sum_rows(&self) -> Result<(), SumTreeError> {
         let sums = self.sums()?;
         for chunk in self.changed_chunks() {
@@ -241,7 +244,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Checks a file's structure, and the bytes of all rows that were there at the last flush. Behind the gate.
+    /// Checks the structure of a file, and the bytes of all rows held at the last flush. The gate is shut.
     pub(super) fn verify_rows(&self) -> Result<(), ReplayError> {
         let Some(path) = self.region.path() else { return Ok(()) };
         self.check_structure(true).map_err(|reason| bad(path, reason))?;
@@ -263,10 +266,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Writes to the disk what it does not have yet; adds and updates wait meanwhile.
+    /// Writes all changes to the disk. Adds and updates wait until this is done.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`] when there is no file, [`ReplayError::Io`], [`ReplayError::Closed`].
+    /// [`ReplayError::Setting`] if the replay is not in a file, [`ReplayError::Io`], [`ReplayError::Closed`].
     pub fn flush(&self) -> Result<(), ReplayError> {
         let Some(path) = self.region.path() else {
             return Err(super::settings::setting(
@@ -285,13 +288,13 @@ impl Replay {
         written.map_err(|error| io(path, &error))
     }
 
-    /// The file that holds everything, `None` if there is none.
+    /// Path of the mapped file, `None` if the replay is not in a file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.region.path()
     }
 
-    /// Before rows or weights change: the disk knows that it may lack something.
+    /// Called before rows or weights change: records on the disk that it may lack changes.
     #[inline(always)]
     pub(super) fn touch(&self) {
         if self.is_mapped {
@@ -307,7 +310,7 @@ impl Replay {
             return;
         }
         word.store(BECOMING, Ordering::Relaxed);
-        // If it cannot be written, no flush can either, and that reports it.
+        // If this cannot be written, later flushes fail too and report the error.
         if self.region.flush(HEADER_BYTES).is_ok() {
             word.store(DIRTY, Ordering::Release);
         }
@@ -318,7 +321,8 @@ fn bad(path: &Path, reason: String) -> ReplayError {
     ReplayError::File { path: path.display().to_string(), reason }
 }
 
-/// What is said of a file that made an error: settings and sizes in it are not the caller's.
+/// Converts an error of opening a file to [`ReplayError::File`], because the caller did not give the settings
+/// and sizes in it. Errors of memory, I/O and the process table are not converted.
 pub(super) fn damaged(path: &Path, error: ReplayError) -> ReplayError {
     match error {
         ReplayError::NotAReplay { reason, .. } => bad(path, reason),
@@ -330,7 +334,7 @@ pub(super) fn damaged(path: &Path, error: ReplayError) -> ReplayError {
     }
 }
 
-/// Whether the last one to close the file has sealed it.
+/// Returns true if the last process that closed the file has sealed it.
 fn is_sealed(region: &Arc<Region>) -> bool {
     Cells::<AtomicU64>::in_region(region, 0, header::COUNT).is_ok_and(|header| {
         let get = |at: usize| header[at].load(Ordering::Acquire);
@@ -338,7 +342,7 @@ fn is_sealed(region: &Arc<Region>) -> bool {
     })
 }
 
-/// Which run of the machine this is; 0 where that is not to be had.
+/// Hash of the boot id of the machine, 0 if it is not available.
 fn boot() -> u64 {
     std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| text_sum(&id))
 }

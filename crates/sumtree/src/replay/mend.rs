@@ -1,12 +1,14 @@
-//! Making the sums of a tree again from its leaves, after a process died between a leaf and its path.
+//! Recomputing the sums of a tree from its leaves, after a process died between changing a leaf and the sums
+//! above it.
 
 use crate::SumTree;
 use crate::stats::count_sizes;
 use crate::sync::Ordering;
 
 impl SumTree {
-    /// Makes every inner node the sum of its children, and the histogram that of the leaves. No other thread may update
-    /// meanwhile. In this thread alone, unlike `restore_sums`: a pool's threads do not come along into a fork.
+    /// Sets every inner node to the sum of its children, and recomputes the histogram from the leaves. No
+    /// other thread may update the tree during the call. Uses only this thread, unlike `restore_sums`,
+    /// because the threads of a pool do not exist in a forked process.
     pub(super) fn rebuild(&self) {
         let levels = self.layout.levels();
         for level in 1..levels.len() {
@@ -36,7 +38,7 @@ mod tests {
                 tree.set(i, (i * 7 % 1000) as u32).unwrap();
             }
             let total = tree.total();
-            tree.leaves[3].store(5000, Ordering::Relaxed); // The leaf, not its path.
+            tree.leaves[3].store(5000, Ordering::Relaxed); // The leaf, not the sums above it.
             assert!(tree.verify().is_err());
             tree.rebuild();
             tree.verify().unwrap();

@@ -1,4 +1,4 @@
-//! The replay core: rows of bytes in a ring, drawn in proportion to their priorities.
+//! Core of the prioritized replay buffer: rows of bytes in a ring, sampled in proportion to their priorities.
 //!
 #![doc = include_str!("README.md")]
 
@@ -52,16 +52,16 @@ use settings::Roles;
 use slots::{Gate, Slots, Update, Weights, word};
 use tails::{Tails, Window};
 
-/// Words beside those of the protocol. Counters order nothing and are Relaxed.
+/// Indices of the words outside the slot protocol. Counters order no other access and are Relaxed.
 pub(crate) mod counter {
     pub const SEED: usize = 0;
     pub const DRAWS: usize = 1;
-    /// The largest weight given so far.
+    /// Largest weight given to a row so far.
     pub const LARGEST: usize = 2;
-    /// Tag of the replay: the bits by which its tickets differ from those of other replays. 0 in files of versions that
-    /// had no tags.
+    /// Tag of the replay, XORed into its tickets to distinguish them from those of other replays. 0 in files
+    /// of versions without tags.
     pub const TAG: usize = 3;
-    /// Sequence number of the first row ever; not 0 in a replay that was loaded into another capacity.
+    /// Sequence number of the first row of this replay. Not 0 if the replay was loaded with another capacity.
     pub const FIRST: usize = 7;
     pub const ADDED: usize = 8;
     pub const UPDATED: usize = 16;
@@ -69,20 +69,20 @@ pub(crate) mod counter {
     pub const SATURATED: usize = 18;
     pub const SAMPLED: usize = 24;
     pub const REDRAWN: usize = 25;
-    /// Deaths whose odd parts in the sums have been mended.
+    /// Value of `word::REAPED` up to which the unfinished changes of dead processes have been repaired.
     pub const REPAIRED: usize = 26;
-    /// Of a file: rows before this have their bytes in the checksums of their chunks.
+    /// Mapped files: rows with sequence numbers below this are included in the checksums of their chunks.
     pub const SUMMED: usize = 27;
     pub const COUNT: usize = 32;
 }
 
-/// How many updates ahead the states of their slots are asked for.
+/// Number of updates that the prefetch of slot states runs ahead.
 const UPDATES_AHEAD: usize = 16;
 
-/// What a replay has counted since it was made.
+/// Counters of a replay since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Rows added, those that only carry a final observation included.
+    /// Rows added, including those that only hold a final observation.
     pub added: u64,
     /// Rows sampled.
     pub sampled: u64,
@@ -92,30 +92,30 @@ pub struct Counters {
     pub updated: u64,
     /// Priority updates dropped because the row had been overwritten.
     pub stale: u64,
-    /// Priorities too large for a weight, stored as the largest one.
+    /// Priorities too large for a weight, stored as the largest weight.
     pub saturated: u64,
-    /// Draws that had to start anew because a writer had emptied the node they were in.
+    /// Draws that were restarted because a writer had emptied the tree node that they had reached.
     pub restarts: u64,
-    /// Processes that died inside an operation and were cleared away.
+    /// Processes that died during an operation and whose locks and pins were released.
     pub recovered: u64,
 }
 
-/// Leaves of the tree as the weights of the slots.
+/// The leaves of the sum tree, as the weights of the slots.
 struct Leaves(SumTree);
 
 impl Weights for Leaves {
     #[inline]
     fn set(&self, slot: usize, weight: u32) {
-        self.0.set(slot, weight).expect("the slot is one of the ring, the weight one of the scale");
+        self.0.set(slot, weight).expect("the slot is in the ring and the weight in bounds");
     }
 
     #[inline]
     fn get(&self, slot: usize) -> u32 {
-        self.0.get(slot).expect("the slot is one of the ring")
+        self.0.get(slot).expect("the slot is in the ring")
     }
 
     fn set_many(&self, slots: &[u32], weights: &[u32]) {
-        self.0.set_many(slots, weights).expect("the slots are of the ring, the weights of the scale");
+        self.0.set_many(slots, weights).expect("the slots are in the ring and the weights in bounds");
     }
 
     fn prefetch_run(&self, first: usize, count: usize) {
@@ -123,11 +123,11 @@ impl Weights for Leaves {
     }
 
     fn set_run(&self, first: usize, weights: &[u32]) {
-        self.0.set_range(first, weights).expect("the slots are of the ring, the weights of the scale");
+        self.0.set_range(first, weights).expect("the slots are in the ring and the weights in bounds");
     }
 }
 
-/// A replay: see the module page for what threads and processes may do at once (everything).
+/// A prioritized replay buffer. All methods may be called concurrently; see the module documentation.
 pub struct Replay {
     region: Arc<Region>,
     settings: Settings,
@@ -141,12 +141,12 @@ pub struct Replay {
     counters: Cells<AtomicU64>,
     history: Arc<History>,
     outputs: Vec<gather::Source>,
-    /// Of each output: bytes per row and step, and steps.
+    /// Per output: bytes per row and step (`row_bytes`), and number of steps (`steps`).
     row_bytes: Vec<usize>,
     steps: Vec<usize>,
-    /// This handle made the region, so its close removes the name.
+    /// This handle created the region, so closing it removes the name of the shared memory.
     is_maker: bool,
-    /// The region is a file.
+    /// The region is a mapped file.
     is_mapped: bool,
 }
 
@@ -157,13 +157,13 @@ impl std::fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// What it was made of.
+    /// Settings of the replay.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Rows held, sampleable or not, at most the capacity.
+    /// Number of rows held, sampleable or not, at most the capacity.
     #[must_use]
     pub fn len(&self) -> u64 {
         let first = self.counters[counter::FIRST].load(Ordering::Relaxed);
@@ -171,26 +171,26 @@ impl Replay {
         reserved.saturating_sub(first).min(self.settings.capacity as u64)
     }
 
-    /// Whether no row was ever added.
+    /// Returns true if no row was ever added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Rows that may be sampled (their weight may still be 0).
+    /// Number of rows that can be sampled, including those of weight 0.
     #[must_use]
     pub fn sampleable(&self) -> u64 {
         self.slots.ready_count()
     }
 
-    /// Bytes of memory.
+    /// Memory used, in bytes, including compressed rows.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let packed = |column: &Column| column.packed.as_ref().map_or(0, |packed| packed.bytes());
         self.region.len() + self.columns.iter().map(packed).sum::<usize>()
     }
 
-    /// Name of the shared memory, `None` if it is private.
+    /// Name of the shared memory, `None` if the replay is not in shared memory.
     #[must_use]
     pub fn shared_name(&self) -> Option<&str> {
         self.region.name()
@@ -202,19 +202,19 @@ impl Replay {
         self.slots.weights.0.total() as f64 / self.scale.units()
     }
 
-    /// The largest priority given so far, to the power of alpha; 1 before the first one.
+    /// Largest priority given so far, to the power of alpha; 1 before a priority is given.
     #[must_use]
     pub fn largest(&self) -> f64 {
         self.scale.priority(self.counters[counter::LARGEST].load(Ordering::Relaxed) as u32)
     }
 
-    /// The tree of weights.
+    /// The sum tree of the weights.
     #[must_use]
     pub fn tree(&self) -> &SumTree {
         &self.slots.weights.0
     }
 
-    /// What was counted since the replay was made.
+    /// Counters since the creation of the replay.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let get = |at: usize| self.counters[at].load(Ordering::Relaxed);
@@ -230,13 +230,14 @@ impl Replay {
         }
     }
 
-    /// Seed of the draws and number of sample calls so far: all that the next draws depend on besides the weights.
+    /// State of the random number generator: the seed, and the number of calls that have drawn rows so far.
+    /// Together with the weights it determines the next draws.
     #[must_use]
     pub fn rng_state(&self) -> [u64; 2] {
         [counter::SEED, counter::DRAWS].map(|at| self.counters[at].load(Ordering::Relaxed))
     }
 
-    /// Draws go on as from a replay that gave this [`Replay::rng_state`].
+    /// Restores a state returned by [`Replay::rng_state`], from which the next draws follow.
     pub fn set_rng_state(&self, state: [u64; 2]) {
         self.counters[counter::SEED].store(state[0], Ordering::Relaxed);
         self.counters[counter::DRAWS].store(state[1], Ordering::Relaxed);
@@ -244,7 +245,7 @@ impl Replay {
 
     fn note_largest(&self, weight: u32) {
         let largest = &self.counters[counter::LARGEST];
-        // A plain load first: once the largest is known, no thread writes this line.
+        // A plain load first: while the largest weight does not grow, no thread writes this cache line.
         if u64::from(weight) > largest.load(Ordering::Relaxed) {
             largest.fetch_max(u64::from(weight), Ordering::Relaxed);
         }
@@ -256,25 +257,26 @@ impl Replay {
         }
     }
 
-    /// The bits by which tickets of this replay differ from the slots and laps that they name. Every replay draws them
-    /// when it is created; a file keeps them, so that tickets are valid in the replay that is loaded from it.
+    /// Tag of the replay: a random number, XORed into its tickets so that tickets of other replays are
+    /// recognized. Files keep it, so tickets stay valid in a replay that is loaded from one.
     #[must_use]
     pub fn ticket_tag(&self) -> u64 {
         self.counters[counter::TAG].load(Ordering::Relaxed)
     }
 
-    /// Tickets are from now on those of a replay with this [`Replay::ticket_tag`]. Tickets issued before are invalid.
+    /// Sets the tag, as returned by [`Replay::ticket_tag`]. Tickets issued before become invalid.
     pub fn set_ticket_tag(&self, tag: u64) {
         self.counters[counter::TAG].store(tag, Ordering::Relaxed);
     }
 
-    /// Gives the rows of `tickets` new priorities; of equal tickets the last one wins. Tickets of rows that were
-    /// overwritten are dropped and counted. Returns how many were.
+    /// Sets new priorities for the rows of `tickets`. If a ticket occurs more than once, its last priority
+    /// counts. Tickets of overwritten rows are dropped and counted. Returns the number of dropped tickets.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] for a priority that is not finite, a length that differs, or memory that is not to be had;
-    /// [`ReplayError::Ticket`]; then nothing was stored. [`ReplayError::UnknownTicket`] names the first ticket that was
-    /// issued by another replay, or by none; the others' priorities are stored.
+    /// [`ReplayError::Tree`] if a priority is not finite, the lengths differ, or memory cannot be allocated;
+    /// [`ReplayError::Ticket`] if a ticket names a slot outside the ring. Nothing is stored then.
+    /// [`ReplayError::UnknownTicket`] names the first ticket that this replay did not issue; the priorities
+    /// of all other tickets are stored.
     pub fn update(&self, tickets: &[u64], priorities: Priorities<'_>) -> Result<usize, ReplayError> {
         let mut weights = vec_of_zeros(tickets.len())?;
         let largest = self.weights_of(priorities, &mut weights)?;
@@ -323,26 +325,27 @@ impl Replay {
         unknown.map_or(Ok(stale), Err)
     }
 
-    /// Whether a row has a lap of before the replay was loaded into another capacity.
+    /// Returns true if the lap of a row is from before the replay was loaded with another capacity.
     #[cold]
     fn was_moved(&self, row: slots::Row) -> bool {
         let first = self.counters[counter::FIRST].load(Ordering::Relaxed);
         first > 0 && (1..self.layout.ring.row(first).lap).contains(&row.lap)
     }
 
-    /// Checks that the tree's sums are exact; of a mapped file also that the slots' states agree, and that the rows which
-    /// were there at the last flush have the bytes that they had then. Reads all of them. Adds and updates wait meanwhile.
+    /// Checks that the sums of the tree are exact. For a mapped file, also checks that the slot states are
+    /// consistent, and that the rows held at the last flush still have the same bytes, which reads all rows.
+    /// Adds and updates wait until the check is done.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] names the first node that is wrong, [`ReplayError::Rows`] the first rows,
-    /// [`ReplayError::File`] what else does not fit.
+    /// [`ReplayError::Tree`] names the first wrong node, [`ReplayError::Rows`] the first chunk of rows with
+    /// wrong bytes, [`ReplayError::File`] any other inconsistency of a mapped file.
     pub fn verify(&self) -> Result<(), ReplayError> {
         let _gate = self.at_rest()?;
         self.tree().verify()?;
         self.verify_rows()
     }
 
-    /// After a process died in the middle of a change: mends what it may have left half done.
+    /// Repairs the changes that dead processes left unfinished, if there are any.
     fn mend(&self) -> Result<(), ReplayError> {
         let reaped = self.slots.words[word::REAPED].load(Ordering::Relaxed);
         if reaped != self.counters[counter::REPAIRED].load(Ordering::Relaxed) {
@@ -351,9 +354,9 @@ impl Replay {
         Ok(())
     }
 
-    /// Everything mended, and no other thread changes anything until the guard is dropped.
+    /// Shuts the gate and repairs unfinished changes. Nothing changes until the guard is dropped.
     fn at_rest(&self) -> Result<Gate<'_, Leaves>, ReplayError> {
-        // Shutting finds the dead, so look for their traces afterwards.
+        // Shutting the gate detects dead processes, so `REAPED` is read afterwards.
         let gate = self.slots.enter()?.shut();
         let reaped = self.slots.words[word::REAPED].load(Ordering::Acquire);
         let repaired = &self.counters[counter::REPAIRED];
@@ -390,16 +393,16 @@ mod tests {
         tickets
     }
 
-    /// A process that is killed may leave a leaf without its path, a ready row without its weight, a closed row with
-    /// one, and a count that is off.
+    /// A killed process may leave a leaf without updated sums above it, a ready row without its weight, a
+    /// closed row with a weight, and a wrong count of ready rows.
     #[test]
     fn what_a_death_leaves_half_done_is_mended_before_the_next_change() {
         let replay = replay();
         let tickets = add(&replay, 10);
         let one = replay.tree().get(0u32).unwrap();
         let leaves = &replay.slots.weights.0.leaves;
-        leaves[3].store(5 * one, Ordering::Relaxed); // No path.
-        leaves[4].store(0, Ordering::Relaxed); // Ready, no weight, no path.
+        leaves[3].store(5 * one, Ordering::Relaxed); // The sums above it are not updated.
+        leaves[4].store(0, Ordering::Relaxed); // Ready, without weight; the sums are not updated.
         leaves[50].store(one, Ordering::Relaxed); // Closed.
         replay.slots.words[word::READY].store(7, Ordering::Relaxed);
         assert!(replay.tree().verify().is_err());
@@ -427,7 +430,7 @@ mod tests {
             adding.join().is_err()
         });
         assert!(panicked);
-        // The row that was published is there, the others are closed for a lap; no tickets for them were given out.
+        // The published row is held, the others are closed for one lap. No tickets were issued for them.
         assert_eq!((replay.sampleable(), replay.len()), (11, 30));
         let ghosts: Vec<u64> = (11..30).map(|slot| (slot | 1 << 32) ^ replay.ticket_tag()).collect();
         let error = replay.update(&ghosts, Priorities::F32(&[9.0; 19])).unwrap_err();
@@ -440,7 +443,7 @@ mod tests {
         replay.verify().unwrap();
     }
 
-    /// The exclusive writer of private memory and the lock-free one of shared memory end in the same weights.
+    /// The exclusive writer of private memory and the lock-free one of shared memory store the same weights.
     #[test]
     fn both_writers_serve_a_replay() {
         let run = |replay: Replay| {
@@ -469,7 +472,7 @@ mod tests {
         run(Replay::create_shared(&name, replay().settings.clone()).unwrap());
     }
 
-    /// The tag of a process that has ended, in an entry of the replay's table.
+    /// Writes a process that has ended into an entry of the process table, and returns its tag.
     fn tag_of_dead_process(replay: &Replay) -> u64 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = u64::from(child.id());
@@ -478,7 +481,7 @@ mod tests {
         1 << 16 | 5
     }
 
-    /// An evictor does not overwrite rows that a member reserved a lap ago: it waits until the member's process has ended.
+    /// An evictor does not overwrite rows reserved one lap ago: it waits until their process has ended.
     #[test]
     fn an_evictor_waits_for_reservations_of_the_lap_before() {
         let replay = replay();
@@ -503,18 +506,18 @@ mod tests {
         assert_ne!(words[1], 0, "of a later chunk");
     }
 
-    /// A writer that waits for another evictor takes the lock of one whose process has ended.
+    /// A writer that waits for an evictor frees the lock of an evictor whose process has ended.
     #[test]
     fn a_waiting_writer_frees_the_lock_of_a_dead_evictor() {
         let replay = replay();
         let lock = &replay.slots.words[word::EVICTOR];
         lock.store(tag_of_dead_process(&replay), Ordering::Relaxed);
         let mut wait = wait::Wait::default();
-        // It asks after some hundred steps whether the process is alive.
+        // After some hundred steps it checks whether the process is alive.
         (0..1000).for_each(|_| replay.slots.watch_evictor(&mut wait));
         assert_eq!(lock.load(Ordering::Relaxed), 0);
         assert_eq!(replay.counters().recovered, 1);
-        // That of a process that is alive stays.
+        // The lock of a live process is not freed.
         let own = replay.slots.enter().unwrap().tag();
         lock.store(own, Ordering::Relaxed);
         (0..1000).for_each(|_| replay.slots.watch_evictor(&mut wait));
@@ -533,7 +536,7 @@ mod tests {
             word.store(value, Ordering::Relaxed);
         }
         replay.slots.words[word::MEMBERS_USED].store(10, Ordering::Relaxed);
-        // It was evicting, too; who waits for its change alone must get over both.
+        // It also held the lock of the evictor. A call that only waits for its change must release both.
         replay.slots.words[word::EVICTOR].store(dead, Ordering::Relaxed);
         replay.verify().unwrap();
         assert_eq!(replay.counters().recovered, 2);

@@ -1,43 +1,44 @@
-//! Where the rows of a file go when the replay they are loaded into has another capacity.
+//! New places of the rows of a file that is loaded into a replay with another capacity.
 
 use super::check::SEQUENCE_MAX;
 use super::frames::{FIRST, LOST};
 use super::layout::Ring;
 use super::slots::{self, LINK, NO_LINK, Row, STATE_WORDS};
 
-/// From the slots of one ring to those of another.
+/// Maps the slots of one ring to those of another.
 pub(super) struct Moves {
     from: Ring,
     to: Ring,
-    /// The next sequence number of the old ring, and the oldest that is kept.
+    /// The next sequence number of the old ring (`reserved`), and the oldest one that is kept (`oldest`).
     reserved: u64,
     oldest: u64,
     held: u64,
     marked: u64,
-    /// The number that the oldest gets.
+    /// New sequence number of row `oldest`.
     first: u64,
 }
 
 impl Moves {
-    /// `first` is the first row ever of the old ring. None where the new numbers were too large.
+    /// `first` is the sequence number of the first row of the old ring. Returns `None` if the new numbers
+    /// would be too large.
     pub fn new(from: Ring, to: Ring, first: u64, reserved: u64, marked: u64) -> Option<Self> {
         let capacity = (to.slots - super::layout::SPARE_CHUNKS * to.chunk) as u64;
         let oldest = reserved.saturating_sub(capacity).max(from.horizon(marked)).min(reserved);
-        // Rows before it may be kept for their bytes, but are not held.
+        // The oldest row that is held. Earlier rows may be kept for their bytes.
         let held = reserved.saturating_sub(from.capacity as u64).max(first).max(oldest);
-        // A lap that no ticket of the old ring names.
+        // The new ring starts with a lap that no ticket of the old ring names.
         let lap = reserved / from.slots as u64 + 1;
         let first = lap.saturating_mul(to.slots as u64);
         let fits = from == to || first.saturating_add(reserved - oldest) <= SEQUENCE_MAX;
         fits.then_some(Self { from, to, reserved, oldest, held, marked, first })
     }
 
-    /// Everything stays where it is.
+    /// Returns true if all rows keep their slots.
     pub fn is_still(&self) -> bool {
         self.from == self.to
     }
 
-    /// The first row that the new ring holds.
+    /// Sequence number of the first row that the new ring holds.
     pub fn first(&self) -> u64 {
         self.first + (self.held - self.oldest)
     }
@@ -62,17 +63,17 @@ impl Moves {
         kept.contains(&sequence).then(|| self.to.row(sequence - self.oldest + self.first))
     }
 
-    /// Where the row in a slot in use goes.
+    /// New slot of the row in a slot in use, `None` if the row is not kept.
     pub fn slot(&self, slot: usize) -> Option<usize> {
         if self.is_still() { Some(slot) } else { Some(self.moved(self.sequence(slot))?.slot) }
     }
 
-    /// What a row is called now.
+    /// New slot and lap of a row, `None` if the row is not kept.
     pub fn row(&self, row: Row) -> Option<Row> {
         if self.is_still() { Some(row) } else { self.moved(self.from.sequence(row, self.marked)) }
     }
 
-    /// The state words of the row that was in a slot.
+    /// New state words of the row that was in a slot.
     pub fn state(&self, slot: usize, state: [u32; STATE_WORDS]) -> [u32; STATE_WORDS] {
         let sequence = self.sequence(slot);
         let (false, Some(to)) = (self.is_still(), self.moved(sequence)) else { return state };
@@ -87,7 +88,7 @@ impl Moves {
         slots::moved(state, to, next, is_held)
     }
 
-    /// How far back the row before the one in a slot is.
+    /// New distance from the row in a slot to the previous row of its episode.
     pub fn distance(&self, slot: usize, distance: u32) -> u32 {
         let before = self.sequence(slot).checked_sub(u64::from(distance));
         match distance {

@@ -1,4 +1,4 @@
-//! Making a replay in private or shared memory, finding one that is there, and leaving it.
+//! Creating, opening and closing replays in private and shared memory.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -17,27 +17,28 @@ use crate::region::{Cells, shared_path};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{DEFAULT_SCALE, Region, Scale, SumTree, SumTreeError};
 
-/// Words of the header.
+/// Indices of the words of the header.
 pub(super) mod header {
-    /// [`super::MAGIC`] once everything else is in place.
+    /// [`super::MAGIC`], written after everything else is in place.
     pub const MAGIC: usize = 0;
     pub const SETTINGS_BYTES: usize = 1;
     pub const SETTINGS_SUM: usize = 2;
     pub const REGION_BYTES: usize = 3;
-    /// Pid of the process that made the region, which removes its name when it closes.
+    /// Id of the process that created the region, which removes the shared name when it closes the replay.
     pub const MAKER: usize = 4;
-    /// Differs between regions that had the same name one after the other.
+    /// A number that is different for regions that had the same name one after the other.
     pub const BIRTH: usize = 5;
-    /// Of a file: which run of the machine wrote it last, and whether the disk may lack some of that.
+    /// Mapped files: boot id at the last write (`BOOT`), and whether the disk may lack changes (`DIRTY`).
     pub const BOOT: usize = 6;
     pub const DIRTY: usize = 7;
-    /// Checksum of the words that never change: settings, sizes, maker and birth.
+    /// Checksum of the [`FIXED`] words, which never change: settings, sizes, creator and birth.
     pub const SUM: usize = 8;
-    /// Of a file: [`super::UNSEALED`], or the checksum of all but the rows that the last one to close it wrote.
+    /// Mapped files: [`super::UNSEALED`], or the checksum of everything but the rows, by the last to close
+    /// it.
     pub const SEAL: usize = 9;
     pub const COUNT: usize = 10;
 
-    /// The words that [`SUM`] is of.
+    /// The words covered by [`SUM`].
     pub const FIXED: [usize; 5] = [SETTINGS_BYTES, SETTINGS_SUM, REGION_BYTES, MAKER, BIRTH];
 }
 
@@ -45,25 +46,26 @@ pub(super) mod header {
 pub(super) const MAGIC: u64 = 0x7061_726c_0000_0004;
 /// The seal of a file that is open, or was not closed.
 pub(super) const UNSEALED: u64 = 0x6e6f_7420_636c_6f73;
-/// How long to wait for a replay that another process is just making.
+/// How long to wait for a replay that another process is creating.
 const MAKING: Duration = Duration::from_secs(10);
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
-/// FNV-1a, for short texts.
+/// The FNV-1a hash, for short texts.
 pub(super) fn text_sum(text: &[u8]) -> u64 {
     text.iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A random tag for the tickets of a new replay. It changes the laps alone, and to ones that do not exist: neither 0 nor
-/// the number of a slot is a ticket. Tickets stay below 2^63, for libraries without unsigned integers.
+/// A random tag for the tickets of a new replay. It changes only the laps and sets a bit above them, so
+/// neither 0 nor a slot number is a valid ticket. Tickets stay below 2^63, for libraries without unsigned
+/// integers.
 fn new_tag() -> u64 {
-    // Another pid: a process that was forked has the keys of its parent.
+    // The process id is hashed because a forked process has the hash keys of its parent.
     let random = RandomState::new().hash_one(std::process::id());
     ((Ring::LAP_MASK + 1) | (random & Ring::LAP_MASK)) << 32
 }
 
-/// Checksum of the header's words that never change.
+/// Checksum of the words of the header that never change.
 fn fixed_sum(header: &[AtomicU64]) -> u64 {
     let mut sum = Checksum::new();
     sum.update(&MAGIC.to_le_bytes());
@@ -74,20 +76,21 @@ fn fixed_sum(header: &[AtomicU64]) -> u64 {
 }
 
 impl Replay {
-    /// A replay in private memory, for the threads of this process.
+    /// Creates a replay in private memory, for the threads of this process.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`], [`ReplayError::Field`]; [`ReplayError::Tree`] when memory is not to be had.
+    /// [`ReplayError::Setting`], [`ReplayError::Field`]; [`ReplayError::Tree`] if memory cannot be allocated.
     pub fn heap(settings: Settings) -> Result<Self, ReplayError> {
         let layout = Self::lay_out(&settings)?;
         let region = Region::heap(layout.bytes)?;
         Self::make(region, settings, layout)
     }
 
-    /// A replay in shared memory under a new name. This process removes the name when it closes.
+    /// Creates a replay in shared memory under a new name, which this process removes when it closes the
+    /// replay.
     ///
     /// # Errors
-    /// As [`Replay::heap`]; [`SumTreeError::Shared`] when the name is taken.
+    /// As [`Replay::heap`]; [`SumTreeError::Shared`] if the name exists.
     pub fn create_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
         settings.check_private()?;
         let layout = Self::lay_out(&settings)?;
@@ -95,15 +98,15 @@ impl Replay {
         Self::make(region, settings, layout)
     }
 
-    /// The replay that another process (or this one) made under `name`.
+    /// Opens the replay that another process (or this one) created under `name`.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] when there is none, [`ReplayError::NotAReplay`] when it is something else.
+    /// [`ReplayError::Tree`] if there is none, [`ReplayError::NotAReplay`] if it is something else.
     pub fn attach_shared(name: &str) -> Result<Self, ReplayError> {
         let start = Instant::now();
         loop {
             let patience = match Self::try_attach(name) {
-                // Its maker may still be at it: between the file and its length, or before the last word.
+                // The creator may not have finished: the file has no length yet, or the last word is missing.
                 Err(ReplayError::Tree(SumTreeError::Shared {
                     kind: ErrorKind::UnexpectedEof | ErrorKind::NotFound,
                     ..
@@ -118,12 +121,12 @@ impl Replay {
         }
     }
 
-    /// The replay under `name` if a process uses one with these settings, else a new one. One that no process uses was
-    /// left by processes that were killed, and is replaced.
+    /// Opens the replay under `name`, or creates it if no process uses one. A replay that no process uses was
+    /// left behind by killed processes and is replaced.
     ///
     /// # Errors
-    /// As [`Replay::create_shared`] and [`Replay::attach_shared`]; [`ReplayError::OtherReplay`] when it has other
-    /// settings.
+    /// As [`Replay::create_shared`] and [`Replay::attach_shared`]; [`ReplayError::OtherReplay`] if its
+    /// settings are different.
     pub fn open_shared(name: &str, settings: Settings) -> Result<Self, ReplayError> {
         Self::lay_out(&settings)?;
         for _ in 0..100 {
@@ -132,19 +135,20 @@ impl Replay {
                 other => return other,
             }
             let found = match Self::attach_shared(name) {
-                // Gone again: make it.
+                // It was removed in the meantime: create it.
                 Err(ReplayError::Tree(SumTreeError::Shared { kind: ErrorKind::NotFound, .. })) => continue,
                 other => other?,
             };
             let magic = &found.header()?[header::MAGIC];
             if found.slots.processes.alive_count() == 1 {
-                // Who attaches after this waits until a new one is there; who did before sees it below.
+                // A process that attaches later waits for the new replay; one that attached before sees this
+                // below.
                 magic.store(0, Ordering::Release);
             } else if magic.load(Ordering::Acquire) == MAGIC {
                 return found.same_settings(name, &settings);
             }
         }
-        let reason = "other processes made and removed it 100 times meanwhile".to_owned();
+        let reason = "other processes created and removed it during 100 attempts to open it".to_owned();
         let path = shared_path(name)?.display().to_string();
         let kind = ErrorKind::ResourceBusy;
         Err(SumTreeError::Shared { name: name.to_owned(), path, reason, kind }.into())
@@ -162,19 +166,19 @@ impl Replay {
         Err(ReplayError::OtherReplay { name: name.to_owned(), reason })
     }
 
-    /// Leaves the replay. Its maker's close, or the last one's, removes the name of shared memory; the memory itself
-    /// is freed when no process has it mapped. Closing twice is one closing.
+    /// Closes the replay in this process. The shared name is removed when the creator or the last process
+    /// closes it; the memory is freed when no process has it mapped. Closing again does nothing.
     pub fn close(&self) {
         let processes = &self.slots.processes;
         if !processes.is_registered() {
-            return; // Closed before, or inherited by a fork that never used it.
+            return; // Closed before, or inherited by a forked process that never used it.
         }
-        // A forked child that used its copy of the handle is not the maker.
+        // A forked child that used its copy of the handle is not the creator.
         let own = u64::from(std::process::id());
         let is_maker = self.is_maker
             && self.header().is_ok_and(|header| header[header::MAKER].load(Ordering::Relaxed) == own);
         if self.region.path().is_some() {
-            let _ = self.flush(); // Closing cannot fail; without it the file is only as safe as the machine.
+            let _ = self.flush(); // Closing cannot fail. Without the flush, a crash of the machine may damage the file.
         }
         self.slots.close();
         self.seal_if_last();
@@ -184,7 +188,8 @@ impl Replay {
         }
     }
 
-    /// Removes the name of shared memory now: no other process can attach; those that have it mapped keep it. Closing does so too.
+    /// Removes the name of shared memory: no other process can attach any more; those attached keep the
+    /// memory. [`Replay::close`] does this too.
     pub fn unlink(&self) {
         if let Some(name) = self.region.name()
             && self.name_is_ours(name)
@@ -193,7 +198,7 @@ impl Replay {
         }
     }
 
-    /// Whether `name` still leads to this region, not to a later one.
+    /// Returns true if `name` still refers to this region and not to a later one.
     fn name_is_ours(&self, name: &str) -> bool {
         let birth = |region: &Arc<Region>| {
             Cells::<AtomicU64>::in_region(region, 0, header::COUNT)
@@ -227,12 +232,12 @@ impl Replay {
 
     /// Lets other processes attach.
     pub(super) fn show(&self) -> Result<(), ReplayError> {
-        // Release: pairs with the Acquire in `try_attach`; all else is in place.
+        // Release: pairs with the Acquire in `of_region`; everything else is in place.
         self.header()?[header::MAGIC].store(MAGIC, Ordering::Release);
         Ok(())
     }
 
-    /// A replay to which no process can attach yet.
+    /// Creates a replay to which no process can attach yet.
     pub(super) fn make_hidden(
         region: Region,
         settings: Settings,
@@ -276,8 +281,8 @@ impl Replay {
         Self::of_region(name, Arc::new(Region::attach_shared(name)?), true)
     }
 
-    /// The replay in a region that a process made. Unless it `joins`, nothing is written, and this process has no place
-    /// among those that use it yet.
+    /// The replay in an existing region. Unless `joins`, nothing is written and this process is not
+    /// registered.
     pub(super) fn of_region(name: &str, region: Arc<Region>, joins: bool) -> Result<Self, ReplayError> {
         let not =
             |reason: String| ReplayError::NotAReplay { name: name.to_owned(), reason, unfinished: false };
@@ -285,7 +290,7 @@ impl Replay {
             return Err(not(format!("it has {} bytes", region.len())));
         }
         let header = Cells::<AtomicU64>::in_region(&region, 0, header::COUNT)?;
-        // Acquire: pairs with the Release in `make`.
+        // Acquire: pairs with the Release in `show`.
         let magic = header[header::MAGIC].load(Ordering::Acquire);
         if magic != MAGIC {
             let reason = format!("its first word is {magic:#x}, expected {MAGIC:#x}");
@@ -317,10 +322,10 @@ impl Replay {
             return Err(not(format!("it has {} bytes, not {}", region.len(), layout.bytes)));
         }
         if !joins {
-            // A region of this version holds a tree from its first word on; without one, the tree below would be made.
+            // The first word of a tree is not 0. If it were, the tree would be created below.
             let tree = Cells::<AtomicU64>::in_region(&region, layout.tree, 1)?;
             if tree[0].load(Ordering::Relaxed) == 0 {
-                return Err(not("its tree of weights is not there".to_owned()));
+                return Err(not("it has no tree of weights".to_owned()));
             }
         }
         Self::with(region, settings, layout, false, joins)

@@ -1,9 +1,10 @@
-//! Who is alive: a table of the processes that use a region, so that what a killed one held can be taken back.
+//! Table of the processes that use a region, so that what a killed process held can be released.
 //!
-//! A *tag* names one registration of one process: its incarnation above 16 bits of table entry. An entry is used
-//! again only after its process has died or left, with the next incarnation, so an old tag is never mistaken. The
-//! first word of an entry holds all that tells one process from another: 20 bits of incarnation, 22 of start time
-//! (clock ticks since boot), 22 of pid; so an entry changes hands in one compare-and-swap.
+//! A *tag* identifies one registration of one process: the index of its table entry in the low 16 bits, and
+//! the incarnation of the entry above. An entry is reused, with the next incarnation, only after its process
+//! has died or left, so an old tag never names another process. The first word of an entry identifies the
+//! process: 20 bits of incarnation, 22 of start time (clock ticks since boot), 22 of process id. One
+//! compare-and-swap therefore assigns an entry.
 #![allow(unsafe_code)] // kill and getpid.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,19 +12,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::ReplayError;
 use crate::region::Cells;
 
-/// How many processes may use one region at a time.
+/// Maximum number of processes that use one region at a time.
 pub(super) const PROCESSES: usize = 256;
-/// Words per entry: who, and its pid namespace.
+/// Words per entry: the process, and its pid namespace.
 pub(super) const ENTRY_WORDS: usize = 2;
 
-const PID_BITS: u32 = 22; // The most that Linux gives out.
+const PID_BITS: u32 = 22; // The maximum of Linux.
 const START_BITS: u32 = 22;
 const INCARNATION_SHIFT: u32 = PID_BITS + START_BITS;
 const PID_MASK: u64 = (1 << PID_BITS) - 1;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const INDEX_BITS: u32 = 16;
 
-/// The table, and this process's place in it.
+/// The table, and the entry of this process in it.
 pub(super) struct Processes {
     entries: Cells<std::sync::atomic::AtomicU64>,
     private: bool,
@@ -32,19 +33,20 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// The table in `entries`; `private` memory is never seen by another process, except as a copy after a fork.
+    /// Opens the table in `entries` and registers this process. `private` memory is never seen by another
+    /// process, except as a copy after a fork.
     pub(super) fn new(entries: Cells<AtomicU64>, private: bool) -> Result<Self, ReplayError> {
         let table = Self::unregistered(entries, private);
         table.register()?;
         Ok(table)
     }
 
-    /// As [`Processes::new`], before this process has a place: nothing is written.
+    /// As [`Processes::new`], but does not register this process: nothing is written.
     pub(super) fn unregistered(entries: Cells<AtomicU64>, private: bool) -> Self {
         Self { entries, private, tag: AtomicU64::new(0), tag_forks: AtomicU32::new(crate::fork::count()) }
     }
 
-    /// Removes all processes: no other process has the region open.
+    /// Removes all processes and registers this one. No other process has the region open.
     pub(super) fn forget_all(&self) -> Result<(), ReplayError> {
         for entry in self.entries.chunks(ENTRY_WORDS) {
             entry[1].store(0, Ordering::Relaxed);
@@ -58,7 +60,7 @@ impl Processes {
         &self.entries
     }
 
-    /// This process's tag, never 0. A forked child registers itself on first use.
+    /// Tag of this process, never 0. A forked child registers itself on first use.
     pub(super) fn tag(&self) -> Result<u64, ReplayError> {
         if crate::fork::count() != self.tag_forks.load(Ordering::Acquire) {
             return self.register();
@@ -69,13 +71,13 @@ impl Processes {
         }
     }
 
-    /// Whether this process itself registered, and did not just inherit the table by a fork.
+    /// Returns true if this process is registered itself and did not only inherit the table by a fork.
     pub(super) fn is_registered(&self) -> bool {
         crate::fork::count() == self.tag_forks.load(Ordering::Acquire)
             && self.tag.load(Ordering::Acquire) != 0
     }
 
-    /// Gives the tag up: no operation of this process can start any more. `None` if it has none.
+    /// Gives up the tag and returns it, if there is one. No operation of this process can start after that.
     pub(super) fn retire(&self) -> Option<u64> {
         if !self.is_registered() {
             return None;
@@ -83,7 +85,7 @@ impl Processes {
         Some(self.tag.swap(0, Ordering::AcqRel)).filter(|tag| *tag != 0)
     }
 
-    /// Gives the entry back. Nothing may be held under the tag any more.
+    /// Frees the entry. Nothing may be held under the tag any more.
     pub(super) fn leave(&self, tag: u64) {
         let entry = &self.entries[(tag & 0xffff) as usize * ENTRY_WORDS..][..ENTRY_WORDS];
         entry[1].store(0, Ordering::Release);
@@ -91,12 +93,12 @@ impl Processes {
         entry[0].fetch_and(!((1 << INCARNATION_SHIFT) - 1), Ordering::AcqRel);
     }
 
-    /// How many registered processes are alive, this one included.
+    /// Number of registered processes that are alive, including this one.
     pub(super) fn alive_count(&self) -> usize {
         (0..PROCESSES).filter(|&i| self.entry_alive(i)).count()
     }
 
-    /// Whether the process behind `tag` is still there. When in doubt, it is.
+    /// Returns true if the process with this tag is alive, or if that cannot be determined.
     pub(super) fn is_alive(&self, tag: u64) -> bool {
         let index = (tag & 0xffff) as usize;
         if index >= PROCESSES {
@@ -119,9 +121,9 @@ impl Processes {
         }
         let namespace = entry[1].load(Ordering::Acquire);
         if namespace != 0 && namespace != pid_namespace() {
-            return true; // Its pid means nothing here, so nothing can be said.
+            return true; // Its pid means nothing here, so it counts as alive.
         }
-        // SAFETY: signal 0 only asks whether the process exists.
+        // SAFETY: signal 0 only checks whether the process exists.
         let missing = unsafe { libc::kill(pid as libc::pid_t, 0) } != 0
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         if missing {
@@ -144,7 +146,7 @@ impl Processes {
             if self.entry_alive(index) {
                 continue;
             }
-            // From 1 to 2^20 - 1 and round again, so that a tag is never 0.
+            // Counts from 1 to 2^20 - 1 and then from 1 again, so that a tag is never 0.
             let incarnation = (old >> INCARNATION_SHIFT) % ((1 << (64 - INCARNATION_SHIFT)) - 1) + 1;
             let new = incarnation << INCARNATION_SHIFT | who;
             if entry[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -159,17 +161,17 @@ impl Processes {
     }
 }
 
-/// State letter and start time (clock ticks since boot) from `/proc/<pid>/stat`; `None` where that is not to be had.
+/// State letter and start time (clock ticks since boot) from `/proc/<pid>/stat`; `None` if it cannot be read.
 fn process_stat(pid: &str) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name stands in brackets and may hold anything, so count from the last one: state is field 3,
-    // start time field 22.
+    // The command name is in parentheses and may contain anything, so fields are counted from the last one:
+    // state is field 3, start time field 22.
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
-/// Inode of this process's pid namespace, 0 where there is none.
+/// Inode of the pid namespace of this process, 0 if it is not available.
 fn pid_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino())
@@ -211,7 +213,7 @@ mod tests {
         assert!(table.is_alive(tag));
         assert!(!table.is_alive(6 << INDEX_BITS | 5), "an earlier incarnation is dead");
         child.kill().unwrap();
-        // Not waited for: it stays a zombie, whose pid still answers to signal 0.
+        // Not waited for: it stays a zombie, for whose pid signal 0 still succeeds.
         let dead = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             !table.is_alive(tag)

@@ -1,4 +1,4 @@
-//! Which rows a batch holds, how likely each was, and so how much it weighs.
+//! Choosing the rows of a batch, with their probabilities and importance weights.
 
 use super::slots::{Pin, word};
 use super::{Leaves, Replay, ReplayError, WeightNorm};
@@ -6,22 +6,23 @@ use crate::memory::vec_of_zeros;
 use crate::sync::Ordering;
 use crate::{Draws, Mixture, Odds, Rng, SumTreeError};
 
-/// By what the rows of a batch are chosen.
+/// How the rows of a batch are chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Selection {
-    /// By weight.
+    /// In proportion to their weights.
     Weighted(Draws),
-    /// Uniformly and independently among the rows that have weight. All importance weights are 1.
+    /// Uniformly and independently among the rows with a weight above 0. All importance weights are 1.
     Uniform,
     /// The rows of largest weight, largest first. All importance weights are 1. Reads all weights.
     Largest,
-    /// A share drawn uniformly, a share uniformly among the newest rows, the rest by weight.
+    /// A share is drawn uniformly, a share uniformly among the newest rows, and the rest in proportion to the
+    /// weights.
     Mixture {
         /// Share of uniform draws, from 0 to 1.
         uniform: f64,
-        /// Share of draws of the newest rows, from 0 to 1; at most 1 together with `uniform`.
+        /// Share of draws among the newest rows, from 0 to 1; at most 1 together with `uniform`.
         newest: f64,
-        /// How many rows count as newest. More do while none of them can be drawn.
+        /// Number of rows that count as newest. It is doubled as long as none of them can be sampled.
         newest_rows: usize,
     },
 }
@@ -32,7 +33,7 @@ impl From<Draws> for Selection {
     }
 }
 
-/// How likely each row of a batch was.
+/// The probabilities of the rows of a batch.
 pub(super) enum Chances {
     ByWeight,
     Equal,
@@ -40,7 +41,7 @@ pub(super) enum Chances {
 }
 
 impl Replay {
-    /// Draws slots with the weights that the tree held.
+    /// Draws slots into `indices`, and the weights that the tree held into `drawn`.
     pub(super) fn select(
         &self,
         rng: &mut Rng,
@@ -65,7 +66,7 @@ impl Replay {
         })
     }
 
-    /// Slots that have been reserved so far.
+    /// Number of slots that have been reserved so far, at least 1.
     fn slots_used(&self) -> usize {
         let reserved = self.slots.words[word::RESERVED].load(Ordering::Relaxed);
         reserved.clamp(1, self.layout.ring.slots as u64) as usize
@@ -92,7 +93,7 @@ impl Replay {
                 newest_count,
                 live_is_all: true,
             };
-            // The newest rows wait for the end of their windows.
+            // The newest rows may have no weight yet, because their windows are not complete.
             match self.tree().sample_mixture(rng, &mixture, indices, drawn) {
                 Err(SumTreeError::Empty) if newest > 0.0 && newest_count < most => {
                     newest_count = (2 * newest_count).min(most);
@@ -102,8 +103,8 @@ impl Replay {
         }
     }
 
-    /// Importance weights: (probability of the row / smallest probability) ** -beta, the smallest of the batch or a
-    /// lower bound for all rows.
+    /// Importance weights: `(probability of the row / smallest probability) ** -beta`. The smallest
+    /// probability is that of the batch or a lower bound for all rows ([`WeightNorm`]).
     pub(super) fn importance(
         &self,
         chances: &Chances,
@@ -124,7 +125,7 @@ impl Replay {
         if self.settings.weight_norm == WeightNorm::Global
             && let Some(bound) = self.tree().smallest_at_least()
         {
-            // No row is less likely than one of the smallest weight that is not new.
+            // The least likely row has the smallest weight and is not among the newest.
             smallest = smallest.min(match chances {
                 Chances::Mixed(odds) => odds.least(bound),
                 _ => f64::from(bound),
@@ -135,13 +136,15 @@ impl Replay {
         }
     }
 
-    /// Takes up to `count` rows out of circulation, for prioritized eviction: distinct ones, each drawn with probability
-    /// proportional to one over its weight. They are never drawn again and their tickets are stale; their slots are
-    /// used again when the ring comes round, and transitions of other rows whose windows reach over them stay whole.
-    /// Returns how many rows it were: fewer if others closed some of them first.
+    /// Evicts up to `count` distinct rows before they are overwritten (prioritized eviction), each drawn with
+    /// probability proportional to 1 / weight. Evicted rows are never sampled again and their tickets are
+    /// stale. Their slots are reused when the ring reaches them; until then, windows of other rows that
+    /// include them stay complete. Returns the number of evicted rows, which is below `count` if other
+    /// threads close some of them first.
     ///
     /// # Errors
-    /// [`ReplayError::Tree`] when fewer rows can be drawn or there is no memory for as many, [`ReplayError::Closed`].
+    /// [`ReplayError::Tree`] if fewer than `count` rows can be sampled or memory cannot be allocated,
+    /// [`ReplayError::Closed`].
     pub fn evict(&self, count: usize) -> Result<usize, ReplayError> {
         let live = 0..self.slots_used();
         if count > live.len() {

@@ -1,28 +1,28 @@
-//! What a replay is made of: fields, window, environments. Written as text into shared memory and files.
+//! Settings of a replay: fields, n-step window, environments. Stored as text in shared memory and files.
 
 use super::ReplayError;
 use super::compress::Compression;
 use super::layout::MAX_CAPACITY;
 
-/// The most frames of a stack.
+/// Maximum number of frames in a stack.
 pub(super) const STACK_MAX: usize = 64;
 
-/// What happens in the environment after a row that ended an episode; the names are Gymnasium's.
+/// How environments are reset after the end of an episode. The names are those of Gymnasium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Autoreset {
-    /// The next row of the environment carries the final observation, and its action was ignored.
+    /// The next row of the environment holds the final observation, and its action was ignored.
     #[default]
     NextStep,
-    /// The next row is the first of the next episode; the final observation comes beside the last row.
+    /// The next row is the first of the next episode. The final observation is passed with the last row.
     SameStep,
-    /// As [`Autoreset::SameStep`]; the caller resets.
+    /// As [`Autoreset::SameStep`], but the caller resets the environment.
     Disabled,
 }
 
 impl Autoreset {
     const ALL: [Self; 3] = [Self::NextStep, Self::SameStep, Self::Disabled];
 
-    /// Its name.
+    /// Name of the variant, as used in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,10 +32,10 @@ impl Autoreset {
         }
     }
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`].
+    /// [`ReplayError::Setting`] if there is none.
     pub fn of_name(name: &str) -> Result<Self, ReplayError> {
         Self::ALL
             .into_iter()
@@ -44,27 +44,27 @@ impl Autoreset {
     }
 }
 
-/// By what importance weights are divided.
+/// The value by which importance weights are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WeightNorm {
-    /// The largest of the batch.
+    /// The largest weight of the batch.
     #[default]
     Batch,
-    /// The largest that any row held could have.
+    /// The largest weight that any row held could have.
     Global,
 }
 
 impl WeightNorm {
-    /// Its name.
+    /// Name of the variant, as used in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         if self == Self::Batch { "batch" } else { "global" }
     }
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`].
+    /// [`ReplayError::Setting`] if there is none.
     pub fn of_name(name: &str) -> Result<Self, ReplayError> {
         [Self::Batch, Self::Global]
             .into_iter()
@@ -73,27 +73,27 @@ impl WeightNorm {
     }
 }
 
-/// What stands for the frames before the first of an episode.
+/// What fills a frame stack before the first frame of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Padding {
-    /// Bytes of 0.
+    /// Zeros.
     #[default]
     Zero,
-    /// The first frame.
+    /// Copies of the first frame.
     First,
 }
 
 impl Padding {
-    /// Its name.
+    /// Name of the variant, as used in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         if self == Self::Zero { "zero" } else { "first" }
     }
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`].
+    /// [`ReplayError::Setting`] if there is none.
     pub fn of_name(name: &str) -> Result<Self, ReplayError> {
         [Self::Zero, Self::First]
             .into_iter()
@@ -102,30 +102,30 @@ impl Padding {
     }
 }
 
-/// Draw runs of `n_step` steps instead of transitions.
+/// Settings for sampling sequences of `n_step` steps instead of transitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sequence {
-    /// Steps from the start of one sequence of an episode to the start of the next.
+    /// Number of steps from the start of one sequence of an episode to the start of the next.
     pub period: usize,
-    /// Steps at the start of a sequence that nothing is learned from.
+    /// Number of steps at the start of a sequence that are not learned from.
     pub burn_in: usize,
-    /// Share of the largest step's priority in that of the sequence; the rest is the mean's. For the caller.
+    /// The priority of a sequence is `eta * max + (1 - eta) * mean` over its steps. The caller computes it.
     pub eta: f64,
 }
 
-/// Whose achieved goal replaces the desired one.
+/// The step whose achieved goal replaces the desired goal of a sampled row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// That of a later step of the episode.
+    /// The step of the sampled row or a later step of the episode, drawn uniformly.
     Future,
-    /// That of the last step of the episode, or of the newest if the episode goes on.
+    /// The last step of the episode, or the newest step if the episode has not ended.
     Final,
-    /// That of any step of the episode.
+    /// Any step of the episode, drawn uniformly.
     Episode,
 }
 
 impl Strategy {
-    /// Its name.
+    /// Name of the variant, as used in Python.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -135,10 +135,10 @@ impl Strategy {
         }
     }
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     ///
     /// # Errors
-    /// [`ReplayError::Setting`].
+    /// [`ReplayError::Setting`] if there is none.
     pub fn of_name(name: &str) -> Result<Self, ReplayError> {
         [Self::Future, Self::Final, Self::Episode]
             .into_iter()
@@ -147,42 +147,44 @@ impl Strategy {
     }
 }
 
-/// Give some of the rows drawn a goal that was achieved later.
+/// Hindsight experience replay: some of the sampled rows get a goal that was achieved in their episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hindsight {
-    /// Whose goal is taken.
+    /// Which achieved goal is used.
     pub strategy: Strategy,
-    /// Share of the rows drawn that get one.
+    /// Share of the sampled rows that are relabeled, from 0 to 1.
     pub share: f64,
-    /// The observation that holds the goal achieved.
+    /// Name of the observation field that holds the achieved goal.
     pub achieved: String,
 }
 
-/// One value that every row has. The core only knows how many bytes it takes; `dtype` and `shape` are the caller's.
+/// One field of every row. The core copies its bytes; it reads `dtype` and `shape` of rewards and discounts
+/// only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name. `reward`, `terminated`, `truncated`, `obs`, `obs_*` and `next_` before those have a meaning.
+    /// Name. `reward`, `terminated`, `truncated`, `discount`, `obs`, `obs_*`, `obs/*`, and these observations
+    /// with the prefix `next_`, have a meaning.
     pub name: String,
-    /// How the caller calls its type.
+    /// Data type as a NumPy type string, such as `<f4`.
     pub dtype: String,
-    /// Its shape, without the row.
+    /// Shape of the field in one row.
     pub shape: Vec<usize>,
     /// Bytes per row.
     pub row_bytes: usize,
-    /// Rows, this one the last, that are drawn together as one stack of frames; 1: just this one.
+    /// Number of successive rows, the sampled row being the last, that form a stack of frames; 1: no stack.
     pub stack: usize,
 }
 
-/// Everything that decides how a replay behaves and how its memory is laid out.
+/// All settings of a replay. They determine its behavior and its memory layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Rows that stay sampleable.
+    /// Maximum number of rows that can be sampled.
     pub capacity: usize,
     /// The fields of a row.
     pub fields: Vec<Field>,
     /// Exponent of the priority.
     pub alpha: f64,
-    /// Steps of reward that one sampled transition sums.
+    /// Number of steps whose rewards one sampled transition sums.
     pub n_step: usize,
     /// Discount per step.
     pub gamma: f64,
@@ -190,26 +192,26 @@ pub struct Settings {
     pub epsilon: f64,
     /// Children per node of the tree.
     pub fan_out: usize,
-    /// Environments are numbered `0..num_envs`.
+    /// Number of environments. They are numbered `0..num_envs`.
     pub num_envs: usize,
-    /// How environments go on after an episode.
+    /// How environments are reset after an episode.
     pub autoreset: Autoreset,
-    /// By what importance weights are divided.
+    /// The value by which importance weights are divided.
     pub weight_norm: WeightNorm,
-    /// What stands for frames before the first of an episode.
+    /// What fills a frame stack before the first frame of an episode.
     pub stack_padding: Padding,
-    /// Draw sequences of `n_step` steps.
+    /// If set, sequences of `n_step` steps are sampled instead of transitions.
     pub sequence: Option<Sequence>,
-    /// Relabel goals.
+    /// If set, goals are relabeled in hindsight.
     pub hindsight: Option<Hindsight>,
-    /// How rows of many bytes are held.
+    /// Compression of fields with many bytes per row.
     pub compression: Compression,
-    /// Seed of the draws.
+    /// Seed of the random number generator.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// One row, no fields, and what Python takes when nothing is said.
+    /// A capacity of one row, no fields, and the default values of the Python package for everything else.
     fn default() -> Self {
         Self {
             capacity: 1,
@@ -231,24 +233,24 @@ impl Default for Settings {
     }
 }
 
-/// The meanings that names have, as indices of fields.
+/// Indices of the fields that have a meaning by their name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Roles {
     pub reward: Option<usize>,
     pub terminated: Option<usize>,
     pub truncated: Option<usize>,
-    /// Discount of each step, beside gamma.
+    /// Discount of each step, multiplied by gamma.
     pub discount: Option<usize>,
-    /// Goal achieved, whose later values replace the desired one.
+    /// Achieved goal, whose values at other steps replace the desired goal.
     pub achieved: Option<usize>,
-    /// Observations whose next value is rebuilt from the next row.
+    /// Observations whose next observation is not stored but read from the next row.
     pub rebuilt: Vec<usize>,
     /// Fields that hold a next observation.
     pub explicit: Vec<usize>,
 }
 
 impl Roles {
-    /// Rows are steps of episodes, not just values.
+    /// Returns true if rows are steps of episodes, that is, have a field `terminated`.
     pub fn steps(&self) -> bool {
         self.terminated.is_some()
     }
@@ -262,18 +264,18 @@ fn field_error(name: &str, reason: impl Into<String>) -> ReplayError {
     ReplayError::Field { name: name.to_owned(), reason: reason.into() }
 }
 
-/// Whether `name` is `role` or one of several of it: `obs`, `obs_speed`, and `obs/speed` of nested ones.
+/// Returns true if `name` is `role`, or begins with `role_` or `role/` (nested observations).
 pub(super) fn plays(name: &str, role: &str) -> bool {
     name.strip_prefix(role).is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '/']))
 }
 
 impl Settings {
-    /// Rows of one environment that must be stored, from a row on, before that row can be sampled.
+    /// Number of rows of one environment, from a row on, that are stored before that row can be sampled.
     pub(super) fn window_rows(&self, roles: &Roles) -> usize {
         self.n_step + usize::from(!roles.rebuilt.is_empty())
     }
 
-    /// Whether memory that others see can hold this.
+    /// Checks that shared memory or a file can hold this: compressed rows need private memory.
     pub(super) fn check_private(&self) -> Result<(), ReplayError> {
         match self.compression {
             Compression::None => Ok(()),
@@ -281,22 +283,22 @@ impl Settings {
         }
     }
 
-    /// Rows of one environment, the newest included, that a row needs for its stacks of frames.
+    /// Number of rows of one environment that the largest stack of frames needs, including the newest.
     pub(super) fn stack_rows(&self) -> usize {
         self.fields.iter().map(|field| field.stack).max().unwrap_or(1).max(1)
     }
 
-    /// Rows beyond the capacity whose bytes are kept, so that the oldest rows still have their earlier frames.
+    /// Number of rows beyond the capacity whose bytes are kept as earlier frames of the oldest rows.
     pub(super) fn history_rows(&self) -> usize {
         ((self.stack_rows() - 1).saturating_mul(self.num_envs)).min(self.capacity)
     }
 
-    /// Rows know the row before them.
+    /// Returns true if each row stores which row precedes it in its episode.
     pub(super) fn has_history(&self) -> bool {
         self.stack_rows() > 1 || self.hindsight.as_ref().is_some_and(|h| h.strategy == Strategy::Episode)
     }
 
-    /// Checks everything and finds the fields that have a meaning.
+    /// Checks all settings and finds the fields that have a meaning.
     pub(super) fn roles(&self) -> Result<Roles, ReplayError> {
         if self.capacity == 0 || self.capacity > MAX_CAPACITY {
             return Err(setting("capacity", self.capacity, format!("1..={MAX_CAPACITY}")));
@@ -326,7 +328,7 @@ impl Settings {
                 return Err(field_error(name, "is not a name of 1 to 200 bytes without control characters"));
             }
             if find(name) != Some(i) {
-                return Err(field_error(name, "is there twice"));
+                return Err(field_error(name, "occurs more than once"));
             }
             let own: &[&str] = match () {
                 () if self.sequence.is_some() => &["indices", "weights", "tickets", "mask"],
@@ -334,7 +336,7 @@ impl Settings {
                 () => &["indices", "weights", "tickets"],
             };
             if own.contains(&name.as_str()) {
-                return Err(field_error(name, "has a name that batches use themselves"));
+                return Err(field_error(name, "has a name that is reserved for an array of the batch"));
             }
             if field.row_bytes > 1 << 40 {
                 return Err(field_error(
@@ -413,14 +415,14 @@ impl Settings {
         Ok(roles)
     }
 
-    /// Stacks, sequences and goals.
+    /// Checks the settings of frame stacks, sequences and hindsight.
     fn with_more(&self, roles: &mut Roles, find: impl Fn(&str) -> Option<usize>) -> Result<(), ReplayError> {
         for (i, field) in self.fields.iter().enumerate() {
             if !(1..=STACK_MAX).contains(&field.stack) {
                 return Err(setting("frame_stack", field.stack, format!("1..={STACK_MAX}")));
             }
             if field.stack > 1 && !roles.rebuilt.contains(&i) {
-                let reason = "is stacked, but is no observation whose next one is rebuilt";
+                let reason = "has frame_stack, but is not an observation without a next_ field";
                 return Err(field_error(&field.name, reason));
             }
         }
@@ -451,7 +453,7 @@ impl Settings {
         Ok(())
     }
 
-    /// One `key value` line each; floats as their bits, so that nothing is rounded.
+    /// The settings, one `key value` line each. Floats are written as their bits, so that nothing is rounded.
     pub(super) fn to_text(&self) -> String {
         let mut text = format!(
             "capacity {}\nalpha {}\nn_step {}\ngamma {}\nepsilon {}\nfan_out {}\nnum_envs {}\nautoreset {}\n\
@@ -493,7 +495,7 @@ impl Settings {
         text
     }
 
-    /// What [`Settings::to_text`] wrote; `None` if it did not.
+    /// Parses text written by [`Settings::to_text`]. Returns `None` if it is malformed.
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let lines: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).collect();
         let get = |key: &str| lines.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);

@@ -1,7 +1,8 @@
-//! The slot protocol: which rows may be written, read or reprioritized, by whom, when. It knows no bytes.
+//! The slot protocol: which thread may write, read or reprioritize which rows, and when. It handles no bytes.
 //!
-//! A ring of slots, written in the order of one 64-bit sequence. States, orderings and the scenario behind each
-//! fence: README.md beside this file; `loom.rs` explores the small cases exhaustively.
+//! Rows are written to a ring of slots, in the order of their 64-bit sequence numbers. States, memory
+//! orderings and the scenario behind each fence: README.md beside this file. `loom.rs` explores small cases
+//! exhaustively.
 
 #[cfg(not(loom))]
 use super::columns::prefetch;
@@ -11,45 +12,45 @@ use super::{ReplayError, layout::Ring};
 use crate::region::Cells;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Words of the ring that all share, by use on cache lines of their own.
+/// Indices of the words that all threads and processes share, each on a cache line of its own.
 pub(super) mod word {
     const LINE: usize = if cfg!(loom) { 1 } else { 8 };
-    /// Sequence of the next row to be reserved.
+    /// Sequence number of the next row to be reserved.
     pub const RESERVED: usize = 0;
-    /// Chunks closed to readers so far: the epoch that pins name.
+    /// Number of chunks closed to readers so far. Pins store it as their epoch.
     pub const MARKED: usize = LINE;
-    /// Chunks that may be written so far.
+    /// Number of chunks that may be written so far.
     pub const CLEARED: usize = 2 * LINE;
-    /// Tag of the process that evicts at the moment, or 0.
+    /// Tag of the process that holds the evictor's lock, or 0.
     pub const EVICTOR: usize = 3 * LINE;
-    /// Tag of the process that keeps all writers and updaters out, or 0.
+    /// Tag of the process that holds the gate shut against writers and updaters, or 0.
     pub const GATE: usize = 4 * LINE;
-    /// Members `0..MEMBERS_USED` have been in use.
+    /// Only members `0..MEMBERS_USED` have ever been in use.
     pub const MEMBERS_USED: usize = 5 * LINE;
-    /// Rows that are open and sampleable.
+    /// Number of rows that are open and sampleable.
     pub const READY: usize = 6 * LINE;
-    /// Processes that died inside an operation and were cleared away; odd parts may be left in the tree's sums.
+    /// Number of processes that died in an operation. After that, the sums of the tree may be inconsistent.
     pub const REAPED: usize = 7 * LINE;
     pub const COUNT: usize = 8 * LINE;
 }
 
-/// One row's life, in the two low bits of its generation word; the lap count stands above.
+/// State of a row, in the two low bits of its generation word. The bits above hold the lap.
 const OPEN: u32 = 1;
 const READY: u32 = 2;
 const LAP_SHIFT: u32 = 2;
 
-/// Threads that may be inside an operation at a time; more wait.
+/// Maximum number of threads inside an operation at a time. Further threads wait.
 pub(super) const MEMBERS: usize = if cfg!(loom) { 3 } else { 128 };
 /// Words per member, of which four are used.
 pub(super) const MEMBER_WORDS: usize = if cfg!(loom) { 4 } else { 8 };
 mod member {
     /// Tag of the process whose thread holds this member, or 0.
     pub const OWNER: usize = 0;
-    /// Epoch + 1 while rows and weights are looked at, or 0.
+    /// Epoch + 1 while the thread reads rows and weights, or 0.
     pub const PIN: usize = 1;
-    /// First reserved sequence + 1 while rows are being written, or 0.
+    /// First reserved sequence number + 1 while the thread writes rows, or 0.
     pub const RESERVE: usize = 2;
-    /// 1 while weights or rows may change, or 0.
+    /// 1 while the thread may change rows or weights, or 0.
     pub const MUTATES: usize = 3;
 }
 
@@ -59,25 +60,26 @@ pub(super) const STATE_WORDS: usize = 3;
 const GENERATION: usize = 0;
 /// Slot + 1 of the next row of the same environment, or [`NO_LINK`].
 pub(super) const LINK: usize = 1;
-/// The weight given last: the one that a row gets when it becomes sampleable.
+/// The weight given last. It is stored in the tree when the row becomes sampleable.
 pub(super) const PARKED: usize = 2;
 
-/// Whether a row with these state words can be drawn.
+/// Returns true if a row with these state words can be sampled.
 pub(super) fn is_ready(state: [u32; STATE_WORDS]) -> bool {
     state[GENERATION] & (OPEN | READY) == OPEN | READY
 }
 
-/// Whether a row with these state words is published.
+/// Returns true if a row with these state words is published.
 pub(super) fn is_open(state: [u32; STATE_WORDS]) -> bool {
     state[GENERATION] & OPEN != 0
 }
 
-/// Whether the state is one of a row: only open ones are ready.
+/// Returns true if the flags are valid: a row is only ready if it is open.
 pub(super) fn flags_fit(state: [u32; STATE_WORDS]) -> bool {
     state[GENERATION] & (OPEN | READY) != READY
 }
 
-/// The state words of a row for slot and lap `to`, linked to slot `next`; closed if it falls out of the capacity.
+/// State words of a row that is moved to the slot and lap of `to` and linked to slot `next`. The row is
+/// closed unless `is_held`, that is, within the capacity.
 pub(super) fn moved(
     state: [u32; STATE_WORDS],
     to: Row,
@@ -94,38 +96,38 @@ pub(super) fn lap(state: [u32; STATE_WORDS]) -> u32 {
     state[GENERATION] >> LAP_SHIFT
 }
 
-/// Rows whose weights are stored together, at most: the sums above them and the counters are written once for all, so
-/// that threads which add rows side by side do not take the same cache lines from each other for every row.
+/// Maximum number of rows whose weights are stored together. The sums above them and the counters are written
+/// once for all of them, so that threads that add rows at the same time contend less for these cache lines.
 const TOGETHER: usize = if cfg!(loom) { 2 } else { 256 };
-/// The same for calls of fewer rows, which do not need as much room.
+/// As `TOGETHER`, for calls with fewer rows, which need smaller arrays.
 const FEW: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// No next row.
 pub(super) const NO_LINK: u32 = 0;
-/// A parked weight that stands for "the largest so far when the row becomes sampleable".
+/// Parked weight that stands for the largest weight at the time when the row becomes sampleable.
 pub(super) const LARGEST: u32 = u32::MAX;
 
-/// Where the weights of the slots live.
+/// Storage of the weights of the slots.
 pub(super) trait Weights {
-    /// Sets one weight; what the caller wrote before is visible to the thread that draws it.
+    /// Sets one weight. A thread that draws it sees everything that the caller wrote before.
     fn set(&self, slot: usize, weight: u32);
-    /// The weight at present.
+    /// Returns the current weight.
     fn get(&self, slot: usize) -> u32;
-    /// Sets many in order.
+    /// Sets several weights, in order.
     fn set_many(&self, slots: &[u32], weights: &[u32]) {
         slots.iter().zip(weights).for_each(|(slot, weight)| self.set(*slot as usize, *weight));
     }
-    /// Starts to load the weights of `count` slots from `first` on, which are going to be set.
+    /// Prefetches the weights of `count` slots from `first` on, for writing.
     fn prefetch_run(&self, first: usize, count: usize) {
         let _ = (first, count);
     }
-    /// Sets those of the slots from `first` on.
+    /// Sets the weights of consecutive slots from `first` on.
     fn set_run(&self, first: usize, weights: &[u32]) {
         weights.iter().enumerate().for_each(|(i, weight)| self.set(first + i, *weight));
     }
 }
 
-/// A row that was seen: its slot and its lap. Tickets are made of it.
+/// Identifies a row by its slot and lap. Tickets are derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub slot: usize,
@@ -143,31 +145,31 @@ impl Row {
     }
 }
 
-/// What an update of a row's weight came to.
+/// Result of an update of the weight of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Update {
-    /// The row is sampleable: store the weight.
+    /// The row is sampleable: the caller stores the weight.
     Store,
-    /// The row waits for the end of its window, and keeps the weight until then.
+    /// The window of the row is not complete. The row keeps the weight until it is.
     Parked,
     /// The row was overwritten.
     Stale,
-    /// No such row was written.
+    /// No row with this slot and lap was written.
     Unknown,
 }
 
-/// The protocol over its shared words. Every handle, in whatever process, sees the same words.
+/// The shared words of the protocol. All handles, in all processes, use the same words.
 pub(super) struct Slots<W> {
     pub ring: Ring,
     pub words: Cells<AtomicU64>,
     pub members: Cells<AtomicU64>,
-    /// [`STATE_WORDS`] per slot, side by side because they are used together.
+    /// [`STATE_WORDS`] per slot, adjacent because they are used together.
     pub states: Cells<AtomicU32>,
     pub weights: W,
     pub processes: Processes,
 }
 
-/// One thread inside one operation. Dropping it ends the operation, whatever happened.
+/// Registration of one thread for one operation. Dropping it ends the operation, also after a panic.
 pub(super) struct Member<'a, W> {
     slots: &'a Slots<W>,
     words: &'a [AtomicU64],
@@ -176,7 +178,8 @@ pub(super) struct Member<'a, W> {
 
 impl<W> Drop for Member<'_, W> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire loads of who waits; what this operation read and wrote comes before.
+        // Release: pairs with the Acquire loads of waiting threads; all accesses of this operation come
+        // before.
         self.words[member::PIN].store(0, Ordering::Release);
         self.words[member::RESERVE].store(0, Ordering::Release);
         self.words[member::MUTATES].store(0, Ordering::Release);
@@ -184,7 +187,7 @@ impl<W> Drop for Member<'_, W> {
     }
 }
 
-/// Rows and weights seen under a pin stay what they are until it is dropped.
+/// Keeps rows from being overwritten: rows seen open under a pin stay unchanged until it is dropped.
 pub(super) struct Pin<'a, W> {
     slots: &'a Slots<W>,
     word: &'a AtomicU64,
@@ -193,12 +196,12 @@ pub(super) struct Pin<'a, W> {
 
 impl<W> Drop for Pin<'_, W> {
     fn drop(&mut self) {
-        // Release: pairs with the evictor's Acquire; our reads of the rows come before they are overwritten.
+        // Release: pairs with the Acquire in `clear`; reads of the rows come before they are overwritten.
         self.word.store(0, Ordering::Release);
     }
 }
 
-/// Rows that this thread alone may write. Those not published when it is dropped stay closed for a lap.
+/// Rows that only this thread may write. Rows not published when it is dropped stay closed for one lap.
 pub(super) struct Reservation<'a, W> {
     member: Member<'a, W>,
     pub first: u64,
@@ -210,7 +213,7 @@ impl<W: Weights> Slots<W> {
         &self.states[slot * STATE_WORDS + which]
     }
 
-    /// Joins as a thread that only looks.
+    /// Begins an operation of this thread that only reads. [`Member::change`] allows it to write.
     pub(super) fn enter(&self) -> Result<Member<'_, W>, ReplayError> {
         let tag = self.processes.tag()?;
         let start = thread_number().wrapping_add(tag as usize * 37) % MEMBERS;
@@ -220,16 +223,18 @@ impl<W: Weights> Slots<W> {
                 let at = (start + i) % MEMBERS;
                 let words = &self.members[at * MEMBER_WORDS..][..MEMBER_WORDS];
                 let owner = &words[member::OWNER];
-                // Acquire: pairs with the Release that gave it back. Relaxed first look: a guess.
+                // Acquire: pairs with the Release in Member::drop. The Relaxed load before it is only a hint.
                 if owner.load(Ordering::Relaxed) == 0
                     && owner.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 {
-                    // Before the fence of any pin or reservation, so that who misses the member is seen by it.
+                    // Comes before the fence of any pin or reservation: if another thread misses this member,
+                    // this member sees what that thread wrote before its own fence.
                     if self.words[word::MEMBERS_USED].load(Ordering::Relaxed) <= at as u64 {
                         self.words[word::MEMBERS_USED].fetch_max(at as u64 + 1, Ordering::AcqRel);
                     }
                     let member = Member { slots: self, words, tag };
-                    // Against `close`: either we see that the tag is given up, or it sees the member.
+                    // Pairs with the fence in `close`: either this thread sees that the tag was given up, or
+                    // `close` sees this member.
                     fence(Ordering::SeqCst);
                     return if self.processes.tag()? == tag { Ok(member) } else { Err(ReplayError::Closed) };
                 }
@@ -240,10 +245,10 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Leaves the region for good, when no thread of this process is inside an operation any more.
+    /// Unregisters this process, after waiting until none of its threads is inside an operation.
     pub(super) fn close(&self) {
         let Some(tag) = self.processes.retire() else { return };
-        // Against `enter`.
+        // Pairs with the fence in `enter`.
         fence(Ordering::SeqCst);
         for index in 0..self.members_used() {
             let mut wait = Wait::default();
@@ -257,17 +262,17 @@ impl<W: Weights> Slots<W> {
 
     /// Reserves `count` rows, at most the capacity, and makes their slots ready to be written.
     ///
-    /// The rows that fall out of the capacity are closed at once. Waits for readers that are still on the slots
-    /// (chunks are closed ahead of need, so practically never) and for writers a whole lap behind.
+    /// Closes the rows that fall out of the capacity. Waits for readers of the slots (rarely, because chunks
+    /// are closed ahead of need) and for writers that are a whole lap behind.
     pub(super) fn reserve<'a>(&'a self, member: Member<'a, W>, count: usize) -> Reservation<'a, W> {
         debug_assert!(count <= self.ring.capacity);
         let reserved = &self.words[word::RESERVED];
         if count > 1 {
             self.prefetch_run(reserved.load(Ordering::Relaxed), count.min(TOGETHER));
         }
-        // A bound from below first, so that an evictor never misses us between the next two lines.
+        // A lower bound first, so that an evictor does not miss this reservation between the next two lines.
         member.words[member::RESERVE].store(reserved.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // AcqRel: an evictor that got a later sequence sees the bound.
+        // AcqRel: an evictor that got a later sequence number sees the bound.
         let first = reserved.fetch_add(count as u64, Ordering::AcqRel);
         member.words[member::RESERVE].store(first + 1, Ordering::Release);
         let reservation = Reservation { member, first, count };
@@ -279,8 +284,9 @@ impl<W: Weights> Slots<W> {
         reservation
     }
 
-    /// Starts to load the states and weights of rows that are about to be written, and of those that fall out of the
-    /// capacity for them. Other cores have read them; these lines are too many to be in this one's caches.
+    /// Prefetches the states and weights of rows that are about to be written, and of the rows that they push
+    /// out of the capacity. Other cores have read these lines, which are too many for the caches of this
+    /// core.
     fn prefetch_run(&self, first: u64, count: usize) {
         let displaced = first.checked_sub(self.ring.capacity as u64);
         for start in [Some(first), displaced].into_iter().flatten() {
@@ -301,7 +307,7 @@ impl<W: Weights> Slots<W> {
         if start == end {
             return;
         }
-        // Pinned: a slot whose row we close is not written anew before we have set its weight to 0.
+        // Pinned, so that a slot whose row is closed here is not written again before its weight is set to 0.
         let _pin = reservation.member.pin();
         match end - start {
             1 => self.close_range::<1>(start, end),
@@ -342,7 +348,7 @@ impl<W: Weights> Slots<W> {
         self.weights.set_many(&slots[..rows.len()], weights);
     }
 
-    /// Closes a slot (if it holds lap `lap`) and sets its weight to 0. False if it was closed already.
+    /// Closes a slot (if it holds lap `lap`) and sets its weight to 0. Returns false if it was closed before.
     fn close_slot(&self, slot: usize, lap: Option<u32>) -> bool {
         let closed = self.shut_slot(slot, lap);
         if closed.is_some() {
@@ -354,14 +360,14 @@ impl<W: Weights> Slots<W> {
         closed.is_some()
     }
 
-    /// The first half of closing a slot: who calls it sets the weight to 0 afterwards, and counts the row out if it was
-    /// ready, as this says. `None` if it was closed already.
+    /// First half of closing a slot. Returns whether the row was ready, or `None` if the slot was already
+    /// closed. The caller then sets the weight to 0 and, if the row was ready, subtracts it from `READY`.
     fn shut_slot(&self, slot: usize, lap: Option<u32>) -> Option<bool> {
         let cell = self.state(slot, GENERATION);
         let mut seen = cell.load(Ordering::Relaxed);
         while seen & OPEN != 0 && lap.is_none_or(|lap| seen >> LAP_SHIFT == lap) {
             let closed = seen & !(OPEN | READY);
-            // AcqRel: the zero that follows comes after the weight that made the row ready.
+            // AcqRel: the weight 0 that follows comes after the weight with which the row became ready.
             match cell.compare_exchange_weak(seen, closed, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(seen & READY != 0),
                 Err(now) => seen = now,
@@ -370,11 +376,11 @@ impl<W: Weights> Slots<W> {
         None
     }
 
-    /// Returns when chunk `chunk` and all before it may be written; closes one more ahead if no other thread does.
+    /// Waits until chunk `chunk` and all before it may be written. Marks one more if no other thread evicts.
     fn clear_through(&self, chunk: u64, tag: u64) {
         let (marked, cleared) = (&self.words[word::MARKED], &self.words[word::CLEARED]);
         let mut wait = Wait::default();
-        // Acquire: pairs with the Release in `clear`; the readers of the old rows are gone.
+        // Acquire: pairs with the Release in `clear`; no thread reads the old rows any more.
         while cleared.load(Ordering::Acquire) <= chunk {
             if let Some(_lock) = self.try_evictor(tag) {
                 while cleared.load(Ordering::Acquire) <= chunk {
@@ -399,18 +405,18 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Closes chunk `chunk` (sequence of chunks) and opens the next epoch. Evictor only.
+    /// Closes the rows of chunk `chunk` (counted from the first one) and starts the next epoch. Evictor only.
     fn mark(&self, chunk: u64) {
         for slot in self.ring.chunk_slots(chunk) {
             self.close_slot(slot, None);
         }
-        // Release: who pins the new epoch sees the rows closed.
+        // Release: a thread that pins the new epoch sees the rows closed.
         self.words[word::MARKED].store(chunk + 1, Ordering::Release);
     }
 
-    /// Waits until no thread reads or writes the rows of a marked chunk, then gives its slots free. Evictor only.
+    /// Waits until no thread reads or writes the rows of a marked chunk, then frees its slots. Evictor only.
     fn clear(&self, chunk: u64) {
-        // Against `pin`: either its reader sees the rows closed, or we see its pin.
+        // Pairs with the fence in `pin`: either the reader sees the rows closed, or this thread sees its pin.
         fence(Ordering::SeqCst);
         for index in 0..self.members_used() {
             let mut wait = Wait::default();
@@ -426,7 +432,8 @@ impl<W: Weights> Slots<W> {
             }
         }
         for slot in self.ring.chunk_slots(chunk) {
-            // Who stores a weight on a closed row takes it back, unless it was killed in between; then none does.
+            // A thread that stores a weight on a closed row sets it back to 0, unless it is killed before
+            // that.
             if self.weights.get(slot) != 0 {
                 self.weights.set(slot, 0);
             }
@@ -435,7 +442,7 @@ impl<W: Weights> Slots<W> {
         self.words[word::CLEARED].store(chunk + 1, Ordering::Release);
     }
 
-    /// Whether a member may still write rows that chunk `chunk` held a lap ago.
+    /// Returns true if a member may still write rows that chunk `chunk` held one lap ago.
     fn any_lapped(&self, chunk: u64) -> bool {
         (0..self.members_used()).any(|index| self.is_lapped(index, chunk))
     }
@@ -464,20 +471,20 @@ impl<W: Weights> Slots<W> {
 
     fn try_evictor(&self, tag: u64) -> Option<EvictorLock<'_>> {
         let word = &self.words[word::EVICTOR];
-        // Acquire: pairs with the Release in EvictorLock::drop; eviction goes on where the last one stopped.
+        // Acquire: pairs with the Release in EvictorLock::drop; eviction continues where it stopped.
         word.compare_exchange(0, tag, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
             .then(|| EvictorLock { word })
     }
 
-    /// One step of waiting for the evictor; frees its lock if its process died. Its steps can be repeated.
+    /// One step of waiting for the evictor. Frees its lock if its process died: eviction can be repeated.
     pub(super) fn watch_evictor(&self, wait: &mut Wait) {
         if wait.step() {
             self.free_evictor();
         }
     }
 
-    /// Takes the evictor's lock from a dead process.
+    /// Frees the evictor's lock if the process that holds it is dead.
     fn free_evictor(&self) {
         let word = &self.words[word::EVICTOR];
         let holder = word.load(Ordering::Relaxed);
@@ -489,7 +496,7 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Ends the operations of dead processes, unless a live process is doing that. The dead one may hold the lock itself.
+    /// Ends the operations of dead processes, or frees the evictor's lock if a dead process holds it.
     fn reap_as(&self, tag: u64) {
         match self.try_evictor(tag) {
             Some(_lock) => self.reap(),
@@ -497,7 +504,7 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Ends the operations of dead processes. Under the evictor's lock, so that no member is freed twice.
+    /// Ends the operations of dead processes. Evictor only, so that no member is freed twice.
     fn reap(&self) {
         for index in 0..self.members_used() {
             let words = &self.members[index * MEMBER_WORDS..][..MEMBER_WORDS];
@@ -511,7 +518,7 @@ impl<W: Weights> Slots<W> {
         }
     }
 
-    /// Forgets all members and holders of locks: none is left.
+    /// Resets all members and locks. No other process uses the region.
     pub(super) fn forget_all(&self) {
         for cell in self.members.iter() {
             cell.store(0, Ordering::Relaxed);
@@ -519,16 +526,17 @@ impl<W: Weights> Slots<W> {
         for at in [word::EVICTOR, word::GATE] {
             self.words[at].store(0, Ordering::Relaxed);
         }
-        // What they may have left half done is mended before the next change.
+        // Changes that they left unfinished are repaired before the next change.
         self.words[word::REAPED].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The words of a slot.
+    /// The state words of a slot.
     pub(super) fn words_of(&self, slot: usize) -> [u32; STATE_WORDS] {
         std::array::from_fn(|which| self.state(slot, which).load(Ordering::Relaxed))
     }
 
-    /// Brings weights and states together where a death came between them. No other thread changes anything meanwhile.
+    /// Makes weights and states consistent again after a process died between changing one and the other. No
+    /// other thread changes anything during the call.
     pub(super) fn mend(&self, largest: u32) {
         let mut ready = 0;
         for slot in 0..self.ring.slots {
@@ -545,14 +553,14 @@ impl<W: Weights> Slots<W> {
         self.words[word::READY].store(ready, Ordering::Relaxed);
     }
 
-    /// Rows open and sampleable.
+    /// Number of rows that are open and sampleable.
     pub(super) fn ready_count(&self) -> u64 {
-        // Rows closed by one thread may be counted before they were counted ready by another.
+        // May be negative for a moment: one thread may count a row out before another counts it in.
         (self.words[word::READY].load(Ordering::Relaxed) as i64).max(0) as u64
     }
 }
 
-/// Held by the one who evicts.
+/// The evictor's lock. Dropping it frees the lock.
 struct EvictorLock<'a> {
     word: &'a AtomicU64,
 }
@@ -563,7 +571,7 @@ impl Drop for EvictorLock<'_> {
     }
 }
 
-/// While it lives, no other thread changes rows or weights.
+/// Guard of a shut gate: until it is dropped, no other thread changes rows or weights.
 pub(super) struct Gate<'a, W> {
     word: &'a AtomicU64,
     member: Member<'a, W>,
@@ -576,13 +584,14 @@ impl<W> Drop for Gate<'_, W> {
 }
 
 impl<'a, W: Weights> Member<'a, W> {
-    /// From here on this operation changes weights or rows; waits while the gate is shut.
+    /// Begins the part of the operation that changes weights or rows. Waits while the gate is shut.
     pub(super) fn change(self) -> Self {
         let slots = self.slots;
         let mut wait = Wait::default();
         loop {
             self.words[member::MUTATES].store(1, Ordering::Relaxed);
-            // Against `shut`: either we see the gate or it sees us.
+            // Pairs with the fence in `shut`: either this thread sees the shut gate, or `shut` sees this
+            // member.
             fence(Ordering::SeqCst);
             let word = &slots.words[word::GATE];
             let gate = word.load(Ordering::Acquire);
@@ -590,17 +599,19 @@ impl<'a, W: Weights> Member<'a, W> {
                 return self;
             }
             self.words[member::MUTATES].store(0, Ordering::Release);
-            // Stand back until it opens, or the one who shuts it might see us at each of his looks.
+            // `MUTATES` is 0 while waiting; otherwise the thread that shuts the gate might find 1 at each
+            // check.
             while word.load(Ordering::Relaxed) == gate {
                 if wait.step() && !slots.processes.is_alive(gate) {
-                    // Its holder died; on failure another thread has opened it.
+                    // The holder died. If the exchange fails, another thread has opened the gate.
                     let _ = word.compare_exchange(gate, 0, Ordering::AcqRel, Ordering::Relaxed);
                 }
             }
         }
     }
 
-    /// Keeps all others from changing rows and weights until the guard is dropped. Not after [`Member::change`].
+    /// Shuts the gate: keeps all other threads from changing rows and weights until the guard is dropped. Not
+    /// allowed after [`Member::change`].
     pub(super) fn shut(self) -> Gate<'a, W> {
         let slots = self.slots;
         let word = &slots.words[word::GATE];
@@ -611,7 +622,7 @@ impl<'a, W: Weights> Member<'a, W> {
             }
         }
         let gate = Gate { word, member: self };
-        // Against `change`.
+        // Pairs with the fence in `change`.
         fence(Ordering::SeqCst);
         for index in 0..slots.members_used() {
             let mut wait = Wait::default();
@@ -625,18 +636,20 @@ impl<'a, W: Weights> Member<'a, W> {
         gate
     }
 
-    /// The process this operation runs in.
+    /// Tag of the process of this operation.
     pub(super) fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// From here on, no row seen open is overwritten, until the pin is dropped. Nothing may wait meanwhile.
+    /// Pins the epoch: rows seen open from here on are not overwritten until the pin is dropped. The thread
+    /// must not wait for another one while it holds the pin.
     pub(super) fn pin(&self) -> Pin<'a, W> {
-        // Acquire: pairs with the Release in `mark`; chunks of this epoch are seen closed.
+        // Acquire: pairs with the Release in `mark`; the chunks marked so far are seen closed.
         let epoch = self.slots.words[word::MARKED].load(Ordering::Acquire);
         let word = &self.words[member::PIN];
         word.store(epoch + 1, Ordering::Relaxed);
-        // Against `clear`: either we see the rows closed and their chunk marked, or it sees the pin.
+        // Pairs with the fence in `clear`: either this thread sees the rows closed and their chunk marked, or
+        // `clear` sees the pin.
         fence(Ordering::SeqCst);
         let marked = self.slots.words[word::MARKED].load(Ordering::Acquire);
         Pin { slots: self.slots, word, marked }
@@ -644,31 +657,31 @@ impl<'a, W: Weights> Member<'a, W> {
 }
 
 impl<W: Weights> Pin<'_, W> {
-    /// The row in a slot that was drawn, if it may be sampled.
+    /// The row in a slot, if it can be sampled.
     pub(super) fn sampleable(&self, slot: usize) -> Option<Row> {
         // Acquire: pairs with the Release in `publish` and `make_ready`; the row's bytes and links are visible.
         let seen = self.slots.state(slot, GENERATION).load(Ordering::Acquire);
         (seen & (OPEN | READY) == OPEN | READY).then_some(Row { slot, lap: seen >> LAP_SHIFT })
     }
 
-    /// Chunks marked when the pin was there. Published rows of all sequence numbers from [`Ring::horizon`] of this on
-    /// stay whole until it is dropped, even those that fell out of the capacity.
+    /// Number of chunks marked when the pin was set. Published rows from [`Ring::horizon`] of this number on
+    /// are not overwritten until the pin is dropped, even those that fell out of the capacity.
     #[inline(always)]
     pub(super) fn marked(&self) -> u64 {
         self.marked
     }
 
-    /// Chunks that may be written so far. A weight that is looked at after this may be left of an earlier row of its slot,
-    /// which another thread is about to set to 0; the row that is then found there may be newer than the weight only if the
-    /// slot is [`Ring::is_among`] the chunks that came from the first of two calls to the second, made after the row was
-    /// seen: clearing a chunk leaves no earlier weight behind.
+    /// Number of chunks that may be written so far. A sampler calls this before it reads a weight and again
+    /// after it has read the row. A weight may be left from an earlier row of its slot, which another thread
+    /// is about to set to 0. The row can then be newer than the weight only if its slot [`Ring::is_among`]
+    /// the chunks cleared between the two calls, because clearing a chunk leaves no earlier weight behind.
     #[inline(always)]
     pub(super) fn cleared(&self) -> u64 {
-        // Acquire: pairs with the Release in `clear`; weights that are looked at from now on are none from before it.
+        // Acquire: pairs with the Release in `clear`; weights read from now on are not from before it.
         self.slots.words[word::CLEARED].load(Ordering::Acquire)
     }
 
-    /// Starts to load the state of a slot.
+    /// Prefetches the state of a slot.
     #[inline(always)]
     pub(super) fn prefetch(&self, slot: usize) {
         #[cfg(not(loom))]
@@ -677,7 +690,7 @@ impl<W: Weights> Pin<'_, W> {
         let _ = slot;
     }
 
-    /// Starts to load the state of a slot that is going to be changed.
+    /// Prefetches the state of a slot for writing.
     #[inline(always)]
     pub(super) fn prefetch_write(&self, slot: usize) {
         #[cfg(not(loom))]
@@ -686,19 +699,20 @@ impl<W: Weights> Pin<'_, W> {
         let _ = slot;
     }
 
-    /// As [`Pin::evict`], but stops before the weight is 0, as a thread may that does not get on.
+    /// As [`Pin::evict`], but stops before the weight is set to 0, like a thread that is suspended there.
     #[cfg(all(loom, test))]
     pub(super) fn shut(&self, slot: usize) -> bool {
         self.sampleable(slot).is_some_and(|row| self.slots.shut_slot(row.slot, Some(row.lap)).is_some())
     }
 
-    /// Closes the sampleable row in a slot before its time. False if there is none. After [`Member::change`].
+    /// Closes the sampleable row in a slot before it falls out of the capacity. Returns false if there is
+    /// none. Only after [`Member::change`].
     pub(super) fn evict(&self, slot: usize) -> bool {
         // Pinned: as in `close_displaced`.
         self.sampleable(slot).is_some_and(|row| self.slots.close_slot(row.slot, Some(row.lap)))
     }
 
-    /// Whether a row is still there.
+    /// Returns true if a row is still open in its slot.
     pub(super) fn is_open(&self, row: Row) -> bool {
         // Acquire: as in `sampleable`.
         let seen = self.slots.state(row.slot, GENERATION).load(Ordering::Acquire);
@@ -712,33 +726,34 @@ impl<W: Weights> Pin<'_, W> {
         (link != NO_LINK).then(|| link as usize - 1)
     }
 
-    /// Makes `next` the row that follows `slot`. Both must be this thread's to write or seen open under this pin.
+    /// Links the row in `slot` to that in `next`, each reserved by this thread or seen open under this pin.
     pub(super) fn link(&self, slot: usize, next: usize) {
         // Release: pairs with the Acquire in `next`.
         self.slots.state(slot, LINK).store(next as u32 + 1, Ordering::Release);
     }
 
-    /// Prepares an update of the weight of `row`; on [`Update::Store`] the caller stores it under this same pin.
+    /// Prepares an update of a weight. On [`Update::Store`] the caller stores the weight under the same pin.
     pub(super) fn update(&self, row: Row, weight: u32) -> Update {
         let cell = self.slots.state(row.slot, GENERATION);
         let seen = cell.load(Ordering::Acquire);
         if seen & OPEN == 0 || seen >> LAP_SHIFT != row.lap {
             return self.late(row.lap, seen >> LAP_SHIFT);
         }
-        // Always: `make_ready` may be about to store an older weight, and looks here once more after it.
+        // Always stored: `make_ready` may be about to store an older weight and reads this word afterwards.
         self.slots.state(row.slot, PARKED).store(weight, Ordering::Relaxed);
         if seen & READY != 0 {
             return Update::Store;
         }
-        // Against `make_ready`: either it takes our weight, or we see the row ready and store it ourselves.
+        // Pairs with the fence in `weigh`: either `weigh` reads this weight, or this thread sees the row
+        // ready.
         fence(Ordering::SeqCst);
         let seen = cell.load(Ordering::Acquire);
         if seen >> LAP_SHIFT == row.lap && seen & READY != 0 { Update::Store } else { Update::Parked }
     }
 
-    /// The result for a row that is not in its slot, which is in lap `written`: a slot never returns to an earlier lap, so
-    /// a row of a later one does not exist. After the largest lap counting continues at 0; from then on a row of up to
-    /// half of all laps before counts as overwritten.
+    /// Result for a row of lap `lap` whose slot is in lap `written`. A slot never returns to an earlier lap,
+    /// so a row of a later lap does not exist. After the largest lap, counting continues at 0; from then on,
+    /// a row that is behind by up to half of all laps counts as overwritten.
     #[cold]
     fn late(&self, lap: u32, written: u32) -> Update {
         let largest = Ring::LAP_MASK as u32;
@@ -753,7 +768,7 @@ impl<W: Weights> Pin<'_, W> {
         if existed { Update::Stale } else { Update::Unknown }
     }
 
-    /// Makes open rows sampleable with their parked weights. Those that were overwritten meanwhile stay as they are.
+    /// Makes open rows sampleable with their parked weights. Rows closed in the meantime are left unchanged.
     pub(super) fn make_ready(&self, rows: &[Row], largest: u32) {
         match rows.len() {
             0 => {}
@@ -770,7 +785,7 @@ impl<W: Weights> Pin<'_, W> {
             for row in rows {
                 let waiting = row.lap << LAP_SHIFT | OPEN;
                 let cell = self.slots.state(row.slot, GENERATION);
-                // Release: the links that were made before are visible to who sees the row ready.
+                // Release: a thread that sees the row ready sees the links that were set before.
                 let made =
                     cell.compare_exchange(waiting, waiting | READY, Ordering::AcqRel, Ordering::Relaxed);
                 if made.is_ok() {
@@ -790,7 +805,7 @@ impl<W: Weights> Pin<'_, W> {
         let slots = self.slots;
         let (mut parked, mut weights) = ([0; N], [0; N]);
         let of = |parked| if parked == LARGEST { largest } else { parked };
-        // Against `update`.
+        // Pairs with the fence in `update`.
         fence(Ordering::SeqCst);
         for ((row, parked), weight) in rows.iter().zip(&mut parked).zip(&mut weights) {
             *parked = slots.state(row.slot, PARKED).load(Ordering::Relaxed);
@@ -800,7 +815,8 @@ impl<W: Weights> Pin<'_, W> {
         for (row, parked) in rows.iter().zip(&mut parked) {
             let cell = slots.state(row.slot, PARKED);
             loop {
-                // If an update has stored its weight before ours, our exchange makes its parked weight visible here.
+                // If an update stored a weight before, the exchange of this store makes its parked weight
+                // visible here.
                 let now = cell.load(Ordering::Relaxed);
                 if now == *parked {
                     break;
@@ -812,15 +828,15 @@ impl<W: Weights> Pin<'_, W> {
         }
     }
 
-    /// Stores the weights of rows for which [`Pin::update`] said so under this pin.
-    /// `slots` are those of `rows`.
+    /// Stores the weights of `rows`, for which [`Pin::update`] returned [`Update::Store`] under this pin.
+    /// `slots` are their slots.
     pub(super) fn store_many(&self, rows: &[Row], slots: &[u32], weights: &[u32]) {
         self.slots.weights.set_many(slots, weights);
         rows.iter().for_each(|row| self.close_stored(*row));
     }
 
-    /// After a weight was stored: takes it back if the row was closed meanwhile. If the zero of `close_slot` came before
-    /// our weight, the exchange that stored it makes the closing visible here.
+    /// Called after a weight was stored: sets it to 0 if the row was closed in the meantime. If `close_slot`
+    /// stored its 0 before this weight, the exchange that stored the weight makes the closing visible here.
     fn close_stored(&self, row: Row) {
         if !self.is_open(row) {
             self.slots.weights.set(row.slot, 0);
@@ -843,7 +859,7 @@ impl<'a, W: Weights> Reservation<'a, W> {
         self.member.pin()
     }
 
-    /// Opens a row of this reservation, not yet sampleable, after its bytes were written.
+    /// Publishes a row of this reservation after its bytes were written: opens it, not yet sampleable.
     pub(super) fn publish(&self, row: Row, parked: u32) {
         let slots = self.member.slots;
         slots.state(row.slot, LINK).store(NO_LINK, Ordering::Relaxed);
@@ -852,10 +868,11 @@ impl<'a, W: Weights> Reservation<'a, W> {
         slots.state(row.slot, GENERATION).store(row.lap << LAP_SHIFT | OPEN, Ordering::Release);
     }
 
-    /// Closes the rows that others have pushed out of the capacity before they were published here.
+    /// Closes the rows that later reservations pushed out of the capacity before they were published here.
     pub(super) fn settle(&self, _pin: &Pin<'_, W>) {
         let slots = self.member.slots;
-        // Against `close_displaced`: either it sees our rows open, or we see its reservation.
+        // Pairs with the fence of the pin in `close_displaced`: that thread sees these rows open, or this one
+        // sees its reservation.
         fence(Ordering::SeqCst);
         let reserved = slots.words[word::RESERVED].load(Ordering::Acquire);
         let end = reserved.saturating_sub(slots.ring.capacity as u64).min(self.first + self.count as u64);
@@ -865,7 +882,7 @@ impl<'a, W: Weights> Reservation<'a, W> {
     }
 }
 
-/// A small number that differs between threads most of the time.
+/// A small number that is different for most threads.
 fn thread_number() -> usize {
     #[cfg(loom)]
     return 0;

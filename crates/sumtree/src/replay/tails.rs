@@ -1,8 +1,8 @@
-//! Per environment: its newest row and the rows that still wait for the end of their window.
+//! The tail of each environment: its newest row and the rows that wait for the end of their window.
 //!
-//! A tail is locked while rows of its environment are added, from before the reservation until after the last link,
-//! so that a link always leads to a later row. If its holder dies, the tail is emptied: the rows that waited never
-//! become sampleable, and the next row starts a new chain.
+//! A tail is locked while rows of its environment are added, from before the reservation until after the last
+//! link, so that a link always leads to a later row. If the process that holds the lock dies, the tail is
+//! emptied: the waiting rows never become sampleable, and the next row starts a new chain of links.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ const STATE: usize = 1;
 /// Ticket of the newest row, or 0.
 const LAST: usize = 2;
 const WAITING: usize = 3;
-/// A row that never was, in place of one that is no more; laps count from 1.
+/// Stands for a newest row that does not exist any more. No row is equal to it, since laps count from 1.
 const GONE: Row = Row { slot: 1, lap: 0 };
-/// Rows of one episode are counted up to about this.
+/// Rows of one episode are counted up to about this number.
 const AGE_MAX: u64 = (1 << 30) - 1;
 
-/// How an episode ended in a row.
+/// How the episode ended with a row, if it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     None = 0,
@@ -38,14 +38,14 @@ pub(super) enum End {
 /// When rows become sampleable.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// Rows of one environment from a row on, that row included, before it is complete.
+    /// Number of rows of one environment, from a row on and including it, that complete its window.
     pub rows: usize,
-    /// A truncated row waits for, or comes with, the row that holds its final observation.
+    /// A truncated row needs the row with its final observation, which follows it or is added with it.
     pub needs_final: bool,
     pub autoreset: Autoreset,
-    /// Only some rows become sampleable: the starts of sequences.
+    /// If set, only the rows that start a sequence become sampleable.
     pub sequence: Option<Sequence>,
-    /// Rows before a row that it needs for its stacks, itself included.
+    /// Number of rows that a row needs for its stacks of frames, including itself.
     pub stack_rows: usize,
 }
 
@@ -61,7 +61,7 @@ impl Window {
         }
     }
 
-    /// The number of rows of an episode after one more. Beyond [`AGE_MAX`] whole periods are left out.
+    /// The number of rows of an episode after one more. Beyond [`AGE_MAX`], whole periods are subtracted.
     #[inline(always)]
     fn counted(&self, rows: u64) -> u64 {
         if rows < AGE_MAX {
@@ -71,23 +71,24 @@ impl Window {
         rows + 1 - period * (AGE_MAX / period / 2)
     }
 
-    /// Whether the row `age` rows after the first of its episode is worth drawing with `left` steps, itself included.
+    /// Returns true if a sequence of the `left` remaining steps starts `age` rows after the first of its
+    /// episode.
     #[inline(always)]
     fn starts(&self, age: u64, left: usize) -> bool {
         let Some(sequence) = &self.sequence else { return true };
-        // The steps of a shorter one at the end of an episode are in the sequence before it, or all burnt in.
+        // Skips a shorter one at the end if all its steps are in the previous sequence or are burn-in steps.
         let length = self.rows - usize::from(self.needs_final);
         let overlap = if age == 0 { 0 } else { length - sequence.period };
         age.is_multiple_of(sequence.period as u64) && left > overlap.max(sequence.burn_in)
     }
 }
 
-/// A row that is appended.
+/// A row to append.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub row: Row,
     pub end: End,
-    /// The row of the final observation, where that comes beside the row.
+    /// Row of the final observation, if it is added together with the row.
     pub last: Option<Row>,
 }
 
@@ -111,14 +112,14 @@ impl Tails {
         &self.words
     }
 
-    /// Forgets who held locks, in memory that came from a file.
+    /// Resets all locks, in memory that was read from a file.
     pub(super) fn unlock_all(&self) {
         for tail in self.words.chunks(self.stride) {
             tail[LOCK].store(0, Ordering::Release);
         }
     }
 
-    /// Empties the tails whose holder has ended.
+    /// Empties and unlocks all locked tails. Their holders have ended.
     pub(super) fn forget_holders(&self) {
         for tail in self.words.chunks(self.stride) {
             if tail[LOCK].swap(0, Ordering::AcqRel) != 0 {
@@ -127,17 +128,17 @@ impl Tails {
         }
     }
 
-    /// Whether tails without a holder name slots of a ring of `slots`, and no more of them than a window has.
+    /// Checks that unlocked tails name slots of a ring of `slots` slots, and no more rows than a window has.
     ///
     /// # Errors
-    /// What is wrong with the first one that does not.
+    /// A description of what is wrong with the first invalid tail.
     pub(super) fn check(&self, slots: usize) -> Result<(), String> {
         let capacity = self.stride - TAIL_WORDS;
         for (env, words) in self.words.chunks(self.stride).enumerate() {
             let tail = |at: usize| words[at].load(Ordering::Relaxed);
             let (waiting, first) = ((tail(STATE) & 0xffff) as usize, (tail(STATE) >> 16 & 0xffff) as usize);
             if tail(LOCK) != 0 {
-                continue; // It is going to be emptied.
+                continue; // It will be emptied.
             }
             if waiting > capacity || first >= capacity {
                 return Err(format!(
@@ -154,7 +155,8 @@ impl Tails {
         Ok(())
     }
 
-    /// Renames the rows that tails hold, forgetting those that are no more. After [`Tails::check`].
+    /// Replaces the rows that tails hold by their new slots and laps, without those that are not kept. Only
+    /// after [`Tails::check`].
     pub(super) fn move_rows(&self, to: impl Fn(Row) -> Option<Row>) {
         for words in self.words.chunks(self.stride) {
             let tail = |at: usize| words[at].load(Ordering::Relaxed);
@@ -170,7 +172,7 @@ impl Tails {
                 words[LAST].store(moved.ticket(), Ordering::Relaxed);
             }
             let rows = (0..waiting).map(|i| Row::of_ticket(tail(WAITING + (first + i) % capacity)));
-            // The oldest are those that are gone, so the others stay in order.
+            // Only the oldest rows are dropped, so the others stay in order.
             let rows: Vec<_> = rows.filter_map(&to).collect();
             rows.iter().zip(&words[WAITING..]).for_each(|(row, word)| {
                 word.store(row.ticket(), Ordering::Relaxed);
@@ -206,8 +208,8 @@ impl Tails {
         &self.words[env as usize * self.stride..][..self.stride]
     }
 
-    /// Appends a published row to its environment and hands the rows whose window it completes to `ready`. The tail
-    /// is locked.
+    /// Appends a published row to its environment and calls `ready` with the rows whose window it completes.
+    /// The tail is locked.
     pub(super) fn append<W: Weights>(
         &self,
         pin: &Pin<'_, W>,
@@ -220,7 +222,7 @@ impl Tails {
         let tail = Tail { words: self.tail(env), window };
         let before = Some(tail.words[LAST].load(Ordering::Relaxed)).filter(|ticket| *ticket != 0);
         let before = before.map(Row::of_ticket);
-        // Before the link and before anything is ready, which carry these to the readers.
+        // Stored before rows are linked or made ready, which publishes these words to readers.
         self.history.set(row, before);
         if let Some(last) = last {
             self.history.set(last, Some(row));
@@ -231,7 +233,7 @@ impl Tails {
         }
         let ended = tail.ended();
         if ended != End::None {
-            // This row only carries the final observation of the one before.
+            // This row only holds the final observation of the previous row.
             if newest.is_some() && ended == End::Truncated {
                 tail.complete(0, &mut ready);
             }
@@ -243,7 +245,7 @@ impl Tails {
         tail.push(row, self.history.is_whole_at(pin, row, window.stack_rows));
         match end {
             End::None => tail.complete(window.rows - 1, &mut ready),
-            // The rows whose window reaches the end wait for the final observation, the others are complete.
+            // Rows whose window reaches the end wait for the final observation; the others are complete.
             End::Truncated if window.needs_final && window.autoreset == Autoreset::NextStep => {
                 tail.complete(window.rows - 1, &mut ready);
             }
@@ -261,7 +263,8 @@ impl Tails {
         }
     }
 
-    /// Ends the chains of `envs`: the next row of each starts a new one, rows that waited never become sampleable.
+    /// Ends the chains of `envs`: the next row of each environment starts a new one, and waiting rows never
+    /// become sampleable.
     pub(super) fn cut(&self, locks: &TailLocks<'_>) {
         for env in locks.envs {
             empty(self.tail(*env));
@@ -281,7 +284,7 @@ impl Tail<'_> {
         ((state & 0xffff) as usize, (state >> 16 & 0xffff) as usize, state >> 32)
     }
 
-    /// `ended` holds the age of the newest row too.
+    /// `ended` also holds the number of rows of the episode.
     fn set_state(&self, waiting: usize, first: usize, ended: u64) {
         self.words[STATE].store(waiting as u64 | (first as u64) << 16 | ended << 32, Ordering::Relaxed);
     }
@@ -299,10 +302,10 @@ impl Tail<'_> {
         self.set_state(waiting, first, ended & !3 | end as u64);
     }
 
-    /// Takes the row after the newest; only those that are `whole` wait to become sampleable.
+    /// Adds the next row. It waits to become sampleable if it is `whole`: its earlier frames are still held.
     fn push(&self, row: Row, whole: bool) {
         let (waiting, first, ended) = self.state();
-        // Only sequences ask how many rows the episode has.
+        // Only sequences need the number of rows of the episode.
         let counts = self.window.sequence.is_some();
         let ended = if counts { self.window.counted(ended >> 2) << 2 | ended & 3 } else { ended };
         debug_assert!(waiting < self.window.rows);
@@ -314,11 +317,12 @@ impl Tail<'_> {
         self.set_state(waiting + 1, first, ended);
     }
 
-    /// Hands out the oldest waiting rows until `left` remain.
+    /// Removes the oldest waiting rows until `left` remain; calls `ready` with those that become sampleable.
     fn complete(&self, left: usize, ready: &mut impl FnMut(Row)) {
         let (mut waiting, mut first, ended) = self.state();
         let (steps, all) = (ended >> 2, self.window.sequence.is_none());
-        // Rows that follow a waiting one with the final observation only are no steps and were not pushed.
+        // Within an episode, the newest row follows the window and is not one of its steps. At the end there
+        // is no such row, because a row that only holds the final observation is not pushed.
         let beyond = usize::from(self.window.needs_final && left > 0);
         while waiting > left {
             if all || self.window.starts(steps.saturating_sub(waiting as u64), waiting - beyond) {
@@ -344,7 +348,7 @@ pub(super) struct TailLocks<'a> {
 }
 
 impl TailLocks<'_> {
-    /// Rows that wait in these tails.
+    /// Number of rows that wait in these tails.
     pub(super) fn waiting(&self) -> usize {
         // Relaxed: under the locks.
         let waiting = |env: &u32| self.tails.tail(*env)[STATE].load(Ordering::Relaxed) & 0xffff;

@@ -1,16 +1,16 @@
-//! Threads for copying, of this process: a pool does not survive a fork, so a child makes its own.
+//! Threads for copying, one pool per process: a pool does not survive a fork, so a child creates its own.
 #![allow(unsafe_code)] // The leaked pool behind an atomic pointer.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 struct Pool {
     process: u32,
-    /// None where the system gives no threads: then the caller works alone.
+    /// `None` if there are no other threads, or they could not be created: the caller then works alone.
     threads: Option<rayon::ThreadPool>,
     count: usize,
 }
 
-/// The pool of this process, made at first need and kept for good.
+/// The pool of this process, created on first use and never freed.
 fn pool() -> &'static Pool {
     static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
     let process = std::process::id();
@@ -23,19 +23,19 @@ fn pool() -> &'static Pool {
     }
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let named = rayon::ThreadPoolBuilder::new().thread_name(|i| format!("parl-gather-{i}"));
-    // The caller is one of them.
+    // The calling thread is one of the `count` threads.
     let threads = if count > 1 { named.num_threads(count - 1).build().ok() } else { None };
     let made: &'static Pool = Box::leak(Box::new(Pool { process, threads, count }));
     let pointer = std::ptr::from_ref(made).cast_mut();
     if let Err(other) = POOL.compare_exchange(found, pointer, Ordering::AcqRel, Ordering::Acquire) {
-        // Another thread of this process was first; ours idles.
-        // SAFETY: not null, because it is not `found` any more, and leaked as above.
+        // Another thread of this process was first; the pool created here stays unused.
         return unsafe { &*other };
     }
     made
 }
 
-/// Runs `work` in this thread and in up to `threads - 1` others; it takes its parts itself.
+/// Runs `work` in this thread and in up to `threads - 1` others. `work` itself takes the parts that it works
+/// on.
 pub(super) fn share(threads: usize, work: &(impl Fn() + Sync)) {
     if threads > 1 {
         let pool = pool();

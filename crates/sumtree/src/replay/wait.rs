@@ -1,10 +1,11 @@
-//! Waiting for another thread or process: spin, then yield, then sleep, and now and then look whether it is dead.
+//! Waiting for another thread or process: spins, then yields, then sleeps, and from time to time asks the
+//! caller to check whether the other process is alive.
 #![cfg_attr(loom, allow(dead_code))] // loom only yields.
 
-/// Steps of spinning, then of yielding, before steps become short sleeps.
+/// The first `SPINS` steps spin, those up to `YIELDS` yield, and later ones sleep for a short time.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
-/// A step in so many asks whether the other side is alive, once it sleeps.
+/// Number of sleeping steps from one check of the other process to the next.
 const CHECK_EVERY: u32 = 16;
 const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
 
@@ -14,7 +15,7 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// Waits a moment. True when it is time to ask whether the other side is still alive.
+    /// Waits for one step. Returns true if the caller should check whether the other process is still alive.
     pub(super) fn step(&mut self) -> bool {
         self.steps = self.steps.saturating_add(1);
         #[cfg(loom)]
