@@ -1,7 +1,8 @@
-//! The fast interpreter of the 6507 for the host: one function per opcode and kind of operand, each ending in a call of
-//! the next one, which the compiler makes a jump; and functions for pairs of them that often follow each other.
+//! Generates the functions of the fast CPU: one per opcode and operand class, each ending in a tail call of
+//! the next one, which the compiler makes a jump; and functions for frequent pairs of them.
 //!
-//! What the generated functions stand on (`Context`, the macros, the slow path) is `crates/cule/src/fast_cpu/mod.rs`.
+//! The definitions that the generated functions use (`Context`, the slow path) are in
+//! `crates/cule/src/fast_cpu/mod.rs`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -9,7 +10,7 @@ use std::fmt::Write as _;
 use crate::interpreter::instructions::{Access, INSTRUCTIONS, Instruction, Mode, Operation};
 use crate::interpreter::{assigns, mentions, operation, rename};
 
-/// Kinds of operands that have functions of their own.
+/// Operand classes, each with functions of its own.
 pub const CLASSES: [&str; 14] = [
     "PLAIN",
     "RAM",
@@ -27,12 +28,12 @@ pub const CLASSES: [&str; 14] = [
     "SUPERCHIP",
 ];
 
-/// Pairs of functions worth one of their own, most frequent first: `opcode class opcode class` per line.
+/// Candidates for functions of two instructions, most frequent first: `opcode class opcode class` per line.
 const PAIRS: &str = include_str!("../data/pairs.txt");
-/// How many of them are made.
+/// Number of pairs that are generated.
 const PAIR_COUNT: usize = 300;
 
-/// The operation's statements on the registers of a function; `None` when it needs the slow path.
+/// The statements of an operation, on the variables of a function; `None` if it needs the slow path.
 fn statements(text: &str) -> Option<String> {
     let value = |expression: &str| {
         rename(expression, |word| match word {
@@ -73,7 +74,7 @@ fn statements(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Which registers a text reads and writes, as code around it.
+/// Code that unpacks the registers which a text reads, and packs those which it changes.
 struct Frame {
     open: String,
     close: String,
@@ -124,7 +125,7 @@ fn length(instruction: &Instruction) -> u32 {
     }
 }
 
-/// The code that finds the address of an operand of class `INDEX`; it may go the slow way.
+/// Code that computes the address of an operand of class `INDEX`. It may take the slow path.
 fn indexed(instruction: &Instruction) -> Option<String> {
     let cross = |index: &str| {
         if instruction.page_penalty {
@@ -148,8 +149,8 @@ fn indexed(instruction: &Instruction) -> Option<String> {
     })
 }
 
-/// The body of one function: time has been counted, `opr` is the operand of the record, `ip` stands behind the
-/// instruction.
+/// The body of one function. Before it, the cycles are counted; `opr` is the operand of the record, and `ip`
+/// is after the instruction.
 fn body(instruction: &Instruction, class: &str) -> Option<String> {
     let Operation { access, text, name } = *operation(instruction);
     let mode = instruction.mode;
@@ -213,7 +214,7 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
                         "",
                     )
                 }
-                // The last byte before the read stays on the bus: of the operand or of the pointer.
+                // The last byte read before the access stays on the bus: of the operand or of the pointer.
                 Access::Read if matches!(mode, Mode::Indx | Mode::Indy) => {
                     let high = if mode == Mode::Indx { "at >> 8" } else { "base >> 8" };
                     run(&format!("{find}let o: u32 = load!(at, {high}); "), "")
@@ -223,7 +224,7 @@ fn body(instruction: &Instruction, class: &str) -> Option<String> {
                     &format!("{find}let o: u32; "),
                     "if at & 0x80 == 0 { store!(at & 0x3F, o); } else { set_ram!(at, o); } ",
                 ),
-                // SHS changes S before it is known whether the store can be done here.
+                // SHS changes S before it is known whether the store can be executed here.
                 Access::Write if name != "SHS" => run(&format!("{find}let o: u32; "), "put!(at, o); "),
                 Access::Modify => {
                     let test = if zero_page { "at & 0x80 == 0" } else { "at & 0x1280 != 0x0080" };
@@ -267,14 +268,14 @@ fn special(name: &str, mode: Mode, class: &str) -> Option<String> {
     )
 }
 
-/// Instructions after which the next one is not the next record.
+/// True if the next instruction may not be the next record.
 fn ends(instruction: &Instruction) -> bool {
     operation(instruction).access == Access::Branch || matches!(instruction.name, "JMP" | "JSR" | "RTS")
 }
 
 const PROLOGUE: &str = "let (mut ip, mut xy, mut a, mut cn, mut f) = (ip_, xy_, a_, cn_, f_); ";
 
-/// One body with what every one needs.
+/// A body with the prologue and epilogue of every body.
 fn block(instruction: &Instruction, body: &str) -> String {
     format!(
         "{{ let (ip0, xy0, a0, cn0, f0) = (ip, xy, a, cn, f); let opr: u32 = *ip as u16 as u32; \
@@ -285,7 +286,7 @@ fn block(instruction: &Instruction, body: &str) -> String {
     )
 }
 
-/// Words of the bodies, and what they stand for; `$0` and `$1` are arguments.
+/// Macros of the bodies and their expansions; `$0` and `$1` are arguments.
 const WORDS: [(&str, &str); 22] = [
     ("slow", "return slow::<S>(k, ip0, xy0, a0, cn0, f0);"),
     ("cycles", "((cn >> 16) as u32)"),
@@ -359,7 +360,7 @@ const WORDS: [(&str, &str); 22] = [
     ("next", "let record: u64 = *ip; handler(record)(k, ip, xy, a, cn, f)"),
 ];
 
-/// Replaces `word!(arguments)` until none is left.
+/// Expands all occurrences of `word!(arguments)`.
 fn expand(text: &str) -> String {
     let mut text = text.to_string();
     while let Some(bang) = text.find("!(") {
@@ -386,7 +387,7 @@ fn expand(text: &str) -> String {
             }
         }
         if name == "cfg" {
-            // Not ours: hidden until the end.
+            // Not a macro of the bodies: hidden until the end.
             text.replace_range(bang..=bang, "\u{1}");
             continue;
         }
@@ -400,7 +401,7 @@ fn expand(text: &str) -> String {
     text.replace('\u{1}', "!")
 }
 
-/// A function of its own.
+/// A generated function.
 struct Handler {
     opcode: usize,
     class: &'static str,
@@ -422,7 +423,7 @@ fn handlers() -> Vec<Handler> {
 const SIGNATURE: &str =
     "<const S: bool>(k: &mut Context, ip_: *const u64, xy_: u32, a_: u32, cn_: u64, f_: u32)";
 
-/// `fast_cpu/handlers.rs`.
+/// Returns the text of `fast_cpu/handlers.rs`.
 pub fn handlers_file() -> String {
     let handlers = handlers();
     let index: HashMap<(usize, &str), usize> =
@@ -442,20 +443,20 @@ pub fn handlers_file() -> String {
             pairs.push((one, two));
         }
     }
-    // In the order of their numbers, to be found by halving.
+    // Sorted by index, for binary search.
     pairs.sort_unstable();
     let mut out = String::from(
-        "//! GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: one function per opcode and kind of operand.
+        "//! GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: one function per opcode and operand class.
 //!
-//! SAFETY: every function here may be called only as `fast_cpu::run` does: `ip` stands on a record of the code that `k`
-//! was made for, and `k`'s pointers are those of that code and of a live board.
+//! SAFETY: the functions may only be called as `fast_cpu::run` does: `ip` points to a record of the code that `k`
+//! was created for, and the pointers in `k` are those of that code and of a live board.
 
 #![allow(
     clippy::all,
     unused,
     missing_docs,
     unsafe_op_in_unsafe_fn,
-    reason = \"generated: every function has the same beginning, and not all use all of it\"
+    reason = \"generated: all functions have the same prologue, and some do not use all of it\"
 )]
 
 use super::{Context, Handler, RESERVE, handler, leave, slow};
@@ -463,14 +464,14 @@ use super::stores::Stores;
 
 ",
     );
-    let _ = writeln!(out, "/// Kinds of operands.");
+    let _ = writeln!(out, "/// Operand classes.");
     for (i, class) in CLASSES.iter().enumerate() {
         let _ = writeln!(out, "pub const {class}: usize = {i};");
     }
-    let _ = writeln!(out, "/// Their names.\npub const CLASS_NAMES: [&str; CLASSES] = {CLASSES:?};");
+    let _ = writeln!(out, "/// Names of the classes.\npub const CLASS_NAMES: [&str; CLASSES] = {CLASSES:?};");
     let _ = writeln!(out, "pub const CLASSES: usize = {};", CLASSES.len());
-    let _ = writeln!(out, "/// No function: the slow path.\npub const NONE: u16 = 0xFFFF;");
-    let _ = writeln!(out, "/// The function for an opcode and a kind of operand.");
+    let _ = writeln!(out, "/// No function (slow path).\npub const NONE: u16 = 0xFFFF;");
+    let _ = writeln!(out, "/// Index of the function for an opcode and an operand class, or `NONE`.");
     let _ = writeln!(out, "#[rustfmt::skip]\npub const NUMBER: [[u16; CLASSES]; 256] = [");
     for opcode in 0..256 {
         let row: Vec<String> = CLASSES
@@ -496,11 +497,11 @@ use super::stores::Stores;
         );
     }
     let names: Vec<String> = (0..handlers.len()).map(|i| format!("h{i}::<S>")).collect();
-    let _ = writeln!(out, "/// All functions, as numbered by `NUMBER`.\npub struct HANDLERS<const S: bool>;");
+    let _ = writeln!(out, "/// All functions, indexed by `NUMBER`.\npub struct HANDLERS<const S: bool>;");
     let _ = writeln!(
         out,
-        "#[rustfmt::skip]\nimpl<const S: bool> HANDLERS<S> {{\n    pub const TABLE: [Handler; {}] = [{}];\n    /// Pairs, by \
-         the numbers of their halves.\n    pub const PAIRS: &'static [(u16, u16, Handler); {}] = &[{}];\n}}",
+        "#[rustfmt::skip]\nimpl<const S: bool> HANDLERS<S> {{\n    pub const TABLE: [Handler; {}] = [{}];\n    /// Functions \
+         for two instructions, sorted by the indices of their functions.\n    pub const PAIRS: &'static [(u16, u16, Handler); {}] = &[{}];\n}}",
         names.len(),
         names.join(", "),
         pairs.len(),

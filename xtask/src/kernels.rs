@@ -1,18 +1,18 @@
-//! `cargo xtask kernels`: every generated file of `crates/cule`, written or compared.
+//! `cargo xtask kernels`: writes or checks the generated files of `crates/cule`.
 
 use crate::{device, fast_cpu, interpreter, predicated, ptx};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file that is made from others.
+/// A generated file.
 pub struct Generated {
-    /// Where it is checked in, from the root of the workspace.
+    /// Path from the root of the workspace.
     pub path: PathBuf,
-    /// What stands in it.
+    /// Content.
     pub text: String,
 }
 
-/// Rust that is made from tables. Some of it is in turn translated, so it comes first.
+/// Generates Rust files from tables. Some of these files are translated in turn, so they come first.
 fn sources() -> Vec<Generated> {
     vec![
         Generated { path: "crates/cule/src/machine/cpu.rs".into(), text: interpreter::reference() },
@@ -24,7 +24,7 @@ fn sources() -> Vec<Generated> {
     ]
 }
 
-/// What is made from the device subset as it lies on the disk.
+/// Translates the device subset, as it is in the working tree.
 fn translations(root: &Path) -> Result<Vec<Generated>, String> {
     let source = root.join("crates/cule/src/lib.rs");
     let translation = device::translate(&source, root, "cule").map_err(|refusals| {
@@ -37,10 +37,10 @@ fn translations(root: &Path) -> Result<Vec<Generated>, String> {
     ])
 }
 
-/// Writes what differs from the checked-in files.
+/// Writes the generated files that differ from the checked-in ones. Returns one line per file.
 ///
 /// # Errors
-/// A message of one or more lines, when a source is outside its language or a file cannot be written.
+/// A message of one or more lines, if a source is outside the device subset or a file cannot be written.
 pub fn write(root: &Path) -> Result<String, String> {
     let mut report: Vec<String> = Vec::new();
     write_all(root, sources(), &mut report)?;
@@ -61,10 +61,10 @@ fn write_all(root: &Path, outputs: Vec<Generated>, report: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// Compares the checked-in files with what would be written.
+/// Compares the checked-in files with the generated text.
 ///
 /// # Errors
-/// As [`write`], and when a file is missing or stale; the message names the first line that differs.
+/// As [`write`], or if a file is missing or out of date; the message names the first line that differs.
 pub fn check(root: &Path) -> Result<String, String> {
     let mut stale: Vec<String> = Vec::new();
     let mut outputs: Vec<Generated> = sources();
@@ -75,7 +75,7 @@ pub fn check(root: &Path) -> Result<String, String> {
             Err(e) => stale.push(format!("{name}: {e}")),
             Ok(text) if text != output.text => {
                 let line = text.lines().zip(output.text.lines()).take_while(|(a, b)| a == b).count() + 1;
-                stale.push(format!("{name}:{line}: differs from its sources"));
+                stale.push(format!("{name}:{line}: differs from the text generated from its sources"));
             }
             Ok(_) => {}
         }

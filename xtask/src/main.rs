@@ -6,13 +6,13 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask NAME
 
     kernels            write the files that are generated from crates/cule/src
-    kernels --check    fail where a checked-in one differs from what would be written";
+    kernels --check    fail if a checked-in file differs from the generated text";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let Some(root) = Path::new(env!("CARGO_MANIFEST_DIR")).parent() else {
-        eprintln!("xtask stands in no workspace");
+        eprintln!("the package xtask is not in a workspace");
         return ExitCode::from(2);
     };
     let result = match words.as_slice() {

@@ -1,8 +1,9 @@
-//! The table of the predicated interpreter, made from `crates/cule/src/machine/instructions.rs`: two words per opcode, that
-//! say what the micro-steps of `machine/predicated.rs` and the formula of `machine/datapath.rs` do for it.
+//! Generates the table of the predicated interpreter from `crates/cule/src/machine/instructions.rs`: two
+//! words per opcode, which control the micro-steps of `machine/predicated.rs` and the formula of
+//! `machine/datapath.rs`.
 //!
-//! What the formula is to compute is not written down again but looked for: the ways to steer it are tried until one gives
-//! what the text of the operation gives, from many states. An operation that no way gives goes to the other interpreter.
+//! The settings of the formula are found by search: they are tried until one gives the results of the
+//! operation's text for many states. Operations without such a setting are left to the compact interpreter.
 
 #[path = "../../crates/cule/src/machine/datapath.rs"]
 #[allow(
@@ -18,15 +19,15 @@ use crate::ptx::{self, ADD};
 use datapath::Outcome;
 use std::fmt::Write as _;
 
-/// States that an operation is tried from.
+/// Number of states with which an operation is tested.
 const SAMPLES: usize = 400;
-/// The stack's addresses.
+/// Mask of the stack's addresses.
 const STACK_MASK: u64 = 0x1FF;
 
-/// Variables of the texts, by their letter.
+/// Values of a text's variables, indexed by their letter.
 type Variables = [u32; 128];
 
-/// Runs the text of an operation.
+/// Executes the text of an operation.
 fn run(text: &str, all: &mut Variables) {
     for statement in text.split("; ").filter(|statement| !statement.is_empty()) {
         match statement {
@@ -40,7 +41,7 @@ fn run(text: &str, all: &mut Variables) {
     }
 }
 
-/// What an expression gives.
+/// Evaluates an expression.
 fn value(expression: &str, all: &Variables) -> u32 {
     let tokens = ptx::tokens(expression);
     let mut at = 0;
@@ -49,7 +50,7 @@ fn value(expression: &str, all: &Variables) -> u32 {
     found
 }
 
-/// Binary operators from the weakest to the strongest.
+/// Evaluates binary operators from `strength` on, the weakest first.
 fn level(tokens: &[String], at: &mut usize, strength: usize, all: &Variables) -> u32 {
     const LEVELS: [&[&str]; 5] = [&["|"], &["^"], &["&"], &["<<", ">>"], &["+", "-"]];
     if strength == LEVELS.len() {
@@ -82,7 +83,7 @@ fn level(tokens: &[String], at: &mut usize, strength: usize, all: &Variables) ->
     left
 }
 
-/// States of all kinds, the same ones every time; decimal mode is off where the operation knows it.
+/// Returns test states, the same in every run. `binary`: decimal mode is off.
 fn samples(binary: bool) -> Vec<Variables> {
     let mut draws: u64 = 6507;
     let mut draw = |below: u64| {
@@ -120,13 +121,13 @@ fn outcome(all: &Variables) -> Outcome {
     }
 }
 
-/// Every way to make a sum and a value, without what becomes of them.
+/// All settings of the formula that determine the sum and the value, in search order.
 fn sums() -> Vec<u64> {
     use datapath::{
         A, ADDS_CARRY, ADDS_ONE, BOTHS, CARRY_ABOVE, INVERTS, NOTHING, ONES, OPERAND, S, SHIFTS, X, Y,
     };
     let mut all = Vec::new();
-    // The plainest first: one number alone.
+    // The simplest settings come first: one number alone.
     for shift in [0, 1 << SHIFTS, 1 << SHIFTS | 1 << CARRY_ABOVE] {
         for carry in [0, 1 << ADDS_ONE, 1 << ADDS_CARRY] {
             for (ones, boths) in [(1, 0), (1, 1), (0, 1), (1, 2), (0, 2)] {
@@ -150,7 +151,8 @@ fn sums() -> Vec<u64> {
     all
 }
 
-/// The second word of a row for the operation of this text, if the formula can express it. `writes`: its operand is written.
+/// The second word of a row for this operation, if the formula can express it. `writes`: the operand is
+/// written.
 pub fn search(text: &str, writes: bool) -> Option<u64> {
     if mentions(text, "h") || mentions(text, "i") || mentions(text, "ARR") {
         return None;
@@ -166,7 +168,7 @@ pub fn search(text: &str, writes: bool) -> Option<u64> {
     sums().into_iter().find_map(|sum| steer(sum, writes, &cases))
 }
 
-/// What becomes of a sum, one part of the outcome after the other.
+/// Adds the bits that determine the use of a sum, for one part of the outcome after the other.
 fn steer(sum: u64, writes: bool, cases: &[(Outcome, u32, Outcome)]) -> Option<u64> {
     use datapath::{
         CARRY_FROM, OVERFLOW_OF_OPERAND, OVERFLOW_OF_SUM, SETS_CARRY, SETS_DECIMAL, SETS_OVERFLOW,
@@ -201,7 +203,7 @@ fn steer(sum: u64, writes: bool, cases: &[(Outcome, u32, Outcome)]) -> Option<u6
     Some(row)
 }
 
-/// The first word of a branch: the bits that its condition looks at.
+/// The first word of a branch: the flags in its condition.
 fn branch(text: &str) -> Option<u64> {
     let (left, where_none) = match (text.split_once(" == 0"), text.split_once(" != 0")) {
         (Some((left, "")), _) => (left, datapath::WHERE_NONE),
@@ -221,7 +223,7 @@ fn branch(text: &str) -> Option<u64> {
     rows.into_iter().find(|&row| all(row))
 }
 
-/// How an instruction finds its operand; `None` where the steps do not.
+/// The bits that describe how an instruction accesses its operand; `None` if the micro-steps cannot.
 fn access(instruction: &Instruction) -> Option<u64> {
     use datapath::{BY_Y, INDEX, MASK, NOTHING, POINTER, X, Y};
     let place = |index: u32, mask: u64, flags: u64| Some(u64::from(index) << INDEX | mask << MASK | flags);
@@ -238,7 +240,7 @@ fn access(instruction: &Instruction) -> Option<u64> {
     }
 }
 
-/// Stack and jumps: the words of a row, and the text that its formula stands for.
+/// Stack instructions and jumps: the bits of the first word, and the text for the formula.
 fn special(instruction: &Instruction) -> Option<(u64, &'static str)> {
     use datapath::{
         CALLS, INDEX, JUMPS, MASK, MOVES, NOTHING, POINTER, PULLS, READS, RETURNS, S, STACK, STATUS, WRITES,
@@ -257,7 +259,7 @@ fn special(instruction: &Instruction) -> Option<(u64, &'static str)> {
     }
 }
 
-/// Both words of an opcode, or nothing where the other interpreter takes it.
+/// Both words of an opcode; `None` if the compact interpreter executes it.
 fn row(instruction: &Instruction) -> Option<[u64; 2]> {
     use datapath::{BYTES, CYCLES, DECIMAL, INDEX, NOTHING, PENALTY, READS, WRITES};
     let kind = operation(instruction);
@@ -290,12 +292,12 @@ fn row(instruction: &Instruction) -> Option<[u64; 2]> {
     Some([first, second])
 }
 
-/// `machine/micro.rs`.
+/// Returns the text of `machine/micro.rs`.
 pub fn table() -> String {
     let mut out = String::from(
-        "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: how every opcode steers the predicated interpreter\n\
-         //! (`predicated.rs`). The bits are those of `datapath.rs`.\n//!\n//! Device subset.\n\n\
-         /// Per opcode: where its operand is and what happens to it; what is computed.\n\
+        "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: control words of the predicated interpreter\n\
+         //! (`predicated.rs`) for every opcode. Their bits are defined in `datapath.rs`.\n//!\n//! Device subset.\n\n\
+         /// Per opcode: a word for the access to its operand, and one for its operation.\n\
          #[rustfmt::skip]\npub const ROWS: [[u64; 2]; 256] = [\n",
     );
     let mut known: Vec<(String, Option<[u64; 2]>)> = Vec::new();

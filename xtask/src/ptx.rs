@@ -1,58 +1,60 @@
-//! The interpreter of the 6507 for GPUs, made from `crates/cule/src/machine/instructions.rs`: one inline-PTX block whose
-//! handlers are reached by `brx.idx`, a real jump table (NVRTC turns a C++ `switch` into comparisons).
+//! Generates the interpreter of the 6507 for GPUs from `crates/cule/src/machine/instructions.rs`: one block
+//! of inline PTX whose handlers are reached by `brx.idx`, a jump table (NVRTC compiles a C++ `switch` to
+//! comparisons).
 //!
-//! The block runs instructions whose accesses are RAM or plain ROM. Everything else leaves it, with the state as it is
-//! before the instruction (code 1: `machine::cpu` takes one step), or, for a store to the TIA, after all of it but the
-//! store itself (code 2: `machine::bus` writes `value` to `address`). What an instruction needs to know of its bytes
-//! stands in a record of 8 bytes per ROM address, made once per ROM by `machine/records.rs`.
+//! The block executes instructions that access RAM or plain ROM only. It ends before any other instruction
+//! (code 1: `machine::cpu` executes it). For a store to the TIA it executes everything except the store (code
+//! 2: `machine::bus` writes `value` to `address`). Decoded instructions are in records of 8 bytes per ROM
+//! address, created once per ROM by `machine/records.rs`.
 //!
-//! A branch, a jump and the end of a KiB leave it too (code 0): lanes of a warp that have come apart there can find each
-//! other again (`kernels/forms.cuh`).
+//! The block also ends at a branch, a jump and the end of a KiB (code 0): lanes of a warp that have diverged
+//! can converge there (`kernels/forms.cuh`).
 
 use crate::interpreter::instructions::{Access, INSTRUCTIONS, Instruction, Mode, Operation};
 use crate::interpreter::{mentions, operation};
 use std::fmt::Write as _;
 
-/// Instructions that may run between two looks at the budget: no more fit between two taken branches.
+/// Maximum number of instructions between two checks of the budget: there are no more between two taken
+/// branches.
 pub const SLACK: u32 = 4200;
-/// ADC outside decimal mode, of `a` and `u`.
+/// ADC without decimal mode, of `a` and `u`.
 pub const ADD: &str = "t = a + u + c; v = ((a ^ t) & (u ^ t)) >> 7 & 1; c = t >> 8; n = t & 0xFF; a = n";
-/// Handler that leaves the block.
+/// Index of the handler that ends the block.
 const SLOW: usize = 0;
 
-/// Registers of the block that outlive it, in the order of [`REGISTERS`].
+/// Registers of the block that are kept after it, in the order of `FIELDS`.
 pub const STATE: [&str; 11] = ["a", "x", "y", "s", "c", "v", "d", "n", "cyc", "left", "pc"];
-/// What the block says when it ends.
+/// Outputs of the block.
 pub const RESULTS: [&str; 3] = ["code", "q", "o"];
-/// What it is given: RAM in shared memory, ROM, records, two sets of four ROM blocks, the plain part of the window.
+/// Inputs: RAM in shared memory, ROM, records, two sets of four ROM blocks, the plain part of the window.
 pub const INPUTS: [&str; 7] = ["ram", "rom", "dec", "sega", "segb", "low", "span"];
 
-/// The block before names become operand numbers.
+/// The block, before names are replaced by operand numbers.
 pub struct Block {
-    /// PTX, one instruction or label per line, without the braces.
+    /// PTX without the braces, one instruction or label per line.
     pub lines: Vec<String>,
-    /// Handlers by their number: operation and form.
+    /// Operation and form of each handler.
     pub handlers: Vec<(String, Form)>,
 }
 
-/// How a handler finds its operand.
+/// How a handler accesses its operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Leaves the block.
+    /// Ends the block.
     Slow,
     /// No operand.
     Implied,
     /// The accumulator.
     Accumulator,
-    /// In the instruction.
+    /// Immediate.
     Immediate,
-    /// RAM at an offset known from the instruction.
+    /// RAM at an offset that the instruction contains.
     Ram,
-    /// TIA, write only, address known.
+    /// TIA, write only, at an address that the instruction contains.
     Tia,
-    /// Cartridge window, read only, address known.
+    /// Cartridge window, read only, at an address that the instruction contains.
     Window,
-    /// Page zero plus X or Y.
+    /// Page zero plus X.
     ZeroX,
     /// Page zero plus Y.
     ZeroY,
@@ -64,15 +66,15 @@ pub enum Form {
     Pointer,
     /// A branch.
     Branch,
-    /// One by one.
+    /// Stack instruction or jump, handled separately.
     Special,
 }
 
-/// Forms of an opcode: with an operand in RAM or the only one, in the TIA, in the cartridge.
+/// Forms of an opcode: with its only operand or one in RAM; with one in the TIA; with one in the cartridge.
 fn forms(instruction: &Instruction) -> [Form; 3] {
     let Operation { access, text, .. } = *operation(instruction);
     let one = |form: Form| [form, Form::Slow, Form::Slow];
-    // The interrupt flag and the odd stores are rare enough.
+    // The interrupt flag and the undocumented stores are rare.
     if text == "ARR" || mentions(text, "h") || mentions(text, "i") {
         return one(Form::Slow);
     }
@@ -97,7 +99,7 @@ fn forms(instruction: &Instruction) -> [Form; 3] {
     }
 }
 
-/// Handlers in the order of their numbers, and the three numbers of every opcode.
+/// All handlers, and the three handler indices of every opcode.
 fn numbering() -> (Vec<(String, Form)>, Vec<[usize; 3]>) {
     let mut handlers: Vec<(String, Form)> = vec![(String::new(), Form::Slow)];
     let rows = INSTRUCTIONS.iter().map(|instruction| {
@@ -118,7 +120,7 @@ fn numbering() -> (Vec<(String, Form)>, Vec<[usize; 3]>) {
 
 // ---------------------------------------------------------------- expressions
 
-/// Turns the text of an operation into PTX.
+/// Translates the text of an operation to PTX.
 struct Writer {
     lines: Vec<String>,
     temporaries: usize,
@@ -129,7 +131,7 @@ impl Writer {
         self.lines.push(line.into());
     }
 
-    /// Several instructions, separated by `; `.
+    /// Appends several instructions, separated by `; `.
     fn puts(&mut self, lines: &str) {
         lines.split("; ").filter(|line| !line.is_empty()).for_each(|line| self.put(line));
     }
@@ -139,7 +141,7 @@ impl Writer {
         format!("k{}", self.temporaries - 1)
     }
 
-    /// Assignments of an operation.
+    /// Appends the assignments of an operation.
     fn operation(&mut self, text: &str) {
         for statement in text.split("; ").filter(|statement| !statement.is_empty()) {
             match statement {
@@ -158,7 +160,7 @@ impl Writer {
         }
     }
 
-    /// Gives `target` the value, by the instruction that made it where it is fresh.
+    /// Assigns the value to `target`: directly, if the last instruction computes the value, or by a move.
     fn settle(&mut self, target: &str, value: &str) {
         if value.starts_with('k')
             && let Some(last) = self.lines.last_mut()
@@ -171,7 +173,8 @@ impl Writer {
         self.put(format!("mov.u32 {target},{value}"));
     }
 
-    /// Binary operators from the weakest to the strongest; gives the operand that holds the value.
+    /// Translates binary operators from `level` on, the weakest first. Returns the operand that holds the
+    /// value.
     fn level(&mut self, tokens: &[String], at: &mut usize, level: usize) -> String {
         const LEVELS: [&[(&str, &str)]; 5] = [
             &[("|", "or.b32")],
@@ -214,19 +217,19 @@ pub fn tokens(text: &str) -> Vec<String> {
 
 // ---------------------------------------------------------------- handlers
 
-/// The place in shared memory of the RAM byte at `from`.
+/// The address in shared memory of the RAM byte at `from`.
 fn ram_place(to: &str, from: &str) -> String {
     format!("and.b32 {to},{from},0x7F; add.u32 {to},{to},ram")
 }
 
-/// The ROM byte at address `q` to `o`; leaves the block where the window is not plain.
+/// Loads the ROM byte at address `q` into `o`. Ends the block if the address is not plain ROM.
 const READ_WINDOW: &str = "and.b32 t0,q,0x1000; setp.eq.u32 p,t0,0; @p bra LSLOW; \
     and.b32 t0,q,0xFFF; sub.u32 t0,t0,low; setp.ge.u32 p,t0,span; @p bra LSLOW; \
     and.b32 t0,q,0x2000; setp.ne.u32 p,t0,0; selp.b64 dd,segb,sega,p; shr.u32 t0,q,10; and.b32 t0,t0,3; \
     shl.b32 t0,t0,4; shr.u64 dd,dd,t0; cvt.u32.u64 t0,dd; and.b32 t0,t0,0xFFFF; shl.b32 t0,t0,10; \
     and.b32 t1,q,0x3FF; add.u32 t0,t0,t1; cvt.u64.u32 dd,t0; add.u64 dd,dd,rom; ld.global.nc.u8 o,[dd]";
 
-/// One cycle more when `q` is on another page than `from`; to be added at the end.
+/// One extra cycle if `q` and `from` are on different pages; added at the end.
 fn penalty(from: &str) -> String {
     format!("xor.b32 pen,{from},q; and.b32 pen,pen,0xFF00; setp.ne.u32 p,pen,0; selp.u32 pen,1,0,p")
 }
@@ -298,7 +301,7 @@ fn handler(w: &mut Writer, name: &str, form: Form) {
     w.put("bra LNEXT");
 }
 
-/// `w` is the distance, 16 bits.
+/// A branch; `w` is the distance, 16 bits.
 fn branch(w: &mut Writer, text: &str) {
     let (left, right, test) = match (text.split_once(" == "), text.split_once(" != ")) {
         (Some((left, right)), _) => (left, right, "ne"),
@@ -321,7 +324,7 @@ fn special(w: &mut Writer, name: &str) {
         w.puts(&format!("add.u32 t2,s,{above}; {}", ram_place("t0", "t2")));
         w.put(format!("ld.shared.u8 {to},[t0]"));
     };
-    // Stack accesses from `s + first` to `s + last` are RAM.
+    // Checks that the stack accesses are in RAM: `s - first` is below `bytes`.
     let room = |w: &mut Writer, first: u32, bytes: u32| {
         w.puts(&format!("sub.u32 t0,s,{first}; setp.ge.u32 p,t0,{bytes}; @p bra LSLOW"));
     };
@@ -349,7 +352,7 @@ fn special(w: &mut Writer, name: &str) {
             room(w, 0x80, 0x7E);
             pull(w, "u", 1);
             pull(w, "q", 2);
-            // The byte there is read and dropped; it must be plain.
+            // The byte at this address is read and discarded; it must be in plain ROM.
             w.puts(&format!("shl.b32 q,q,8; or.b32 q,q,u; {READ_WINDOW}"));
             w.puts("add.u32 s,s,2; add.u32 pc,q,1; bra LDONE");
         }
@@ -357,7 +360,7 @@ fn special(w: &mut Writer, name: &str) {
     }
 }
 
-/// The whole block.
+/// Returns the whole block.
 pub fn block() -> Block {
     let (handlers, _) = numbering();
     let mut w = Writer { lines: Vec::new(), temporaries: 0 };
@@ -403,13 +406,13 @@ const FIELDS: [&str; 14] = [
     "value",
 ];
 
-/// `kernels/cpu_brx.cuh`.
+/// Returns the text of `kernels/cpu_brx.cuh`.
 pub fn header() -> String {
     let block = block();
     let operands: Vec<&str> = STATE.iter().chain(&RESULTS).chain(&INPUTS).copied().collect();
     let mut out = String::from(
         "// GENERATED by `cargo xtask kernels` from `machine/instructions.rs`: the interpreter of the 6507 for GPUs, one
-// block of PTX with a jump table. See xtask/src/ptx.rs for what runs inside it and what leaves it.
+// block of PTX with a jump table. xtask/src/ptx.rs describes which instructions it executes and where it ends.
 #pragma once
 #include \"machine.cuh\"
 
@@ -425,16 +428,16 @@ pub fn header() -> String {
 
 namespace cule::brx {
 
-// Registers of one lane. `code` says why the block ended: 0 = behind a branch, a jump or the end of a KiB,
-// 1 = `machine::compact::execute` takes the next step, 2 = `machine::bus::write` stores `value` at `address` to end the
-// present one.
+// Registers of one lane. `code` is the reason for the end of the block: 0 = a branch, a jump or the end of a KiB,
+// 1 = `machine::compact::execute` must execute the next instruction, 2 = `machine::bus::write` must write
+// `value` to `address` to complete the current one.
 struct Registers {
     uint32_t a, x, y, s, carry, overflow, decimal, result, cycles, left, pc;
     uint32_t code, address, value;
 };
 
 // `ram`: shared-memory address of the console's 128 bytes of RAM. `blocks_low`, `blocks_high`: `Cart::segment` 0-3 and
-// 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part of the 4 KiB window that is plain.
+// 4-7, 16 bits each, the first lowest. `plain_low`, `plain_span`: the part of the 4 KiB window that is plain ROM.
 PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint64_t* records,
                      uint64_t blocks_low, uint64_t blocks_high, uint32_t plain_low, uint32_t plain_span) {
 #ifdef __CUDACC__
@@ -442,7 +445,7 @@ PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint6
         PARL_BRX_TEXT
         : ",
     );
-    // All of them go in and out: an output alone could share its register with an input that is read after it.
+    // All fields are inputs and outputs: an output could share its register with an input that is read later.
     let outputs: Vec<String> = FIELDS.iter().map(|field| format!("\"+r\"(r.{field})")).collect();
     let _ = writeln!(out, "{}", outputs.join(", "));
     let _ = write!(
@@ -451,7 +454,7 @@ PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint6
          \"r\"(plain_span)
         : \"memory\");
 #else
-    // The host runs the text itself (ptx.h).
+    // The host interprets the PTX text (ptx.h).
     static const parl_ptx::Program program(PARL_BRX_TEXT);
     uint64_t all[] = {{{},
                       ram, reinterpret_cast<uint64_t>(rom), reinterpret_cast<uint64_t>(records), blocks_low, blocks_high,
@@ -467,7 +470,7 @@ PARL_INLINE void run(Registers& r, uint32_t ram, const uint8_t* rom, const uint6
     out
 }
 
-/// A line with operand numbers for names, labels that are new in every copy, and a semicolon.
+/// A line with operand numbers instead of names, labels that are unique in every copy, and a semicolon.
 fn numbered(line: &str, operands: &[&str]) -> String {
     let mut out = String::new();
     let mut word = String::new();
@@ -502,14 +505,14 @@ fn is_label(word: &str) -> bool {
         || (word.len() > 2 && word.starts_with('L') && word.bytes().all(|b| b.is_ascii_uppercase()))
 }
 
-/// `machine/records.rs`.
+/// Returns the text of `machine/records.rs`.
 pub fn records() -> String {
     let (handlers, rows) = numbering();
     assert!(handlers.len() <= 256, "{} handlers do not fit into a byte", handlers.len());
     let mut out = String::from(
-        "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: what the GPU's interpreter needs to know of the\n\
-         //! instruction at a place in the ROM, in 8 bytes.\n//!\n//! Device subset.\n\n\
-         /// Handlers of every opcode: operand in RAM (or the only one), in the TIA, in the cartridge; 0 leaves the block.\n\
+        "//! GENERATED by `cargo xtask kernels` from `instructions.rs`: records of the GPU's interpreter. A record is the\n\
+         //! decoded instruction at an address of the ROM, in 8 bytes.\n//!\n//! Device subset.\n\n\
+         /// Handlers of every opcode: operand in RAM or only operand, in the TIA, in the cartridge; 0 ends the block.\n\
          #[rustfmt::skip]\nconst HANDLERS: [[u8; 3]; 256] = [\n",
     );
     for (row, instruction) in rows.iter().zip(&INSTRUCTIONS) {
@@ -527,7 +530,7 @@ pub fn records() -> String {
     };
     out.push_str(&table("CYCLES", "Cycles without page penalty.", &|i| i.cycles));
     out.push_str(&table("BYTES", "Bytes of the instruction.", &|i| length(i.mode)));
-    out.push_str(&table("KINDS", "How the operand says what it is.", &|i| match i.mode {
+    out.push_str(&table("KINDS", "Kind of operand, which determines the handler.", &|i| match i.mode {
         Mode::Zp => 1,
         Mode::Abs if !matches!(i.name, "JMP" | "JSR") => 2,
         Mode::Indy => 3,
@@ -536,8 +539,9 @@ pub fn records() -> String {
     }));
     out.push_str(
         "
-/// The record of the instruction at `at`: operand, cycles, bytes and the end of a block in bits 0-22; handler and the
-/// second half of a pointer in bits 32-63. `plain_high` is the first offset of the window behind plain ROM.
+/// Returns the record of the instruction at `at`. Bits 0-22: operand, cycles, length, and a flag for the end of a
+/// KiB. Bits 32-63: handler, and the RAM offset of a pointer's high byte. `plain_high` is the offset after plain ROM
+/// in the window.
 pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
     let opcode: usize = rom[at] as usize;
     let bytes: u32 = BYTES[opcode] as u32;
@@ -598,7 +602,7 @@ pub fn record(rom: &[u8], at: usize, plain_high: u32) -> u64 {
     out
 }
 
-/// Bytes of an instruction.
+/// Length of an instruction in bytes.
 pub fn length(mode: Mode) -> u32 {
     match mode {
         Mode::Imp | Mode::Acc => 1,

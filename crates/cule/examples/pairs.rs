@@ -1,6 +1,8 @@
-//! Counts which functions of the fast interpreter follow each other: `pairs GAME=ROM ... > xtask/data/pairs.txt`.
+//! Counts which pairs of handlers the fast CPU executes in sequence: `pairs GAME=ROM ... >
+//! xtask/data/pairs.txt`.
 //!
-//! Per line: opcode, kind of operand, opcode, kind of operand, and how many of a million instructions they begin.
+//! Each line has opcode and operand class of both instructions, and the number of occurrences per million
+//! instructions.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,15 +13,15 @@ use cule::{Console, Options, console, rom};
 
 const FRAMES: u32 = 1500;
 
-/// Opcode and kind of operand.
+/// Opcode and operand class.
 type Kind = (u8, u8);
-/// How often one follows the other.
+/// Number of occurrences of each pair.
 type Counts<T> = HashMap<(Kind, Kind), T>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut counts: Counts<f64> = HashMap::new();
     for argument in std::env::args().skip(1) {
-        let (game, path) = argument.split_once('=').ok_or("GAME=ROM expected")?;
+        let (game, path) = argument.split_once('=').ok_or("arguments have the form GAME=ROM")?;
         let rom = rom::read(Path::new(path))?;
         let kinds = Code::kinds(&rom::image(&rom), rom.scheme as u8);
         let mut console = Console::new(&rom, console::game_row(game)?, Options::default())?;
@@ -32,7 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if console.game_over() {
                 console.reset()?;
             }
-            // The console plays; a copy of its machine runs the same frame instruction by instruction.
+            // The console plays the frame; a copy of its machine runs the same frame instruction by
+            // instruction.
             let action = actions[(frame as usize / 7 * 5) % actions.len()];
             let mut m = console.state().machine;
             console.act(action);

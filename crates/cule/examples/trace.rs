@@ -1,15 +1,18 @@
-//! Prints what a console does under a script, for comparison with another one; and how fast.
+//! Runs a script of actions on a console and prints a trace of its frames, for comparison with another
+//! implementation; or measures the speed.
 //!
 //! `trace ROM GAME [mode=M] [difficulty=D] [seed=S] [sticky=P] [draw=all|none|FRACTION] SCRIPT`
 //!
-//! SCRIPT is a file with two bytes per frame: the action code, and what comes before it: 1 = reset, 2 = save, 3 = load
-//! what was saved, 16-19 = difficulty 0-3. One line per frame: reward, lives, over, frame numbers, CRC-32 of RAM and of
-//! the screen; with `ram=1` the RAM itself. A reset comes first, unless `first=0`. With
-//! `speed=N` the script is played N times and only frames per second are printed.
+//! SCRIPT is a file with two bytes per frame: the action code, and an operation before it: 1 = reset, 2 =
+//! save a state, 3 = load the saved state, 16-19 = difficulty 0-3. One line is printed per frame: reward,
+//! lives, game over, frame numbers, CRC-32 of RAM and of the screen; with `ram=1` the RAM itself. A reset
+//! precedes the script unless `first=0`. With `speed=N` the script is run N times and only the time per frame
+//! is printed.
 //!
-//! `way=plain` runs the plain interpreter. `poke=FRAME:INDEX:VALUE` writes a byte of RAM after a frame.
-//! `dump=PREFIX` writes the picture after the last frame, as palette indices and as colors, and the machine's registers
-//! to `PREFIX.screen`, `PREFIX.rgb` and `PREFIX.txt`. `state=FILE` prints the registers in a saved state, and plays nothing.
+//! `way=plain` uses the plain interpreter. `poke=FRAME:INDEX:VALUE` writes a byte of RAM after a frame.
+//! `dump=PREFIX` writes the picture after the last frame, as palette indices and as RGB, and the machine's
+//! registers to `PREFIX.screen`, `PREFIX.rgb` and `PREFIX.txt`. `state=FILE` prints the registers of a saved
+//! state and runs nothing.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -92,12 +95,12 @@ fn parse() -> Result<Job, Box<dyn std::error::Error>> {
 fn parse_poke(text: &str) -> Result<(usize, usize, u8), Box<dyn std::error::Error>> {
     let parts: Vec<&str> = text.split(':').collect();
     let [frame, index, value] = parts.as_slice() else {
-        return Err(format!("poke={text}, expected FRAME:INDEX:VALUE").into());
+        return Err(format!("poke={text}: expected FRAME:INDEX:VALUE").into());
     };
     Ok((frame.parse()?, index.parse()?, value.parse()?))
 }
 
-/// Plays the script from the start again whenever a game ends, for timing without resets.
+/// Runs the script, and returns to the start state whenever a game ends, for timing without resets.
 fn play_on(job: &mut Job) -> Result<(), cule::CuleError> {
     let start = job.console.save(true);
     let mut gray = vec![0; job.console.height() * 160];

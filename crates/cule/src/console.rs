@@ -1,4 +1,4 @@
-//! One console for a program to play: loading, resets, mode selection, frames, pictures, saved states. Host only.
+//! A console with one game: loading, resets, mode selection, frames, pictures, saved states. Host only.
 
 mod boot;
 pub mod device;
@@ -19,25 +19,25 @@ use crate::machine::Board;
 use crate::random::{self, Random};
 use crate::rom::Rom;
 
-/// Seed of the core generator: power-on RAM, timer at reset, cartridge RAM.
+/// Default seed of the core generator, which provides RAM at power-on, the timer at reset and cartridge RAM.
 pub const SYSTEM_SEED: u32 = 4_753_849;
 
-/// How a console behaves; read when it is built.
+/// Settings of a console.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Seed of the environment's generator (sticky actions, two of Adventure's modes).
+    /// Seed of the environment's generator, used by sticky actions and two of Adventure's modes.
     pub random_seed: u32,
     /// Seed of the core generator.
     pub system_seed: u32,
-    /// Probability that a frame keeps the action before.
+    /// Probability that a frame repeats the previous action (sticky actions).
     pub repeat_action_probability: f32,
-    /// Frames per act, at least 1.
+    /// Frames per call of [`Console::act`], at least 1.
     pub frame_skip: u32,
-    /// Frames after which an episode is cut, 0 = never.
+    /// Frames after which an episode is truncated, 0 = never.
     pub max_num_frames_per_episode: u32,
-    /// Cut the episode when fewer lives are left than after loading.
+    /// Truncate the episode when fewer lives are left than after loading.
     pub truncate_on_loss_of_life: bool,
-    /// When pixels are made.
+    /// When pixels are drawn.
     pub drawing: Drawing,
 }
 
@@ -55,30 +55,30 @@ impl Default for Options {
     }
 }
 
-/// A loaded ROM with everything it needs.
+/// A console with a loaded ROM.
 #[derive(Clone)]
 pub struct Console {
-    // A batch lends one console to many environments, for the time of a reset or a step.
+    // A batch lends one console to many environments, for the duration of a reset or a step.
     pub(crate) state: State,
     pub(crate) board: Box<Board>,
     pub(crate) code: Code,
     pub(crate) options: Options,
-    /// Follows `Machine::draws` while frames are drawn.
+    /// The core generator. May be behind `Machine::draws`; `core_draws` is its position.
     core_random: Random,
     core_draws: u32,
     pub(crate) env_random: Random,
-    /// Frames that the picture buffers should show and do not.
+    /// Frames that ran without pixels and that the picture buffers should show.
     undrawn: UndrawnFrames,
-    /// Which frames are looked at.
+    /// Predicts which frames are read.
     looks: Looks,
-    /// Tells the images of saved states apart.
+    /// Hash of the ROM image, compared when a saved state is loaded.
     fingerprint: u32,
 }
 
-/// The row of a game.
+/// Index of a game in the table of games.
 ///
 /// # Errors
-/// [`CuleError::GameUnknown`].
+/// [`CuleError::GameUnknown`] if there is no game with this name.
 pub fn game_row(game: &str) -> Result<usize, CuleError> {
     let (first, last) = (GAMES[0].name, GAMES[UNKNOWN - 1].name);
     GAMES[..UNKNOWN].iter().position(|row| row.name == game).ok_or_else(|| CuleError::GameUnknown {
@@ -90,39 +90,42 @@ pub fn game_row(game: &str) -> Result<usize, CuleError> {
 }
 
 impl Console {
-    /// Plugs in a ROM under the rules of a game: power-on, format detection, first reset.
+    /// Creates a console with a ROM and the rules of a game: power-on, detection of the television, first
+    /// reset.
     ///
-    /// `game` is a row of the table of games; `games::table::UNKNOWN` has no rules. What depends on the ROM alone is worked out
-    /// once in a process, so that further consoles with the same ROM are ready in microseconds.
+    /// `game` is an index into the table of games; `games::table::UNKNOWN` has no rules. Data that depends on
+    /// the ROM alone is computed once per process, so that further consoles with the same ROM are created in
+    /// microseconds.
     ///
     /// # Errors
-    /// An option out of range, or a mode that the ROM never shows (it is not the game's).
+    /// An option is out of range, or the game's mode is never reached (the ROM is of another game).
     pub fn new(rom: &Rom, game: usize, options: Options) -> Result<Self, CuleError> {
         check(&options)?;
         if game >= GAME_COUNT {
             return Err(CuleError::Setting {
                 name: "game",
                 value: game.to_string(),
-                bound: "a row of the games",
+                bound: "an index into the table of games",
             });
         }
         Self::booted(&prepared::of(rom), game, options)
     }
 
-    /// Leaves the fast interpreter: from now on the plain one, to which it must be equal, runs the program.
+    /// Switches permanently from the fast CPU to the plain interpreter. The results are equal.
     pub fn run_plainly(&mut self) {
         let bytes = self.code.rom_bytes() as usize;
         self.code = Code::plain(&self.code.image()[..bytes]);
     }
 
-    /// Plays `frame_skip` frames with an action of player A; the sum of their rewards.
+    /// Steps `frame_skip` frames with an action of player A. Returns the sum of their rewards.
     ///
-    /// Codes that the game does not know do nothing. Once the episode has ended no frame runs and the reward is 0.
+    /// Action codes that the game does not use have no effect. After the end of the episode no frame runs and
+    /// the reward is 0.
     pub fn act(&mut self, action: u8) -> i32 {
         self.act_two(full(u32::from(action)), full(u32::from(NOOP)))
     }
 
-    /// [`Console::act`] for two players, with paddle movements of their own.
+    /// As [`Console::act`], for two players, with a paddle movement for each.
     pub fn act_two(&mut self, a: Action, b: Action) -> i32 {
         let keep = f64::from(self.options.repeat_action_probability);
         let draws_last = match self.options.drawing {
@@ -141,12 +144,12 @@ impl Console {
         total
     }
 
-    /// The ROM as the machine sees it.
+    /// The padded ROM image.
     pub(crate) fn image(&self) -> &[u8] {
         self.code.image()
     }
 
-    /// Goes on from what another interpreter made of this console, whose frames it has all drawn.
+    /// Continues from a state that another interpreter computed for this console, with all frames drawn.
     pub(crate) fn take(&mut self, state: State, random: Random, board: Box<Board>) {
         self.state = state;
         self.env_random = random;
@@ -154,9 +157,9 @@ impl Console {
         self.undrawn.forget(false);
     }
 
-    // ------------------------------------------------------------ what there is to see
+    // ------------------------------------------------------------ accessors
 
-    /// Row of the game.
+    /// Index of the game in the table of games.
     pub fn game(&self) -> usize {
         self.state.env.game as usize
     }
@@ -166,12 +169,12 @@ impl Console {
         GAMES[self.game()].name
     }
 
-    /// State of machine, rules and environment.
+    /// State of the machine, the game's rules and the environment.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The 128 bytes of console RAM.
+    /// The console's 128 bytes of RAM.
     pub fn ram(&self) -> &[u8; 128] {
         &self.state.machine.riot.ram
     }
@@ -179,23 +182,23 @@ impl Console {
     /// Writes a byte of console RAM.
     ///
     /// # Errors
-    /// [`CuleError::RamIndex`].
+    /// [`CuleError::RamIndex`] if `index` is not below 128.
     pub fn set_ram(&mut self, index: usize, value: u8) -> Result<(), CuleError> {
         *self.state.machine.riot.ram.get_mut(index).ok_or(CuleError::RamIndex { index })? = value;
         Ok(())
     }
 
-    /// Lives left, as the game's rule reports them.
+    /// Lives left, as reported for this game.
     pub fn lives(&self) -> i32 {
         env::lives(&self.state)
     }
 
-    /// The game has ended.
+    /// True if the game has ended.
     pub fn game_over(&self) -> bool {
         self.state.rules.over != 0
     }
 
-    /// The episode was cut.
+    /// True if the episode was truncated.
     pub fn truncated(&self) -> bool {
         env::truncated(&self.state)
     }
@@ -210,12 +213,12 @@ impl Console {
         self.state.env.episode_frame_number
     }
 
-    /// Actions that do something, ascending.
+    /// Minimal action set (actions with an effect), ascending.
     pub fn minimal_actions(&self) -> Vec<u8> {
         actions(GAMES[self.game()].minimal)
     }
 
-    /// Actions that the game knows, ascending.
+    /// Legal action set, ascending.
     pub fn legal_actions(&self) -> Vec<u8> {
         actions(GAMES[self.game()].legal)
     }
@@ -230,39 +233,39 @@ impl Console {
         GAMES[self.game()].difficulties
     }
 
-    /// The players' actions that go on while they stick, and how far they turn a paddle.
+    /// The players' last actions, which sticky actions repeat, with their paddle movements.
     pub fn held(&self) -> [Action; 2] {
         let env = &self.state.env;
         [0, 1].map(|player| Action { code: env.held[player], step: env.held_step[player] })
     }
 
-    /// Replaces what [`Console::held`] says. The reference keeps it out of saved states, so that a restored console
-    /// goes on with the action it had before.
+    /// Replaces the actions that [`Console::held`] returns. Saved states do not contain them, as in ale-py:
+    /// after loading a state, a console continues with the last action it had before.
     pub fn set_held(&mut self, actions: [Action; 2]) {
         self.state.env.held = actions.map(|action| action.code);
         self.state.env.held_step = actions.map(|action| action.step);
     }
 
-    /// Seeds the environment's generator anew.
+    /// Reseeds the environment's generator.
     pub fn reseed(&mut self, seed: u32) {
         self.options.random_seed = seed;
         self.env_random = random::seeded(seed);
     }
 
-    /// The mode of the following resets.
+    /// Mode that the following resets select.
     pub fn mode(&self) -> u32 {
         self.state.rules.mode
     }
 
-    /// The difficulty in effect.
+    /// Current difficulty.
     pub fn difficulty(&self) -> u32 {
         self.state.env.difficulty
     }
 
-    /// Chooses the mode of the following resets.
+    /// Sets the mode that the following resets select.
     ///
     /// # Errors
-    /// [`CuleError::Mode`].
+    /// [`CuleError::Mode`] if the game does not have this mode.
     pub fn set_mode(&mut self, mode: u32) -> Result<(), CuleError> {
         if !self.modes().contains(&mode) {
             let available = self.modes().to_vec();
@@ -272,10 +275,10 @@ impl Console {
         Ok(())
     }
 
-    /// Sets the difficulty switches from the next frame on.
+    /// Sets the difficulty switches, from the next frame on.
     ///
     /// # Errors
-    /// [`CuleError::Difficulty`].
+    /// [`CuleError::Difficulty`] if the game does not have this difficulty.
     pub fn set_difficulty(&mut self, difficulty: u32) -> Result<(), CuleError> {
         if !self.difficulties().contains(&difficulty) {
             let available = self.difficulties().to_vec();
@@ -285,12 +288,12 @@ impl Console {
         Ok(())
     }
 
-    /// True for a PAL television.
+    /// True if the television is PAL.
     pub fn is_pal(&self) -> bool {
         self.state.machine.tia.layout.pal != 0
     }
 
-    /// Rows of the picture; a row has 160 pixels.
+    /// Number of rows of the picture. A row has 160 pixels.
     pub fn height(&self) -> usize {
         (self.state.machine.tia.layout.height as usize).max(200)
     }

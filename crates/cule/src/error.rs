@@ -1,10 +1,10 @@
-//! What can go wrong, with the value and the bound in every message.
+//! The error type of the crate. Every message contains the value and the bound.
 
 use std::path::PathBuf;
 
 use crate::rom::Scheme;
 
-/// The error of every fallible call of this crate.
+/// Error of all fallible functions of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CuleError {
@@ -16,75 +16,75 @@ pub enum CuleError {
     RomNotFound {
         /// Name of the game.
         game: String,
-        /// Files that were looked for, in order.
+        /// Files that were searched for, in order.
         looked: Vec<PathBuf>,
     },
-    /// A file exists and cannot be read.
+    /// The file exists but cannot be read.
     #[error("cannot read the ROM {}: {source}", path.display())]
     RomUnreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The bytes under a known game's name are not that game.
+    /// The file with a known game's name has another MD5 than that game.
     #[error("the ROM named `{game}` has md5 {found}, expected {expected}")]
     RomWrongMd5 {
         /// Name of the game.
         game: String,
-        /// Hash of the bytes, lower-case hexadecimal.
+        /// MD5 of the bytes, lower-case hexadecimal.
         found: String,
-        /// Hash of the known game.
+        /// MD5 of the known game.
         expected: String,
     },
-    /// The size belongs to no cartridge.
+    /// No cartridge type has an image of this size.
     #[error(
         "a ROM of {size} bytes fits no cartridge: known sizes are 2, 4, 8, 10, 12, 16, 32 and 64 KiB, at most {max} bytes"
     )]
     RomSize {
         /// Bytes in the image.
         size: usize,
-        /// Most bytes an image may have.
+        /// Maximum size of an image in bytes.
         max: usize,
     },
-    /// The cartridge is recognised, and its hardware is not modelled.
+    /// The cartridge scheme is recognized but not emulated.
     #[error("cartridge scheme {scheme:?} ({size} bytes) is not supported")]
     SchemeUnsupported {
-        /// What the image was taken for.
+        /// The scheme that was detected.
         scheme: Scheme,
         /// Bytes in the image.
         size: usize,
     },
-    /// No game has this name.
+    /// There is no game with this name.
     #[error("unknown game `{game}`: {count} names are known, from `{first}` to `{last}`")]
     GameUnknown {
         /// The name given.
         game: String,
-        /// How many names there are.
+        /// Number of known names.
         count: usize,
         /// First name in alphabetical order.
         first: &'static str,
         /// Last name in alphabetical order.
         last: &'static str,
     },
-    /// The game has no such mode.
+    /// The game does not have this mode.
     #[error("mode {mode} is not one of {game}'s modes {available:?}")]
     Mode {
         /// The game.
         game: &'static str,
-        /// The mode asked for.
+        /// The requested mode.
         mode: u32,
-        /// What there is.
+        /// Modes of the game.
         available: Vec<u32>,
     },
-    /// The game has no such difficulty.
+    /// The game does not have this difficulty.
     #[error("difficulty {difficulty} is not one of {game}'s difficulties {available:?}")]
     Difficulty {
         /// The game.
         game: &'static str,
-        /// The difficulty asked for.
+        /// The requested difficulty.
         difficulty: u32,
-        /// What there is.
+        /// Difficulties of the game.
         available: Vec<u32>,
     },
     /// A setting is out of its range.
@@ -94,7 +94,7 @@ pub enum CuleError {
         name: &'static str,
         /// The value given.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         bound: &'static str,
     },
     /// A RAM index is out of range.
@@ -103,114 +103,114 @@ pub enum CuleError {
         /// The index given.
         index: usize,
     },
-    /// A buffer to be filled has the wrong length.
+    /// An output buffer has the wrong length.
     #[error("{what} needs a buffer of {expected} bytes, this one has {found}")]
     BufferLength {
-        /// What was to be written.
+        /// What the buffer is for.
         what: &'static str,
-        /// Bytes needed.
+        /// Required length in bytes.
         expected: usize,
-        /// Bytes given.
+        /// Given length in bytes.
         found: usize,
     },
-    /// Saved bytes do not describe a state of this console.
+    /// The bytes are not a saved state of this console.
     #[error("not a saved state of this console: {reason}")]
     State {
-        /// What does not fit, with the values.
+        /// What does not fit, with the value.
         reason: String,
     },
-    /// A batch was given another number of something than it has environments.
+    /// The number of items passed to a batch is not its number of environments.
     #[error("{found} {what} for {expected} environments")]
     Count {
-        /// What was counted.
+        /// Kind of the items.
         what: &'static str,
-        /// How many were given.
+        /// Number of items given.
         found: usize,
-        /// How many are needed.
+        /// Number of environments.
         expected: usize,
     },
-    /// An environment was asked for something that it cannot do now.
+    /// An environment cannot do this in its current state.
     #[error("environment {env} {reason}")]
     EnvState {
-        /// Number of the environment.
+        /// Index of the environment.
         env: usize,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         reason: &'static str,
     },
-    /// Waiting would never end.
+    /// `recv` would block forever.
     #[error(
-        "recv would wait for ever: {pending} results are on their way, a batch has {batch_size}; call send first"
+        "recv would wait for ever: {pending} results are pending, a batch has {batch_size}; call send first"
     )]
     NothingPending {
-        /// Results that will come.
+        /// Number of pending results.
         pending: usize,
-        /// Results in a batch.
+        /// Number of results per batch.
         batch_size: usize,
     },
-    /// The system has no such amount of memory to give.
+    /// A memory allocation failed.
     #[error("{bytes} bytes of memory cannot be allocated")]
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// Requested size in bytes.
         bytes: usize,
     },
-    /// The system gives no more threads.
+    /// Threads cannot be started.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
-        /// How many were asked for.
+        /// Requested number of threads.
         threads: usize,
-        /// What the system says.
+        /// The error of the operating system.
         reason: String,
     },
-    /// The process was forked: its threads are in the other one.
+    /// The process was forked: the batch's threads exist in the parent process only.
     #[error(
-        "this batch was made in process {made_in} and its threads live there, not in process {here}: make it anew"
+        "this batch was created in process {made_in}; its threads live there, not in process {here}: create a new batch"
     )]
     Forked {
-        /// Process that made the batch.
+        /// Process that created the batch.
         made_in: u32,
-        /// Process that asks.
+        /// Process that uses it.
         here: u32,
     },
-    /// Something went wrong in one environment, which must be reset. The others have done what was asked of them.
+    /// A step or reset of one environment failed; it must be reset. The other environments are not affected.
     #[error("environment {env}: {source}")]
     Environment {
-        /// Number of the environment.
+        /// Index of the environment.
         env: usize,
-        /// What went wrong.
+        /// The error.
         source: Box<CuleError>,
     },
-    /// A bug: an environment fell over. The others are unharmed.
+    /// An environment panicked, which is a bug. The other environments are not affected.
     #[error("it panicked: {message}")]
     Panicked {
-        /// What the panic said.
+        /// Message of the panic.
         message: String,
     },
-    /// An action of a batch on a device does not exist; it was taken for no input.
+    /// An action of a batch on a device is out of range. The environment was stepped without input.
     #[error("an action of environment {env} was outside 0..{count}; it did nothing")]
     Action {
-        /// The environment with the largest number that got one.
+        /// The highest index of an environment with such an action.
         env: usize,
-        /// Actions there are.
+        /// Number of actions.
         count: u32,
     },
     /// CUDA is not available, or a call failed.
     #[error(transparent)]
     Cuda(#[from] cuda::CudaError),
-    /// A mode selection did not come to its end.
+    /// The mode of the game was not reached.
     #[error("mode {mode} of {game} was not reached within {frames} frames: does the ROM belong to the game?")]
     ModeSelection {
         /// The game.
         game: &'static str,
-        /// The mode wanted.
+        /// The requested mode.
         mode: u32,
-        /// Frames spent.
+        /// Number of frames run.
         frames: u32,
     },
 }
 
 fn list(paths: &[PathBuf]) -> String {
     if paths.is_empty() {
-        return "no place (neither PARL_ROMS_DIR nor ALE_ROMS_DIR nor ALE_ROM_DIR is set)".into();
+        return "no file, since none of PARL_ROMS_DIR, ALE_ROMS_DIR and ALE_ROM_DIR is set".into();
     }
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

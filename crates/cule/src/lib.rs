@@ -1,4 +1,4 @@
-//! The Atari 2600: one machine, exact against the reference, and the games that run on it.
+//! Atari 2600 emulator whose frames equal those of ale-py, with the rules of its games, on CPU and GPU.
 
 pub mod batch;
 pub mod console;

@@ -1,11 +1,11 @@
-//! Allocations that fail with [`CuleError::OutOfMemory`] where the standard ones end the process. Host only.
+//! Allocations that return [`CuleError::OutOfMemory`] where those of the standard library abort. Host only.
 
 use crate::CuleError;
 
-/// An empty vector with room for `count` elements.
+/// Returns an empty vector with capacity for `count` elements.
 ///
 /// # Errors
-/// [`CuleError::OutOfMemory`].
+/// [`CuleError::OutOfMemory`] if the allocation fails.
 pub fn reserved<T>(count: usize) -> Result<Vec<T>, CuleError> {
     let mut vector = vec![];
     match vector.try_reserve_exact(count) {
@@ -14,23 +14,24 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>, CuleError> {
     }
 }
 
-/// `count` copies of `value`.
+/// Returns a vector with `count` copies of `value`.
 ///
 /// # Errors
-/// [`CuleError::OutOfMemory`].
+/// [`CuleError::OutOfMemory`] if the allocation fails.
 pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, CuleError> {
     let mut vector = reserved(count)?;
     vector.resize(count, value);
     Ok(vector)
 }
 
-/// Checks that `bytes` can be allocated now: what follows is many small allocations, which cannot fail one by one.
+/// Checks that `bytes` can be allocated now. For use before many small allocations that cannot return an
+/// error.
 ///
 /// # Errors
-/// [`CuleError::OutOfMemory`].
+/// [`CuleError::OutOfMemory`] if the allocation fails.
 pub fn check(bytes: usize) -> Result<(), CuleError> {
     let room: Vec<u8> = reserved(bytes)?;
-    // Without a use the compiler may leave out the allocation.
+    // The compiler may remove an unused allocation.
     std::hint::black_box(room.as_ptr());
     Ok(())
 }

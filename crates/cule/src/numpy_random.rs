@@ -1,17 +1,18 @@
-//! NumPy's default generator, as far as Gymnasium's wrappers draw from it: `SeedSequence`, PCG64, bounded integers.
+//! NumPy's default generator, as far as Gymnasium's wrappers use it: `SeedSequence`, PCG64, bounded integers.
 //!
 //! Device subset.
 //!
-//! Source: O'Neill (2014), "PCG: a family of simple fast space-efficient statistically good algorithms" (XSL RR 128/64),
-//! and the seeding that NumPy documents under `SeedSequence`; checked against NumPy's numbers below.
+//! Sources: O'Neill (2014), "PCG: a family of simple fast space-efficient statistically good algorithms" (XSL
+//! RR 128/64), and the seeding that NumPy documents under `SeedSequence`. The tests compare with values of
+//! NumPy.
 
 use bytemuck::{Pod, Zeroable};
 
 const POOL: usize = 4;
-/// Of the generator's step, 128 bits: high word, low word.
+/// Multiplier of the generator's step, 128 bits: high word, low word.
 const MULTIPLIER: [u64; 2] = [0x2360_ED05_1FC6_5DA4, 0x4385_DF64_9FCC_F645];
 
-/// A word that goes into the pool of `SeedSequence`, and the constant for the next one.
+/// Hashes a word for the pool of `SeedSequence`, and updates the hash constant.
 fn scramble(value: u32, constant: &mut u32) -> u32 {
     let mixed: u32 = value ^ *constant;
     *constant = constant.wrapping_mul(0x931E_8875);
@@ -19,7 +20,7 @@ fn scramble(value: u32, constant: &mut u32) -> u32 {
     product ^ (product >> 16)
 }
 
-/// Words made from a seed: the first ones of `SeedSequence(seed).generate_state(8)`, whatever their number.
+/// The first eight words of `SeedSequence(seed).generate_state(n)`, which are the same for all n >= 8.
 pub fn seed_words(seed: u64) -> [u32; 8] {
     let entropy: [u32; POOL] = [seed as u32, (seed >> 32) as u32, 0, 0];
     let mut constant: u32 = 0x43B0_D7E5;
@@ -49,7 +50,7 @@ pub fn seed_words(seed: u64) -> [u32; 8] {
     words
 }
 
-/// PCG64 with the half of its last output that a 32-bit draw has left.
+/// PCG64, with the upper half of the last output if a 32-bit draw has not used it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct NumpyRandom {
@@ -59,14 +60,14 @@ pub struct NumpyRandom {
     has_kept: u32,
 }
 
-/// The low 128 bits of a sum; high word, low word.
+/// Low 128 bits of a sum: high word, low word.
 fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     let low: u64 = a[1].wrapping_add(b[1]);
     let carry: u64 = (low < a[1]) as u64;
     [a[0].wrapping_add(b[0]).wrapping_add(carry), low]
 }
 
-/// The high word of a product.
+/// High word of a product.
 fn high(a: u64, b: u64) -> u64 {
     let low: u64 = (a & 0xFFFF_FFFF) * (b & 0xFFFF_FFFF);
     let first: u64 = (a >> 32) * (b & 0xFFFF_FFFF) + (low >> 32);
@@ -74,7 +75,7 @@ fn high(a: u64, b: u64) -> u64 {
     (a >> 32) * (b >> 32) + (first >> 32) + (second >> 32)
 }
 
-/// The low 128 bits of a product.
+/// Low 128 bits of a product: high word, low word.
 fn multiply(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     let outer: u64 = a[0].wrapping_mul(b[1]).wrapping_add(a[1].wrapping_mul(b[0]));
     [high(a[1], b[1]).wrapping_add(outer), a[1].wrapping_mul(b[1])]
@@ -109,7 +110,7 @@ fn next_u32(random: &mut NumpyRandom) -> u32 {
     both as u32
 }
 
-/// `integers(low, high)`: uniform in `low..high`.
+/// `integers(low, high)`: uniform in `low..high`. Requires `low < high`.
 pub fn integers(random: &mut NumpyRandom, low: u32, high: u32) -> u32 {
     let n: u32 = high - low;
     if n == 1 {
@@ -131,7 +132,7 @@ mod tests {
     fn words_and_draws_of_numpy() {
         // numpy.random.SeedSequence(3).generate_state(2)
         assert_eq!(seed_words(3)[..2], [1_576_890_651, 2_902_887_791]);
-        // default_rng(SeedSequence(s).generate_state(2)[0]).integers(1, 31), twice.
+        // The first two values of default_rng(SeedSequence(s).generate_state(2)[0]).integers(1, 31).
         for (seed, expected) in [(0, [22, 1]), (3, [25, 15]), (42, [11, 29])] {
             let mut random = seeded(u64::from(seed_words(seed)[0]));
             assert_eq!([integers(&mut random, 1, 31), integers(&mut random, 1, 31)], expected, "seed {seed}");

@@ -1,8 +1,9 @@
-//! What an agent sees: colors, the brighter of two frames, and the picture made smaller.
+//! Observations: palette colors, the pixel-wise maximum of two frames, and resizing.
 //!
-//! Device subset: free functions over slices and plain values. Reduction follows the
-//! arithmetic of OpenCV's `INTER_AREA` (area averages in `f32` when shrinking, fixed-point bilinear with area
-//! coefficients when an axis grows), product by product and sum by sum, so that pixels are equal bit for bit.
+//! Device subset: free functions over slices and plain values. Resizing follows the arithmetic of OpenCV's
+//! `INTER_AREA` (area averages in `f32` when shrinking, fixed-point bilinear interpolation with area
+//! coefficients when an axis grows). All products and sums are in the same order, so that pixels are equal
+//! bit for bit.
 
 #![allow(
     clippy::needless_range_loop,
@@ -21,19 +22,19 @@ pub mod reduce;
 mod shrink;
 pub mod translate;
 
-/// Pixels in a row of a native picture.
+/// Pixels in a row of a console's picture.
 pub const WIDTH: usize = 160;
 
 // ---------------------------------------------------------------- colors and pooling
 
-/// Brightness of a row of indices.
+/// Converts a row of palette indices to gray.
 pub fn gray_row(indices: &[u8], gray: &[u8; 256], out: &mut [u8]) {
     for x in 0..WIDTH {
         out[x] = gray[indices[x] as usize];
     }
 }
 
-/// Brightness of the brighter of two frames, pixel by pixel.
+/// Pixel-wise maximum of the gray values of two rows.
 pub fn pooled_row(last: &[u8], before: &[u8], gray: &[u8; 256], out: &mut [u8]) {
     for x in 0..WIDTH {
         let a: u8 = gray[last[x] as usize];
@@ -44,19 +45,19 @@ pub fn pooled_row(last: &[u8], before: &[u8], gray: &[u8; 256], out: &mut [u8]) 
 
 // ---------------------------------------------------------------- area averages
 
-/// One target cell along an axis: `count` source cells from `first` on, their weights from `at` on in the table.
+/// One target pixel along an axis: `count` source pixels from `first` on, with weights from index `at` on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Cell {
-    /// First source cell.
+    /// First source pixel.
     pub first: u32,
-    /// Source cells that take part.
+    /// Number of source pixels.
     pub count: u32,
-    /// Place of the first weight.
+    /// Index of the first weight.
     pub at: u32,
 }
 
-/// Averages along a row: source pixels to `cells.len()` sums, in the order of the table.
+/// Weighted sums along a row, one per cell, added in the order of the table.
 pub fn area_row(source: &[u8], cells: &[Cell], weights: &[f32], out: &mut [f32]) {
     for d in 0..cells.len() {
         let cell: Cell = cells[d];
@@ -70,7 +71,7 @@ pub fn area_row(source: &[u8], cells: &[Cell], weights: &[f32], out: &mut [f32])
     }
 }
 
-/// Adds a weighted row of sums; the first one replaces what is there.
+/// Adds `sums * weight` to `out`; the first row replaces the content of `out`.
 pub fn add_row(sums: &[f32], weight: f32, first: bool, out: &mut [f32]) {
     for d in 0..sums.len() {
         let product: f32 = sums[d] * weight;
@@ -78,21 +79,23 @@ pub fn add_row(sums: &[f32], weight: f32, first: bool, out: &mut [f32]) {
     }
 }
 
-/// Rounds sums to pixels, halves to even.
+/// Rounds sums to pixels, half to even.
 pub fn round_row(sums: &[f32], out: &mut [u8]) {
     for d in 0..sums.len() {
         out[d] = round_pixel(sums[d]);
     }
 }
 
-/// A sum of at least 0 as a pixel, halves to even. Adding 2^23 leaves no bits below one, and rounds as the sum does.
+/// Rounds a sum of at least 0 to a pixel, half to even. Adding 2^23 drops the fractional bits with the
+/// rounding of the addition.
 pub fn round_pixel(sum: f32) -> u8 {
     const TO_INTEGERS: f32 = 8_388_608.0;
     let rounded: f32 = (sum + TO_INTEGERS) - TO_INTEGERS;
     if rounded > 255.0 { 255 } else { rounded as u8 }
 }
 
-/// One pixel of the area average, as the rows above give it. `rows` are the places of the source rows in `source`.
+/// One pixel of the area average, equal to that of the functions above. `rows` are the offsets of the source
+/// rows in `source`.
 pub fn area_pixel(
     source: &[u8],
     rows: &[u32],
@@ -114,35 +117,36 @@ pub fn area_pixel(
     round_pixel(total)
 }
 
-/// The average of whole blocks, 2 x 2: rounded half up.
+/// Average of a 2 x 2 block, rounded half up.
 pub fn quarter(sum: u32) -> u8 {
     ((sum + 2) >> 2) as u8
 }
 
-/// The average of whole blocks of any other size.
+/// Average of a block of any other size; `scale` is 1 / its number of pixels.
 pub fn block_average(sum: u32, scale: f32) -> u8 {
     round_pixel(sum as f32 * scale)
 }
 
 // ---------------------------------------------------------------- 160 x 210 to 84 x 84
 
-/// Bytes that `shrink_84` may write for a row of 84.
+/// Bytes that `shrink_84` may write for a row of 84 pixels.
 pub const ROW_84: usize = 96;
-/// Weights of a pixel in the small picture: 40ths across times fifths down.
+/// Total weight of a target pixel: 40ths horizontally times fifths vertically.
 pub const WEIGHT_84: u32 = 200;
-/// Targets that are worked out together; some of them are written over by the next ones.
+/// Target pixels that are computed together; the next group overwrites some of them.
 const LANES: usize = 16;
-/// Targets of a group that begin at an odd source pixel.
+/// Target pixels of a group that start at an odd source pixel.
 const ODD_TARGETS: usize = 11;
-/// Across, 21 pixels are made of 40: for target r the weights, in 40ths, of three source pixels in a row. They begin
-/// at source pixel 2 r - 1 for r up to 10 (`ACROSS[0]`), and at 2 r - 2 after that (`ACROSS[1]`, from r = 11 on).
+/// Horizontally, 40 source pixels become 21. For target r: the weights, in 40ths, of three consecutive source
+/// pixels. They start at source pixel 2 r - 1 for r up to 10 (`ACROSS[0]`), and at 2 r - 2 from r = 11 on
+/// (`ACROSS[1]`).
 const ACROSS: [[[u16; LANES]; 3]; 2] = [across_table(0, ODD_TARGETS), across_table(ODD_TARGETS, 21)];
 
 const fn across_table(from: usize, to: usize) -> [[u16; LANES]; 3] {
     let mut table: [[u16; LANES]; 3] = [[0; LANES]; 3];
     let mut r: usize = from;
     while r < to {
-        // Target r covers source 40 r / 21 to 40 (r + 1) / 21; in 40ths of its own width a source pixel is 21.
+        // Target r covers source 40 r / 21 to 40 (r + 1) / 21; a source pixel is 21 40ths of its width.
         let first: usize = if r < ODD_TARGETS { 2 * r } else { 2 * r - 1 };
         let start: usize = 21 * first - 40 * r;
         let middle: usize = if 40 - start < 21 { 40 - start } else { 21 };
@@ -154,7 +158,7 @@ const fn across_table(from: usize, to: usize) -> [[u16; LANES]; 3] {
     table
 }
 
-/// `sum` and the products of four pairs of bytes: one instruction of a GPU.
+/// `sum` plus the products of four pairs of bytes; a single instruction on a GPU.
 pub fn dot4(a: u32, b: u32, sum: u32) -> u32 {
     let mut total: u32 = sum;
     for i in 0..4u32 {
@@ -164,7 +168,8 @@ pub fn dot4(a: u32, b: u32, sum: u32) -> u32 {
     total
 }
 
-/// Across, per target of 84: the first of four source pixels, and their weights in 40ths, the first lowest.
+/// Per target column of 84: the first of four source pixels, and their weights in 40ths, the first in the
+/// lowest byte.
 pub const ACROSS_84: [[u32; 2]; 84] = across_words();
 
 const fn across_words() -> [[u32; 2]; 84] {
@@ -178,7 +183,7 @@ const fn across_words() -> [[u32; 2]; 84] {
         let mut weights: u32 = ACROSS[half][0][at] as u32
             | (ACROSS[half][1][at] as u32) << 8
             | (ACROSS[half][2][at] as u32) << 16;
-        // Four pixels lie within the 40: one of no weight is left out in front, or taken along.
+        // The four pixels must lie within the 40: a pixel of weight 0 is dropped or added in front.
         if r == 0 {
             weights >>= 8;
         } else {
@@ -194,15 +199,16 @@ const fn across_words() -> [[u32; 2]; 84] {
     table
 }
 
-/// Source rows with their weights in fifths for output row `d`, 210 rows to 84.
+/// First source row of output row `d` and the weights of three source rows in fifths, for 210 rows to 84.
 pub fn rows_84(d: usize) -> (usize, [u16; 3]) {
     let five: usize = d / 2 * 5;
     if d & 1 == 0 { (five, [2, 2, 1]) } else { (five + 2, [1, 2, 2]) }
 }
 
-/// A row of an 84 x 84 picture from three source rows, in 200ths. `sums` gets the exact sums plus 100, for `d` below 84.
+/// Computes a row of an 84 x 84 picture from three source rows, in 200ths. `sums` receives the exact sums
+/// plus 100, for columns below 84.
 ///
-/// `even` and `odd` are work space: pixels 2 i at `even[i]`, pixels 2 i + 1 at `odd[i + 1]`.
+/// `even` and `odd` are scratch buffers: pixel 2 i is at `even[i]`, pixel 2 i + 1 at `odd[i + 1]`.
 #[inline(always)]
 pub fn shrink_84(
     first: &[u8; WIDTH],
@@ -213,7 +219,7 @@ pub fn shrink_84(
     odd: &mut [u16; 104],
     sums: &mut [u16; ROW_84],
 ) {
-    // Down first, then apart: interleaved 16-bit numbers are separated faster than bytes.
+    // Vertically first, then deinterleaved: 16-bit numbers are separated faster than bytes.
     let mut columns: [u16; WIDTH] = [0; WIDTH];
     for x in 0..WIDTH {
         columns[x] =
@@ -243,7 +249,8 @@ pub fn shrink_84(
     }
 }
 
-/// Sums plus 100 to pixels. True when a sum lies exactly between two pixels: the caller then asks `area_pixel`.
+/// Converts sums plus 100 to pixels. Returns true if a sum is halfway between two pixels; the caller then
+/// uses `area_pixel` for it.
 #[inline(always)]
 pub fn round_84(sums: &[u16; ROW_84], out: &mut [u8; ROW_84]) -> bool {
     let mut ties: u16 = 0;
@@ -256,24 +263,24 @@ pub fn round_84(sums: &[u16; ROW_84], out: &mut [u8; ROW_84]) -> bool {
     ties != 0
 }
 
-/// True when this sum, 100 included, lies exactly between two pixels.
+/// True if this sum, 100 included, is halfway between two pixels.
 pub fn is_tie_84(sum: u16) -> bool {
     sum as u32 % WEIGHT_84 == 0
 }
 
-// ---------------------------------------------------------------- growing
+// ---------------------------------------------------------------- enlarging
 
-/// One target cell along an axis that grows: two source cells and their weights in 2048ths.
+/// One target pixel along an axis that grows: two source pixels and their weights in 2048ths.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Blend {
-    /// The two source cells.
+    /// The two source pixels.
     pub from: [u32; 2],
     /// Their weights.
     pub weight: [i32; 2],
 }
 
-/// Blends along a row.
+/// Interpolates along a row.
 pub fn blend_row(source: &[u8], blends: &[Blend], out: &mut [i32]) {
     for d in 0..blends.len() {
         let b: Blend = blends[d];
@@ -282,7 +289,7 @@ pub fn blend_row(source: &[u8], blends: &[Blend], out: &mut [i32]) {
     }
 }
 
-/// Blends two rows of sums to pixels.
+/// Interpolates between two rows of sums, and converts to pixels.
 pub fn blend_rows(upper: &[i32], lower: &[i32], weight: [i32; 2], out: &mut [u8]) {
     for d in 0..out.len() {
         let above: i32 = (weight[0] * (upper[d] >> 4)) >> 16;

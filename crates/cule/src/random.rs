@@ -1,4 +1,4 @@
-//! MT19937, 32-bit outputs, standard single-integer seeding.
+//! MT19937 with 32-bit outputs, seeded with one integer in the standard way.
 //!
 //! Device subset.
 
@@ -8,17 +8,17 @@ use bytemuck::{Pod, Zeroable};
 pub const STATE_WORDS: usize = 624;
 const MIDDLE: usize = 397;
 
-/// Generator state: the words and the position of the next output.
+/// State of the generator: the words and the index of the next output.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Random {
-    /// The words of the present round.
+    /// The current words.
     pub words: [u32; STATE_WORDS],
-    /// Which of them comes next.
+    /// Index of the word for the next output.
     pub position: u32,
 }
 
-/// A generator seeded with one integer.
+/// Returns a generator seeded with one integer.
 pub fn seeded(seed: u32) -> Random {
     let mut random: Random = Random { words: [0; STATE_WORDS], position: STATE_WORDS as u32 };
     self::seed(&mut random, seed);
@@ -49,7 +49,7 @@ fn refill(random: &mut Random) {
     random.position = 0;
 }
 
-/// The next output.
+/// Returns the next output.
 pub fn draw(random: &mut Random) -> u32 {
     if random.position as usize >= STATE_WORDS {
         refill(random);
@@ -62,7 +62,7 @@ pub fn draw(random: &mut Random) -> u32 {
     y ^ (y >> 18)
 }
 
-/// Leaves out `count` outputs: a tenth of the time of drawing them.
+/// Skips `count` outputs, in a tenth of the time of drawing them.
 #[inline(never)]
 pub fn skip(random: &mut Random, count: u32) {
     let mut place: u64 = random.position as u64 + count as u64;

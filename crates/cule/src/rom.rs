@@ -1,8 +1,8 @@
-//! ROM files: where they are, what they are by their md5, which cartridge they sit in. Host only.
+//! ROM files: search path, identification by MD5, detection of the cartridge scheme. Host only.
 //!
-//! Nothing is shipped: a file is looked for under a given path, then in the folders named by `PARL_ROMS_DIR`,
-//! `ALE_ROMS_DIR` and `ALE_ROM_DIR`, then in the folders the caller adds (Python adds the one of an installed
-//! ale-py).
+//! No ROM is shipped. A file is searched under the given path, then in the folders named by `PARL_ROMS_DIR`,
+//! `ALE_ROMS_DIR` and `ALE_ROM_DIR`, then in the folders that the caller adds (Python adds that of an
+//! installed ale-py).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,14 +14,14 @@ use crate::CuleError;
 use crate::games::row::Game;
 use crate::games::table::{GAMES, UNKNOWN};
 
-/// Environment variables that name a folder of ROMs, in the order of looking.
+/// Environment variables that name a folder of ROMs, in search order.
 pub const FOLDER_VARIABLES: [&str; 3] = ["PARL_ROMS_DIR", "ALE_ROMS_DIR", "ALE_ROM_DIR"];
-/// Most bytes of an image.
+/// Maximum size of an image in bytes.
 pub const MAX_BYTES: usize = 512 * 1024;
-/// File name extensions tried after a game's name.
+/// File name extensions, tried in this order.
 const EXTENSIONS: [&str; 3] = ["bin", "a26", "rom"];
 
-/// How a cartridge shows its image on the bus.
+/// Bank-switching scheme: how a cartridge maps its image to the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the schemes' own")]
@@ -46,45 +46,45 @@ pub enum Scheme {
     UA = 15,
     /// Commavid.
     CV = 16,
-    /// 64 KiB, the next of 16 banks at every access to $1FF0.
+    /// 64 KiB; each access to $1FF0 selects the next of 16 banks.
     MB = 17,
-    /// Named by the reference and claiming no address; never detected.
+    /// Named by ale-py, which maps no address for it; never detected.
     X0840 = 18,
-    /// F8 that starts in bank 0.
+    /// F8 that starts with bank 0.
     F8Low = 19,
-    /// Megacart, 128 KiB; recognised only.
+    /// Megacart, 128 KiB; recognized, not emulated.
     MC = 20,
-    /// Supercharger; recognised only.
+    /// Supercharger; recognized, not emulated.
     AR = 21,
 }
 
-/// An image with what is known about it.
+/// A ROM image and its identification.
 #[derive(Clone, Debug)]
 pub struct Rom {
-    /// The image as read.
+    /// Content of the file.
     pub bytes: Vec<u8>,
-    /// Hash of the image, lower-case hexadecimal.
+    /// MD5 of the image, lower-case hexadecimal.
     pub md5: String,
-    /// The cartridge it sits in.
+    /// Scheme of the cartridge.
     pub scheme: Scheme,
 }
 
-/// The games of the table, each with its known ROM.
+/// The known games, each with the MD5 of its ROM.
 pub fn known() -> &'static [Game] {
     &GAMES[..UNKNOWN]
 }
 
-/// The game of this name.
+/// Returns the game with this name.
 pub fn known_game(game: &str) -> Option<&'static Game> {
     known().iter().find(|row| row.name == game)
 }
 
-/// The game whose ROM has this hash.
+/// Returns the game whose ROM has this MD5.
 pub fn known_md5(md5: &str) -> Option<&'static Game> {
     known().iter().find(|row| row.md5 == md5)
 }
 
-/// Hash of an image, lower-case hexadecimal.
+/// MD5 of an image, lower-case hexadecimal.
 pub fn md5_hex(bytes: &[u8]) -> String {
     Md5::digest(bytes).iter().fold(String::with_capacity(32), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -93,7 +93,7 @@ pub fn md5_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The folders that the environment names, then `more`.
+/// The folders that the environment variables name, followed by `more`.
 pub fn folders(more: &[PathBuf]) -> Vec<PathBuf> {
     FOLDER_VARIABLES
         .iter()
@@ -104,10 +104,10 @@ pub fn folders(more: &[PathBuf]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The file of a game: `game_or_path` itself if it is a file, else the first one in [`folders`].
+/// Returns the file of a game: `game_or_path` itself if it is a file, else the first match in [`folders`].
 ///
 /// # Errors
-/// [`CuleError::RomNotFound`] with every place looked at.
+/// [`CuleError::RomNotFound`] with all files that were searched for.
 pub fn locate(game_or_path: &str, more: &[PathBuf]) -> Result<PathBuf, CuleError> {
     locate_in(game_or_path, &folders(more))
 }
@@ -118,7 +118,7 @@ fn locate_in(game_or_path: &str, folders: &[PathBuf]) -> Result<PathBuf, CuleErr
         return Ok(path.to_path_buf());
     }
     let mut looked = vec![];
-    // Something that looks like a path names one file only.
+    // A name with a folder or an extension refers to one file only.
     if path.components().count() == 1 && path.extension().is_none() {
         for folder in folders {
             for extension in EXTENSIONS {
@@ -138,7 +138,7 @@ fn locate_in(game_or_path: &str, folders: &[PathBuf]) -> Result<PathBuf, CuleErr
 /// Reads an image from a file.
 ///
 /// # Errors
-/// The file cannot be read, or what [`from_bytes`] says of its content.
+/// The file cannot be read, or an error of [`from_bytes`].
 pub fn read(path: &Path) -> Result<Rom, CuleError> {
     let unreadable = |source| CuleError::RomUnreadable { path: path.to_path_buf(), source };
     let size = fs::metadata(path).map_err(unreadable)?.len();
@@ -148,10 +148,10 @@ pub fn read(path: &Path) -> Result<Rom, CuleError> {
     from_bytes(fs::read(path).map_err(unreadable)?)
 }
 
-/// Takes an image apart.
+/// Identifies an image.
 ///
 /// # Errors
-/// The size fits no cartridge, or the cartridge is not supported.
+/// No cartridge has an image of this size, or the scheme is not emulated.
 pub fn from_bytes(bytes: Vec<u8>) -> Result<Rom, CuleError> {
     let md5 = md5_hex(&bytes);
     let scheme = detect(&bytes, &md5)?;
@@ -161,7 +161,7 @@ pub fn from_bytes(bytes: Vec<u8>) -> Result<Rom, CuleError> {
     Ok(Rom { bytes, md5, scheme })
 }
 
-/// The image as the machine reads it: one copy of repeated halves, zeros up to whole banks.
+/// Returns the image as the machine maps it: without a repeated half, padded with zeros to whole banks.
 pub fn image(rom: &Rom) -> Vec<u8> {
     let length = match rom.scheme {
         Scheme::K2 => 2048,
@@ -169,19 +169,19 @@ pub fn image(rom: &Rom) -> Vec<u8> {
         Scheme::DPC => 12_288,
         _ => rom.bytes.len().next_multiple_of(2048).max(4096),
     };
-    // A small Commavid image has no second half.
+    // A small Commavid image is not padded.
     let length = if rom.scheme == Scheme::CV { rom.bytes.len() } else { length };
     let mut bytes = rom.bytes[..rom.bytes.len().min(length)].to_vec();
     bytes.resize(length, 0);
     bytes
 }
 
-/// The file of a game, read and compared with the table.
+/// Reads the file of a game and compares its MD5 with the table of games.
 ///
-/// `allow_unknown` accepts bytes that are not the known ROM of that name.
+/// `allow_unknown`: accept a file that is not the known ROM of this name.
 ///
 /// # Errors
-/// The file is missing, unreadable, of no cartridge, or another ROM than its name says.
+/// The file is missing, unreadable, of no known cartridge, or has another MD5 than the game of its name.
 pub fn load(game_or_path: &str, more: &[PathBuf], allow_unknown: bool) -> Result<Rom, CuleError> {
     let path = locate(game_or_path, more)?;
     let rom = read(&path)?;
@@ -196,8 +196,8 @@ pub fn load(game_or_path: &str, more: &[PathBuf], allow_unknown: bool) -> Result
 
 // ---------------------------------------------------------------- detection
 
-/// True when one of `patterns` occurs `count` times, searched as the reference does: the last position is never
-/// looked at, and one byte is skipped after a match.
+/// True if one of `patterns` occurs `count` times. The search is ale-py's: the last position is never
+/// compared, and one byte is skipped after a match.
 fn contains<const L: usize>(image: &[u8], patterns: &[[u8; L]], count: usize) -> bool {
     patterns.iter().any(|pattern| {
         let mut found = 0;
@@ -216,7 +216,7 @@ fn contains<const L: usize>(image: &[u8], patterns: &[[u8; L]], count: usize) ->
     })
 }
 
-/// The first 256 bytes of every 4 KiB are one value: nothing is there but RAM.
+/// True if the first 256 bytes of every 4 KiB have the same value: the address range of the superchip's RAM.
 fn is_superchip(image: &[u8]) -> bool {
     image.chunks(4096).all(|bank| bank[..256].iter().all(|&byte| byte == bank[0]))
 }
@@ -243,7 +243,7 @@ fn is_fe(image: &[u8]) -> bool {
     contains(image, &CODE, 1)
 }
 
-/// 512 bytes of one value where the RAM window lies, and something else beside them.
+/// True if the RAM window holds 512 bytes of one value, and bytes beside it differ.
 fn is_e7(image: &[u8]) -> bool {
     let value = image[0x3800];
     image[0x3800..0x3A00].iter().all(|&byte| byte == value)
@@ -262,7 +262,7 @@ fn is_3f(image: &[u8]) -> bool {
     contains(image, &[[0x85, 0x3F]], 2)
 }
 
-/// What a size means when nothing in the content says otherwise.
+/// 3E or 3F if their signature is found, else `otherwise`.
 fn tigervision_or(image: &[u8], otherwise: Scheme) -> Scheme {
     if is_3e(image) {
         Scheme::T3E
@@ -273,10 +273,10 @@ fn tigervision_or(image: &[u8], otherwise: Scheme) -> Scheme {
     }
 }
 
-/// The cartridge of an image, from its hash, size and content.
+/// Detects the scheme of an image from its MD5, size and content.
 ///
 /// # Errors
-/// [`CuleError::RomSize`] when nothing fits.
+/// [`CuleError::RomSize`] if no scheme fits.
 pub fn detect(image: &[u8], md5: &str) -> Result<Scheme, CuleError> {
     const F8_FROM_BANK_0: [&str; 2] =
         ["bc24440b59092559a1ec26055fd1270e", "75ee371ccfc4f43e7d9b8f24e1266b55"];
@@ -326,7 +326,7 @@ mod tests {
         detect(image, "").unwrap()
     }
 
-    /// An image of `size` bytes of $02 whose 4 KiB blocks do not begin with a constant.
+    /// An image of `size` bytes of $02 in which the 4 KiB blocks do not start with a constant range.
     fn plain(size: usize) -> Vec<u8> {
         let mut image = vec![2; size];
         for (i, bank) in image.chunks_mut(4096).enumerate() {
@@ -395,9 +395,9 @@ mod tests {
         assert_eq!(detected(&with(plain(8192), 500, &[0x20, 0x00, 0xF0, 0x84, 0xD6])), Scheme::FE);
         assert_eq!(detected(&with(plain(4096), 500, &[0x99, 0x00, 0xF4])), Scheme::CV);
         assert_eq!(detected(&with(plain(16384), 0x37FF, &[7])), Scheme::E7);
-        // Without a neighbour that differs the constant range is no RAM window.
+        // Without a differing neighbor, the constant range is not a RAM window.
         assert_eq!(detected(&plain(16384)), Scheme::F6);
-        // Sizes of no cartridge are Tigervision or nothing.
+        // Other sizes are Tigervision or an error.
         assert_eq!(detected(&with(plain(6144), 500, &[0x85, 0x3F, 0, 0x85, 0x3F])), Scheme::T3F);
     }
 

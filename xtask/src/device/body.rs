@@ -1,8 +1,8 @@
-//! The translator of one function: lines written so far, names in scope, and the order in which things happen.
+//! Translation of one function: the lines written so far, the names in scope, and the order of evaluation.
 //!
-//! An expression becomes C++ text ([`Ex`]) plus, where C++ has no such expression, lines before it. Rust evaluates
-//! operands from left to right; C++ does not say. [`Body::operands`] keeps the order: as soon as an operand writes,
-//! everything that reads before it is put into a constant first.
+//! An expression becomes C++ text ([`Ex`]) plus, if C++ has no such expression, lines before it. Rust
+//! evaluates operands from left to right; in C++ the order is unspecified. [`Body::operands`] keeps the
+//! order: if an operand writes, everything that reads before it is stored in a constant first.
 
 use super::items::{Crate, Function, check_name, cpp_name};
 use super::refusal::Result;
@@ -10,18 +10,18 @@ use super::types::Ty;
 use std::collections::{HashMap, HashSet};
 use syn::{Expr, Ident};
 
-/// What evaluating an expression touches.
+/// Side effects of the evaluation of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Effect {
-    /// Nothing that changes: may be evaluated at any time.
+    /// None: the expression may be evaluated at any time.
     None,
-    /// Places that others may write.
+    /// Reads places that other expressions may write.
     Reads,
     Writes,
 }
 
-/// An expression in C++. Its value is the Rust value; its C++ type may be wider (`int` for what is computed from
-/// `u8`), unless it is `exact`.
+/// An expression in C++. Its value is that of the Rust expression; its C++ type may be wider (`int` for an
+/// operation on `u8`), unless it is `exact`.
 #[derive(Clone, Debug)]
 pub struct Ex {
     pub code: String,
@@ -31,7 +31,7 @@ pub struct Ex {
     pub atom: bool,
     /// The C++ type is exactly that of `ty`.
     pub exact: bool,
-    /// A literal: fits wherever its value does.
+    /// A literal: may initialize any type that can hold its value.
     pub literal: bool,
 }
 
@@ -40,7 +40,7 @@ impl Ex {
         Ex { code: code.into(), ty, effect, atom: true, exact: true, literal: false }
     }
 
-    /// A statement that has been written already.
+    /// The value of a statement that has been written already.
     pub fn done(ty: Ty) -> Ex {
         Ex::new("", ty, Effect::None)
     }
@@ -55,12 +55,12 @@ impl Ex {
         self
     }
 
-    /// As an operand.
+    /// The code as an operand, in parentheses if necessary.
     pub fn wrapped(&self) -> String {
         if self.atom { self.code.clone() } else { format!("({})", self.code) }
     }
 
-    /// With exactly the C++ type of `ty`.
+    /// The code with exactly the C++ type of `ty`.
     pub fn exactly(&self, krate: &Crate) -> String {
         if self.exact {
             self.code.clone()
@@ -69,18 +69,18 @@ impl Ex {
         }
     }
 
-    /// Between braces, where C++ refuses to narrow.
+    /// The code inside braces, where C++ forbids narrowing.
     pub fn in_braces(&self, krate: &Crate) -> String {
         if self.literal { self.code.clone() } else { self.exactly(krate) }
     }
 }
 
-/// Where the value of an expression goes.
+/// Destination of the value of an expression.
 #[derive(Clone, Debug)]
 pub enum Target {
     Discard,
     Return(Ty),
-    /// A place that can be named any number of times.
+    /// A place that can be evaluated any number of times.
     Set(String, Ty),
 }
 
@@ -112,7 +112,7 @@ pub struct Body<'a> {
     temporaries: usize,
 }
 
-/// How far the translation was, so that an attempt can be undone.
+/// State of the translation to return to if an attempt fails.
 pub struct Mark {
     lines: usize,
     depth: usize,
@@ -159,18 +159,18 @@ impl<'a> Body<'a> {
         self.temporaries = mark.temporaries;
     }
 
-    /// Appends a line at the present depth.
+    /// Appends a line at the current depth.
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.lines.push(format!("{}{}", "    ".repeat(self.depth), text.as_ref()));
     }
 
-    /// `header {`, and deeper from there.
+    /// Appends `header {` and increases the depth.
     pub fn open(&mut self, header: impl AsRef<str>) {
         self.line(format!("{}{{", header.as_ref()));
         self.enter();
     }
 
-    /// `}`.
+    /// Decreases the depth and appends `}`.
     pub fn close(&mut self) {
         self.leave();
         self.line("}");
@@ -190,7 +190,7 @@ impl<'a> Body<'a> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name))
     }
 
-    /// Declares a local under a C++ name that the function has not used yet.
+    /// Declares a local variable under a C++ name that the function has not used.
     pub fn declare(&mut self, name: &Ident, ty: Ty, mutable: bool) -> Result<String> {
         check_name(name)?;
         let text: String = name.to_string();
@@ -207,12 +207,12 @@ impl<'a> Body<'a> {
         Ok(cpp)
     }
 
-    /// Keeps a C++ name from being used again.
+    /// Reserves a C++ name.
     pub fn reserve(&mut self, cpp: &str) {
         self.used.insert(cpp.to_string());
     }
 
-    /// Gives a Rust name to something that has a C++ name.
+    /// Maps a Rust name to an existing C++ name.
     pub fn bind(&mut self, name: &Ident, cpp: String, ty: Ty, mutable: bool) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name.to_string(), Local { cpp, ty, mutable });
@@ -229,7 +229,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The line that keeps the value of `ex` under a new name, and the name as an expression.
+    /// The line that stores the value of `ex` under a new name, and that name as an expression.
     fn keep(&mut self, ex: &Ex) -> (String, Ex) {
         let name: String = self.temporary();
         let declared: String = match &ex.ty {
@@ -240,14 +240,14 @@ impl<'a> Body<'a> {
         (line, Ex::new(name, ex.ty.clone(), Effect::None))
     }
 
-    /// Puts the value into a constant now.
+    /// Stores the value in a constant now.
     pub fn spill(&mut self, ex: &Ex) -> Ex {
         let (line, kept): (String, Ex) = self.keep(ex);
         self.lines.push(line);
         kept
     }
 
-    /// Puts the values of `earlier` that may change into constants before line `at`.
+    /// Stores the values of `earlier` that may change in constants before line `at`.
     pub fn spill_before(&mut self, at: usize, earlier: &mut [Ex]) {
         for (at, ex) in (at..).zip(earlier.iter_mut().filter(|ex| ex.effect >= Effect::Reads)) {
             let (line, kept): (String, Ex) = self.keep(ex);
@@ -256,7 +256,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Operands from left to right; each is translated by `each`.
+    /// Translates operands from left to right with `each`.
     pub fn operands<'e, T>(
         &mut self,
         operands: impl Iterator<Item = (&'e Expr, T)>,
@@ -271,7 +271,7 @@ impl<'a> Body<'a> {
             }
             done.push(ex);
         }
-        // Here only the last writer is still an expression; what comes after it must not be read before it.
+        // Only the last writer is still an expression here; operands after it must not be read before it.
         if let Some(writer) = done.iter().position(|ex| ex.effect == Effect::Writes)
             && done[writer + 1..].iter().any(|ex| ex.effect >= Effect::Reads)
         {
@@ -280,7 +280,7 @@ impl<'a> Body<'a> {
         Ok(done)
     }
 
-    /// The strongest effect of several.
+    /// The strongest of several effects.
     pub fn effect(of: &[Ex]) -> Effect {
         of.iter().map(|ex| ex.effect).max().unwrap_or(Effect::None)
     }

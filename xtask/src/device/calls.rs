@@ -1,4 +1,4 @@
-//! Calls: functions of the crate, the methods of numbers and arrays that have a twin in the prelude, two macros.
+//! Calls: functions of the crate, methods of numbers and arrays that the prelude implements, and two macros.
 
 use super::body::{Body, Effect, Ex};
 use super::items::{Def, Parameter, Space, Trait, cpp_name, spelled};
@@ -10,7 +10,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprCall, ExprMethodCall, Pat, Token};
 
-/// What a method of an integer takes and gives.
+/// Parameters and result of a method of an integer.
 enum Shape {
     /// `x.f(same) -> same`.
     Same,
@@ -26,7 +26,7 @@ enum Shape {
     Asks,
 }
 
-/// Methods of every integer type except `usize`, whose width differs.
+/// Methods of all integer types except `usize`, which has another width on the device.
 const METHODS: &[(&str, Shape)] = &[
     ("wrapping_add", Shape::Same),
     ("wrapping_sub", Shape::Same),
@@ -50,7 +50,7 @@ const METHODS: &[(&str, Shape)] = &[
     ("is_power_of_two", Shape::Asks),
 ];
 
-/// Methods whose value does not depend on the width: `usize` has them too.
+/// Methods whose value does not depend on the width; `usize` has them too.
 const ANY_WIDTH: &[(&str, Shape)] =
     &[("min", Shape::Same), ("max", Shape::Same), ("clamp", Shape::Both), ("abs_diff", Shape::Same)];
 
@@ -72,7 +72,8 @@ impl Body<'_> {
         self.called(e, &e.args, &function.name, &function.parameters, &name, &function.result)
     }
 
-    /// `runner.run(...)`, where the type of `runner` is the function's parameter: a member function in C++.
+    /// `runner.run(...)`, where `runner` has the function's type parameter as its type: a member function in
+    /// C++.
     fn trait_method(&mut self, e: &ExprMethodCall, id: usize, receiver: &Ex) -> Result<Ex> {
         let krate = self.krate;
         let of: &Trait = &krate.traits[id];
@@ -85,7 +86,7 @@ impl Body<'_> {
         Ok(Ex { effect, ..ex })
     }
 
-    /// The call of what is `code` in C++.
+    /// A call of the C++ function `code`.
     fn called<'e>(
         &mut self,
         e: &'e impl Spanned,
@@ -112,7 +113,8 @@ impl Body<'_> {
         Ok(Ex::new(format!("{code}({})", listed.join(", ")), result.clone(), effect))
     }
 
-    /// An argument for a parameter of type `ty`; references are C++ references, slices pairs of pointer and length.
+    /// An argument for a parameter of type `ty`. References become C++ references, slices pairs of pointer
+    /// and length.
     pub fn argument(&mut self, e: &Expr, ty: &Ty) -> Result<Ex> {
         let Ty::Ref { mutable, to } = ty else { return self.expression(e, Some(ty)) };
         let given: Ex = self.reference(e, *mutable)?;
@@ -129,7 +131,7 @@ impl Body<'_> {
         }
     }
 
-    /// The place that an expression of a reference type stands for.
+    /// The place that an expression of a reference type refers to.
     pub fn reference(&mut self, e: &Expr, mutable: bool) -> Result<Ex> {
         match e {
             Expr::Paren(inner) => self.reference(&inner.expr, mutable),
@@ -329,7 +331,7 @@ impl Body<'_> {
         Ok(Ex::new(code, Ty::Bool, Body::effect(&parts)))
     }
 
-    /// `fill` and `copy_from_slice` of an array or a part of one.
+    /// `fill` and `copy_from_slice` of an array or a part of it.
     fn bulk(&mut self, e: &ExprMethodCall, name: &str) -> Result<Ex> {
         let (Some(argument), 1) = (e.args.first(), e.args.len()) else {
             return refuse(e.span(), format!("`{name}` takes one argument"));
@@ -363,7 +365,7 @@ impl Body<'_> {
         let name: String = spelled(&mac.path);
         let span: Span = mac.path.span();
         match name.as_str() {
-            // Rust alone checks these: what they say is true in a valid program.
+            // Checked in Rust only: they hold in a valid program.
             "debug_assert" | "debug_assert_eq" | "debug_assert_ne" => Ok(Ex::done(Ty::Unit)),
             "unreachable" => {
                 self.line("rs::unreachable();");
@@ -394,7 +396,7 @@ fn unparenthesized(e: &Expr) -> &Expr {
     }
 }
 
-/// The place depends on a value.
+/// True if the place depends on a value.
 fn is_indexed(e: &Expr) -> bool {
     match e {
         Expr::Paren(inner) => is_indexed(&inner.expr),

@@ -1,4 +1,5 @@
-//! Integer constants that the translator itself must know: array lengths, patterns, enum values, printed constants.
+//! Integer constants whose values the translator needs: array lengths, patterns, enum values, printed
+//! constants.
 
 use super::items::{Crate, Def, Space};
 use super::refusal::{Result, refuse};
@@ -7,7 +8,7 @@ use std::collections::HashMap;
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, Lit, Stmt, UnOp};
 
-/// A number and, where it is known, its type.
+/// A number and, if it is known, its type.
 #[derive(Clone, Copy)]
 struct Number {
     value: i128,
@@ -36,7 +37,7 @@ fn evaluate(
     let number: Number = match e {
         Expr::Lit(lit) => match &lit.lit {
             Lit::Int(int) => {
-                // In a pattern the minus belongs to the literal.
+                // In a pattern, the minus sign is part of the literal.
                 let Ok(value) = int.base10_parse::<i128>() else {
                     return refuse(int.span(), "an integer literal of more than 64 bits");
                 };
@@ -144,7 +145,7 @@ fn constant(krate: &Crate, id: usize, depth: usize) -> Result<Number> {
         .map_err(|r| r.in_file(&krate.modules[item.module].file))
 }
 
-/// `u8::MAX` and its like.
+/// `u8::MAX` and similar constants.
 fn limit(path: &syn::Path) -> Option<Number> {
     let mut segments = path.segments.iter();
     let (ty, what) = (segments.next()?, segments.next()?);
@@ -166,7 +167,7 @@ fn is_literal(e: &Expr) -> bool {
     }
 }
 
-/// The value that `as` makes of a number.
+/// The value of a number after a cast with `as`.
 pub fn wrap(value: i128, int: Int) -> i128 {
     let low: i128 = value & ((1i128 << int.bits()) - 1);
     if int.signed() && low > int.max() { low - (1i128 << int.bits()) } else { low }

@@ -1,4 +1,4 @@
-//! Expressions: literals, paths, places, structs, arrays, and what is left to other files.
+//! Expressions: literals, paths, places, structs, arrays; the other kinds are translated in other files.
 
 use super::body::{Body, Effect, Ex, Target};
 use super::constants;
@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprLit, ExprStruct, Lit, Member, RangeLimits, UnOp};
 
 impl Body<'_> {
-    /// Translates an expression. `want` is the type that its surroundings ask for, where they do.
+    /// Translates an expression. `want` is the type that the context requires, if any.
     pub fn expression(&mut self, e: &Expr, want: Option<&Ty>) -> Result<Ex> {
         let ex: Ex = match e {
             Expr::Paren(inner) => self.expression(&inner.expr, want)?,
@@ -58,7 +58,8 @@ impl Body<'_> {
         Ok(ex)
     }
 
-    /// Refuses a value of another type than wanted: the code would not compile in Rust, or a literal needs a suffix.
+    /// Refuses a value whose type is not the wanted one: Rust would not compile it, or a literal needs a
+    /// suffix.
     pub fn agree(&self, e: &Expr, is: &Ty, want: &Ty) -> Result<()> {
         if is.value() == want.value() {
             return Ok(());
@@ -123,7 +124,7 @@ impl Body<'_> {
         Ok(Ex { literal: true, ..Ex::new(code, Ty::Float(double), Effect::None) })
     }
 
-    /// An integer literal as it was written, hexadecimal or not; `negative` with a minus before it.
+    /// An integer literal in its original notation, hexadecimal or decimal. `negative`: with a minus sign.
     pub fn integer(&mut self, e: &ExprLit, ty: Int, negative: bool) -> Result<Ex> {
         let Lit::Int(int) = &e.lit else { return refuse(e.span(), "not an integer") };
         let Ok(value) = int.base10_parse::<u64>() else {
@@ -187,7 +188,7 @@ impl Body<'_> {
         }
     }
 
-    /// Scalars and tables are C++ constants, other constants are functions without parameters.
+    /// Scalars and tables are C++ constants; other constants are functions without parameters.
     fn constant(&mut self, id: usize) -> Ex {
         let item = &self.krate.consts[id];
         let path: String = self.krate.cpp_path(item.module, &item.name);
@@ -298,7 +299,7 @@ impl Body<'_> {
         Ok(Ex::new(format!("{name}{{{}}}", ordered.join(", ")), ty, effect))
     }
 
-    /// A struct whose other fields are those of a constant: one expression, so that tables can have such rows.
+    /// A struct whose other fields come from a constant: one expression, so that tables can have such rows.
     fn completed(
         &mut self,
         id: usize,
@@ -379,8 +380,8 @@ impl Body<'_> {
         Ok(Ex::new(format!("{}{{{}}}", ty.cpp(self.krate), listed.join(", ")), ty, effect))
     }
 
-    /// `if`, `match` or a block as a value: a conditional expression where that says it, else a variable set in
-    /// the arms.
+    /// `if`, `match` or a block as a value: a conditional expression if possible, else a variable that the
+    /// arms assign.
     fn structured(&mut self, e: &Expr, want: Option<&Ty>) -> Result<Ex> {
         if let Some(ex) = self.conditional(e, want)? {
             return Ok(ex);
@@ -443,7 +444,7 @@ impl Body<'_> {
         })
     }
 
-    /// Runs `f`, and takes back what it wrote when it gives nothing.
+    /// Calls `f`, and removes the lines that it wrote if it returns `None`.
     fn attempt(&mut self, f: impl FnOnce(&mut Self) -> Result<Option<Ex>>) -> Result<Option<Ex>> {
         let mark = self.mark();
         let ex: Option<Ex> = f(self)?;
@@ -453,7 +454,7 @@ impl Body<'_> {
         Ok(ex)
     }
 
-    /// The type of an expression whose surroundings ask for none; nothing is written.
+    /// The type of an expression whose context requires none. No lines are written.
     pub fn type_of(&mut self, e: &Expr) -> Result<Ty> {
         let mark = self.mark();
         let ty: Result<Ty> = self.type_inside(e);
@@ -503,7 +504,7 @@ impl Body<'_> {
         }
     }
 
-    /// `lo..hi` or `lo..=hi` with both ends.
+    /// Both ends of `lo..hi` or `lo..=hi`.
     pub fn ends(e: &syn::ExprRange) -> Result<(&Expr, &Expr, bool)> {
         match (&e.start, &e.end) {
             (Some(lo), Some(hi)) => Ok((lo, hi, matches!(e.limits, RangeLimits::Closed(_)))),
@@ -512,12 +513,12 @@ impl Body<'_> {
     }
 }
 
-/// Constants that are objects in C++; the others are functions.
+/// True for constants that are objects in C++; the others are functions.
 pub fn is_object(ty: &Ty) -> bool {
     ty.is_scalar() || matches!(ty, Ty::Array(..))
 }
 
-/// Reading through a reference or from a place reads; constants do not change.
+/// The effect of reading a place: a read, or none for constants.
 fn place_effect(base: &Ex) -> Effect {
     match base.ty {
         Ty::Ref { .. } => base.effect.max(Effect::Reads),
@@ -525,7 +526,7 @@ fn place_effect(base: &Ex) -> Effect {
     }
 }
 
-/// `0`, `false`, and arrays of nothing else.
+/// True for `0`, `false`, and arrays of these.
 fn is_zero(e: &Expr) -> bool {
     match e {
         Expr::Lit(lit) => match &lit.lit {

@@ -1,4 +1,5 @@
-//! The header: types, then constants and constant functions in the order of their needs, then everything else.
+//! Writes the header: types, then constants and constant functions in order of their dependencies, then
+//! everything else.
 
 use super::body::{Body, Ex, Target};
 use super::constants;
@@ -12,13 +13,13 @@ use std::fmt::Write as _;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// One piece of C++ in the namespace of its module.
+/// A piece of C++ in the namespace of its module.
 struct Piece {
     module: usize,
     text: String,
 }
 
-/// The whole header, or all refusals in function bodies and constants.
+/// Returns the header, or all refusals in function bodies and constants.
 pub fn write(krate: &Crate) -> std::result::Result<String, Vec<Refusal>> {
     let mut refusals: Vec<Refusal> = Vec::new();
     let mut pieces: Vec<Piece> = Vec::new();
@@ -113,7 +114,7 @@ fn write_struct(krate: &Crate, id: usize) -> Result<String> {
     Ok(out)
 }
 
-/// Structs after those that they contain.
+/// Structs, each after those that it contains.
 fn struct_order(krate: &Crate) -> Vec<usize> {
     fn visit(krate: &Crate, ty: &Ty, done: &mut Vec<usize>) {
         match ty {
@@ -134,7 +135,7 @@ fn struct_order(krate: &Crate) -> Vec<usize> {
     done
 }
 
-/// Every constant and constant function, after what it uses.
+/// Constants and constant functions, each after those that it uses.
 fn constant_order(krate: &Crate) -> Vec<Def> {
     let mut order: Order<'_> = Order { krate, module: 0, seen: HashSet::new(), done: Vec::new() };
     for id in 0..krate.consts.len() {
@@ -222,7 +223,7 @@ fn write_const(krate: &Crate, id: usize) -> Result<String> {
     Ok(out)
 }
 
-/// Hexadecimal stays hexadecimal.
+/// The value of a constant; hexadecimal if it was written so.
 fn shown(e: &syn::Expr, value: i128, int: Int) -> String {
     let hexadecimal: bool = match e {
         syn::Expr::Lit(lit) => matches!(&lit.lit, syn::Lit::Int(i) if i.to_string().starts_with("0x")),
@@ -251,8 +252,8 @@ fn wrap_list(code: &str) -> String {
     out
 }
 
-/// Functions that C++ calls where Rust puts their text: they stand in many places, and a GPU's compiler takes its time by
-/// the length of a function.
+/// Functions that are not inlined in C++. They have many callers, and the compile time of a GPU function
+/// depends on its length.
 const CALLED: [&str; 9] = [
     "machine::tia::write::moved",
     "machine::tia::write::enable",
@@ -265,7 +266,7 @@ const CALLED: [&str; 9] = [
     "machine::tia::objects::cells",
 ];
 
-/// Functions that a GPU has an instruction for, and the body that uses it.
+/// Functions that are a single instruction on a GPU, and the body with its intrinsic.
 const INTRINSICS: [(&str, &str); 4] = [
     ("observe::dot4", "return __dp4a(a, b, sum);"),
     ("observe::plane::larger_of_four", "return __vmaxu4(a, b);"),
@@ -276,8 +277,8 @@ const INTRINSICS: [(&str, &str); 4] = [
     ("machine::tia::paint::spread", "return machine::tia::paint::spread_by_products(bits);"),
 ];
 
-/// Functions that touch whole words of pictures where Rust names their bytes, and their body in C++: a GPU does not put bytes
-/// together by itself, since it does not know that they lie at a multiple of a word.
+/// Functions that access words of a picture byte by byte in Rust, and their bodies in C++. The GPU's compiler
+/// does not combine the bytes, since it does not know that the words are aligned.
 const WIDE: [(&str, &str); 3] = [
     ("observe::plane::word_at", "return rs::load<uint32_t>(bytes.data, at);"),
     (
@@ -290,7 +291,7 @@ const WIDE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Everything before the body.
+/// The declaration of a function, without its body.
 fn signature(krate: &Crate, function: &Function) -> String {
     let attributes: &[syn::Attribute] = &function.item.attrs;
     let cold: bool = source::has_attribute(attributes, "cold", None);

@@ -1,4 +1,4 @@
-//! What stands in the device modules of a crate, by name, and how a path finds it.
+//! The items in the device modules of a crate by name, and the resolution of paths.
 
 use super::constants;
 use super::refusal::{Refusal, Result, refusal, refuse};
@@ -25,7 +25,7 @@ pub struct Struct {
     pub doc: Vec<String>,
     pub public: bool,
     pub repr_c: bool,
-    /// Without the text fields of table rows.
+    /// The fields, without the text fields of table rows.
     pub fields: Vec<Field>,
     /// Names of the text fields.
     pub text_fields: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Const {
 }
 
 pub struct Parameter {
-    /// None for `_`.
+    /// `None` for `_`.
     pub name: Option<Ident>,
     pub mutable: bool,
     pub ty: Ty,
@@ -65,12 +65,13 @@ pub struct Function {
     pub result: Ty,
     /// Constants declared in the body, by name.
     pub constants: HashMap<String, usize>,
-    /// The trait of its type parameter, if it has one.
+    /// The trait of the type parameter, if there is one.
     pub bound: Option<usize>,
     pub item: ItemFn,
 }
 
-/// What a generic function asks of its type parameter. A kernel gives a C++ struct with member functions of these names.
+/// A trait that a generic function requires of its type parameter. A kernel passes a C++ struct with member
+/// functions of these names.
 pub struct Trait {
     pub module: usize,
     pub name: String,
@@ -80,9 +81,9 @@ pub struct Trait {
 
 pub struct Method {
     pub name: String,
-    /// Takes `&mut self`.
+    /// The method has `&mut self`.
     pub mutable: bool,
-    /// Without `self`.
+    /// Parameters, without `self`.
     pub parameters: Vec<Parameter>,
     pub result: Ty,
 }
@@ -93,7 +94,7 @@ impl Function {
     }
 }
 
-/// What a name can stand for.
+/// The meaning of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Def {
     Module(usize),
@@ -104,7 +105,7 @@ pub enum Def {
     Trait(usize),
     Const(usize),
     Variant(usize, usize),
-    /// There is such an item, and it is not for the device.
+    /// An item that exists, but is not for the device.
     Host,
 }
 
@@ -113,7 +114,7 @@ struct Alias {
     ty: Type,
 }
 
-/// `use` of one name, or of everything in a module.
+/// `use` of one name, or of all names of a module.
 struct Import {
     segments: Vec<Ident>,
     alias: Option<String>,
@@ -128,12 +129,12 @@ pub struct Crate {
     pub functions: Vec<Function>,
     pub traits: Vec<Trait>,
     aliases: Vec<Alias>,
-    /// Types and modules, then values: Rust keeps two books of names.
+    /// Names of types and modules, and names of values: Rust has two namespaces.
     names: [HashMap<(usize, String), Def>; 2],
     imports: Vec<Vec<Import>>,
 }
 
-/// Which book of names.
+/// Namespace of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     Types,
@@ -141,7 +142,7 @@ pub enum Space {
 }
 
 impl Crate {
-    /// Collects every item; all refusals of declarations come together.
+    /// Collects all items. Returns all refusals of declarations together.
     pub fn new(root: &str, modules: Vec<Module>) -> std::result::Result<Crate, Vec<Refusal>> {
         let mut krate: Crate = Crate {
             root: root.to_string(),
@@ -371,7 +372,7 @@ impl Crate {
         Ok(())
     }
 
-    /// Resolves the types that items are declared with.
+    /// Resolves the types in the declarations of items.
     fn finish(&mut self, refusals: &mut Vec<Refusal>) {
         let mut note = |krate: &Crate, module: usize, refusal: Refusal| {
             refusals.push(refusal.in_file(&krate.modules[module].file));
@@ -545,7 +546,7 @@ impl Crate {
         Ok((parameters, result))
     }
 
-    /// A written type.
+    /// Resolves a type.
     pub fn ty(&self, module: usize, ty: &Type) -> Result<Ty> {
         match ty {
             Type::Paren(inner) => self.ty(module, &inner.elem),
@@ -575,7 +576,7 @@ impl Crate {
                 let mutable: bool = reference.mutability.is_some();
                 let is_static: bool = reference.lifetime.as_ref().is_some_and(|l| l.ident == "static");
                 let to: Ty = match &*reference.elem {
-                    // Lists of a table's rows are for the host, as their text is.
+                    // Lists in the rows of tables are for the host, like their text.
                     Type::Slice(_) if is_static && !mutable => Ty::Text,
                     Type::Slice(slice) => Ty::Slice(Box::new(self.ty(module, &slice.elem)?)),
                     Type::Path(path) if path.path.is_ident("str") => {
@@ -638,7 +639,7 @@ impl Crate {
         }
     }
 
-    /// What a path stands for, seen from a module.
+    /// Resolves a path in a module.
     pub fn resolve(&self, module: usize, path: &syn::Path, space: Space) -> Result<Def> {
         let segments: Vec<Ident> = path.segments.iter().map(|s| s.ident.clone()).collect();
         match self.lookup(module, &segments, space, 0) {
@@ -704,7 +705,7 @@ impl Crate {
         }
     }
 
-    /// An item of a module, or what one of its `use` lines brings in.
+    /// Finds an item of a module, or one that a `use` of the module imports.
     fn member(&self, module: usize, name: &Ident, space: Space, depth: usize) -> Option<Def> {
         let text: String = name.to_string();
         if let Some(def) = self.names[space as usize].get(&(module, text.clone())) {
@@ -735,7 +736,7 @@ impl Crate {
         None
     }
 
-    /// A name in C++, from the namespace of the crate.
+    /// The C++ name of an item, from the namespace of the crate.
     pub fn cpp_path(&self, module: usize, name: &str) -> String {
         let mut parts: Vec<&str> = self.modules[module].path.iter().map(String::as_str).collect();
         let name: String = cpp_name(name);
@@ -748,7 +749,7 @@ impl Crate {
 }
 
 impl Ty {
-    /// May stand in a struct whose bytes are the state.
+    /// True if the type may be part of a struct whose bytes are the state.
     fn is_state(&self) -> bool {
         match self {
             Ty::Bool | Ty::Float(_) | Ty::Struct(_) | Ty::Enum(_) => true,
@@ -759,7 +760,7 @@ impl Ty {
     }
 }
 
-/// The name under which an item lands in C++.
+/// The name of an item in C++.
 fn item_name(item: &Item) -> Option<&Ident> {
     match item {
         Item::Const(i) => Some(&i.ident),
@@ -771,7 +772,7 @@ fn item_name(item: &Item) -> Option<&Ident> {
     }
 }
 
-/// A function has at most one type parameter, of one trait.
+/// Checks that a function has at most one type parameter, with one trait.
 fn check_generics(signature: &syn::Signature) -> Result<()> {
     let generics: &syn::Generics = &signature.generics;
     let known: bool = match generics.params.first() {
@@ -793,7 +794,7 @@ fn is_named(ty: &Type, name: &Ident) -> bool {
     matches!(ty, Type::Path(path) if path.path.is_ident(name))
 }
 
-/// A path as it was written.
+/// A path as written in the source.
 pub fn spelled(path: &syn::Path) -> String {
     path.segments.iter().map(|s| s.ident.to_string()).collect::<Vec<_>>().join("::")
 }
@@ -835,7 +836,7 @@ fn push_name(prefix: &[Ident], name: &Ident, alias: String, out: &mut Vec<Import
     out.push(Import { segments, alias: Some(alias) });
 }
 
-/// Words that C++ keeps for itself, and names that the prelude or a C header may define as macros.
+/// Reserved words of C++, and names that the prelude or a C header may define as macros.
 const RESERVED: &[&str] = &[
     "alignas",
     "alignof",
@@ -917,12 +918,12 @@ const RESERVED: &[&str] = &[
     "stderr",
 ];
 
-/// A Rust name as a C++ name: words that C++ keeps get an underscore.
+/// A Rust name as a C++ name: reserved words get an underscore.
 pub fn cpp_name(name: &str) -> String {
     if RESERVED.contains(&name) { format!("{name}_") } else { name.to_string() }
 }
 
-/// Refuses a name that another one would be turned into.
+/// Refuses a name that another name is translated to.
 pub fn check_name(name: &Ident) -> Result<()> {
     let text: String = name.to_string();
     match text.strip_suffix('_') {

@@ -1,4 +1,4 @@
-//! `match` and `matches!`: a `switch` where every arm is a set of numbers, a chain of `if` otherwise.
+//! `match` and `matches!`: a `switch` if every arm is a set of numbers, else a chain of `if`.
 
 use super::body::{Body, Effect, Ex, Target};
 use super::constants;
@@ -9,20 +9,20 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Expr, ExprMatch, Ident, Pat, RangeLimits};
 
-/// More numbers than this in one `match` become comparisons.
+/// A `match` with more numbers than this becomes comparisons.
 const MOST_LABELS: usize = 300;
 
-/// What a pattern asks of one value.
+/// The condition of a pattern on one value.
 enum Test {
     Any,
-    /// Numbers `.0..=.1`.
+    /// The number is in `.0..=.1`.
     Numbers(i128, i128),
-    /// Variant of an enum.
+    /// The value is this variant of an enum.
     Variant(usize, usize),
     Bool(bool),
 }
 
-/// One alternative of an arm: per value the tests of which one must hold, and names for values.
+/// An alternative of an arm: per value the tests of which one must hold, and the names bound to values.
 struct Alternative<'e> {
     tests: Vec<Vec<Test>>,
     names: Vec<(&'e Ident, usize)>,
@@ -87,7 +87,7 @@ impl Body<'_> {
         last.starts_with("return") || last == "continue;" || last == "rs::unreachable();"
     }
 
-    /// The matched values: the parts of a tuple, or one.
+    /// The matched values: the elements of a tuple, or one value.
     fn scrutinees(&mut self, e: &Expr) -> Result<Vec<Ex>> {
         let values: Vec<Ex> = match e {
             Expr::Tuple(tuple) => {
@@ -236,7 +236,7 @@ impl Body<'_> {
         if is_limit { Ok(Def::Host) } else { self.krate.resolve(self.module, path, Space::Values) }
     }
 
-    /// The `case` labels of each arm, where the match is a `switch`. A number that an earlier arm has is left out.
+    /// The `case` labels of each arm, if the match is a `switch`. Numbers of earlier arms are left out.
     fn labels(
         &self,
         values: &[Ex],
@@ -274,7 +274,7 @@ impl Body<'_> {
                 }
             }
             if any || (at + 1 == arms.len() && !caught) {
-                // Rust has checked that nothing is left for an arm after the last.
+                // Rust has checked that the arms are exhaustive, so the last arm can be the default.
                 labels.push("default:".into());
                 caught = true;
             }
@@ -307,7 +307,7 @@ impl Body<'_> {
                 (false, _) => conditions.iter().map(|c| format!("({c})")).collect::<Vec<_>>().join(" || "),
             };
             if let Some(guard) = guard {
-                // Names of the pattern are the values themselves, which have names already.
+                // Names bound by the pattern are the values themselves, which have names already.
                 self.enter();
                 self.depth -= 1;
                 self.name_values(alternatives, values);
@@ -348,7 +348,7 @@ impl Body<'_> {
         }
     }
 
-    /// When one alternative fits; empty when always.
+    /// The condition under which an alternative matches; empty if it always does.
     fn condition(&self, values: &[Ex], alternative: &Alternative<'_>) -> String {
         let mut parts: Vec<String> = Vec::new();
         for (tests, value) in alternative.tests.iter().zip(values) {
@@ -365,7 +365,7 @@ impl Body<'_> {
         parts.join(" && ")
     }
 
-    /// A test as a condition; empty when it always holds.
+    /// A test as a condition; empty if it always holds.
     fn asks(&self, test: &Test, value: &Ex) -> String {
         let v: String = value.wrapped();
         match (test, &value.ty) {

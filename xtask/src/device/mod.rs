@@ -1,11 +1,11 @@
-//! The device subset of Rust, translated into one CUDA C++ header that also compiles as host C++.
+//! Translates the device subset of Rust to one CUDA C++ header that also compiles as host C++.
 //!
-//! [`translate`] reads a crate from its root file. Files whose module docs carry a line beginning with
+//! [`translate`] reads a crate from its root file. Files whose module docs have a line that starts with
 //! [`source::MARKER`] are in the subset; everything in them is translated or refused, except items under
-//! `#[cfg(test)]` and `#[cfg(not(device))]`. What the subset is stands in `crates/cule/kernels/README.md`.
+//! `#[cfg(test)]` and `#[cfg(not(device))]`. `crates/cule/kernels/README.md` defines the subset.
 //!
-//! [`items`] collects declarations and resolves names, [`body`] with `expressions`, `calls`, `statements` and
-//! `matching` translates functions, [`header`] puts the result in an order that C++ takes.
+//! [`items`] collects declarations and resolves names. [`body`] with `expressions`, `calls`, `statements` and
+//! `matching` translates functions. [`header`] writes the result in an order that C++ accepts.
 
 mod body;
 mod calls;
@@ -26,19 +26,19 @@ pub use refusal::Refusal;
 use items::Crate;
 use std::path::Path;
 
-/// What is generated from one crate.
+/// The files generated from one crate.
 pub struct Translation {
     /// The C++ header.
     pub header: String,
-    /// A Rust test: sizes and offsets of every public struct are those that the header asserts.
+    /// A Rust test: size and offsets of every public struct equal those that the header asserts.
     pub layout_test: String,
 }
 
-/// Translates the crate whose root file is `root`; its items land in the C++ namespace `name`. File names in messages
-/// and comments are relative to `shown_from`.
+/// Translates the crate whose root file is `root`. Its items are in the C++ namespace `name`. File names in
+/// messages and comments are relative to `shown_from`.
 ///
 /// # Errors
-/// Every construct outside the subset that was found: all declarations first, then one per function.
+/// All constructs outside the subset that were found: all declarations first, then one per function.
 pub fn translate(root: &Path, shown_from: &Path, name: &str) -> Result<Translation, Vec<Refusal>> {
     let modules = source::load(root, shown_from).map_err(|refusal| vec![refusal])?;
     if !modules.iter().any(|module| module.device) {

@@ -1,9 +1,9 @@
 //! Operators and casts, with the width and wrapping of the Rust type.
 //!
-//! C++ computes `uint8_t` and `uint16_t` as `int`: what can leave the type is cast back. Signed overflow is undefined
-//! in C++: `+ - * <<` of signed types go through `rs::` functions on the unsigned type. In a valid program plain
-//! arithmetic does not overflow (Rust checks it in tests), so wrapping is right where it does not matter and defined
-//! where it does.
+//! C++ computes `uint8_t` and `uint16_t` as `int`: results that may exceed the type are cast back. Signed
+//! overflow is undefined in C++: `+ - * <<` of signed types use `rs::` functions, which compute with the
+//! unsigned type. Plain arithmetic does not overflow in a valid program (tests of the Rust code check it), so
+//! wrapping never changes a result and only keeps the C++ defined.
 
 use super::body::{Body, Effect, Ex};
 use super::refusal::{Result, refuse};
@@ -11,7 +11,7 @@ use super::types::{Int, Ty};
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, ExprBinary, ExprCast, ExprUnary, Lit, UnOp};
 
-/// Operators that give a value of their operands' type.
+/// Operators whose result has the type of the operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arithmetic {
     Add,
@@ -46,7 +46,7 @@ impl Arithmetic {
         matches!(self, Arithmetic::Shl | Arithmetic::Shr)
     }
 
-    /// The operator and whether it assigns.
+    /// The operator, and whether it is an assignment.
     fn of(op: &BinOp) -> Option<(Arithmetic, bool)> {
         Some(match op {
             BinOp::Add(_) => (Arithmetic::Add, false),
@@ -74,7 +74,7 @@ impl Arithmetic {
     }
 }
 
-/// An expression of literals alone, whose type its surroundings decide.
+/// True for an expression of literals only; its type is determined by the context.
 pub fn is_bare(e: &Expr) -> bool {
     match e {
         Expr::Lit(lit) => match &lit.lit {
@@ -164,7 +164,7 @@ impl Body<'_> {
         }
     }
 
-    /// Both operands; a literal takes the type of the other side.
+    /// Translates both operands. A literal takes the type of the other side.
     fn two(&mut self, left: &Expr, right: &Expr, want: Option<&Ty>, shift: bool) -> Result<[Ex; 2]> {
         let wanted: Option<Ty> = match want {
             Some(ty) => Some(ty.clone()),
@@ -187,7 +187,7 @@ impl Body<'_> {
         }
     }
 
-    /// The value of `left op right`, both of the type that Rust asks for.
+    /// The value of `left op right`. Both have the types that Rust requires.
     fn arithmetic(&self, span: proc_macro2::Span, op: Arithmetic, left: &Ex, right: &Ex) -> Result<Ex> {
         let effect: Effect = left.effect.max(right.effect);
         let plain: String = format!("{} {} {}", left.wrapped(), op.symbol(), right.wrapped());
@@ -252,7 +252,7 @@ impl Body<'_> {
         }
     }
 
-    /// `place op= value`: the value first, as Rust does with plain numbers.
+    /// `place op= value`: the value is evaluated first, as in Rust for primitive types.
     fn assign_with(&mut self, op: Arithmetic, e: &ExprBinary) -> Result<Ex> {
         let mark = self.mark();
         let ty: Ty = self.place(&e.left)?.ty.value().clone();
@@ -297,7 +297,7 @@ impl Body<'_> {
         Ok(Ex::new(code, Ty::Bool, left.effect.max(right.effect)).compound())
     }
 
-    /// `&&` and `||` take the right side only when it counts; lines of its own move into an `if`.
+    /// `&&` and `||` evaluate the right side only if needed; lines that it needs go into an `if`.
     fn logical(&mut self, e: &ExprBinary, symbol: &str) -> Result<Ex> {
         let left: Ex = self.expression(&e.left, Some(&Ty::Bool))?;
         let mark = self.mark();

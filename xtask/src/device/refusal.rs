@@ -1,18 +1,18 @@
-//! Why a line is outside the device subset, and where it stands.
+//! Refusals: why a construct is outside the device subset, with its file, line and column.
 
 use proc_macro2::Span;
 use std::fmt;
 
-/// One construct that the translator does not take.
+/// A construct that the translator does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Path of the file as given to the translator; empty until the module is known.
+    /// Path of the file as passed to the translator; empty until the module is known.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column, from 1.
     pub column: usize,
-    /// The construct and, where there is one, the way to write it.
+    /// The construct and, if there is one, an alternative.
     pub reason: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Refusal {
 
 pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
-/// A refusal at `span` of a file that is filled in later.
+/// Returns a refusal at `span`. Its file is set later.
 pub(crate) fn refusal(span: Span, reason: impl Into<String>) -> Refusal {
     let start = span.start();
     Refusal { file: String::new(), line: start.line, column: start.column + 1, reason: reason.into() }
@@ -35,7 +35,7 @@ pub(crate) fn refuse<T>(span: Span, reason: impl Into<String>) -> Result<T> {
 }
 
 impl Refusal {
-    /// Names the file unless a refusal from deeper down has named its own.
+    /// Sets the file, unless it has been set already.
     pub(crate) fn in_file(mut self, file: &str) -> Refusal {
         if self.file.is_empty() {
             self.file = file.to_string();

@@ -1,4 +1,4 @@
-//! The module tree of a crate, read from its files, and the markers that say what is for the device.
+//! The module tree of a crate, read from its files, and the attributes that select code for the device.
 
 use super::refusal::{Refusal, refusal};
 use std::fs;
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, Item, Lit, Meta};
 
-/// A module doc line that begins with this opts the file in.
+/// A file whose module docs have a line that starts with this is in the device subset.
 pub const MARKER: &str = "Device subset";
 
 /// One file of the crate.
 pub struct Module {
-    /// Names from the crate root, empty for the root itself.
+    /// Names from the crate root; empty for the root itself.
     pub path: Vec<String>,
-    /// Index of the module around this one.
+    /// Index of the parent module.
     pub parent: Option<usize>,
     /// File name for messages, relative to the workspace.
     pub file: String,
-    /// The file carries [`MARKER`].
+    /// The file has [`MARKER`].
     pub device: bool,
-    /// Everything in it that is compiled for more than tests.
+    /// Items that are not compiled for tests only.
     pub items: Vec<Item>,
 }
 
-/// Reads the root file and every file it declares.
+/// Reads the root file and all modules that it declares.
 pub fn load(root: &Path, shown_from: &Path) -> Result<Vec<Module>, Refusal> {
     let mut modules: Vec<Module> = Vec::new();
     read(root, shown_from, Vec::new(), None, &mut modules)?;
@@ -64,7 +64,7 @@ fn read(
     Ok(())
 }
 
-/// `x.rs` or `x/mod.rs`, below the folder that belongs to the declaring file.
+/// Finds `x.rs` or `x/mod.rs` in the folder of the declaring module.
 fn child_file(file: &Path, is_root: bool, name: &str) -> Option<PathBuf> {
     let stem = file.file_stem()?;
     let folder: PathBuf =
@@ -72,7 +72,7 @@ fn child_file(file: &Path, is_root: bool, name: &str) -> Option<PathBuf> {
     [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")].into_iter().find(|p| p.is_file())
 }
 
-/// Attributes of an item, none for kinds that carry nothing of interest.
+/// Attributes of an item; none for kinds of items that the translator ignores.
 pub fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(i) => &i.attrs,
@@ -115,28 +115,28 @@ pub fn doc_lines(attributes: &[Attribute]) -> Vec<String> {
     lines.map(|l| l.trim().to_string()).take_while(|l| !l.is_empty()).collect()
 }
 
-/// The text between the parentheses of a `#[cfg(...)]`, without blanks.
+/// The text in the parentheses of a `#[cfg(...)]`, without spaces.
 fn cfg_text(attribute: &Attribute) -> Option<String> {
     let Meta::List(list) = &attribute.meta else { return None };
     list.path.is_ident("cfg").then(|| list.tokens.to_string().replace(' ', ""))
 }
 
-/// `#[cfg(test)]`.
+/// True for `#[cfg(test)]`.
 pub fn is_test_only(attributes: &[Attribute]) -> bool {
     attributes.iter().filter_map(cfg_text).any(|text| text == "test")
 }
 
-/// `#[cfg(not(device))]`: for the host, not translated.
+/// True for `#[cfg(not(device))]`: for the host, not translated.
 pub fn is_host_only(attributes: &[Attribute]) -> bool {
     attributes.iter().filter_map(cfg_text).any(|text| text == "not(device)")
 }
 
-/// A `#[cfg]` that is neither of the two above.
+/// Finds a `#[cfg]` that is neither of the two above.
 pub fn other_cfg(attributes: &[Attribute]) -> Option<&Attribute> {
     attributes.iter().find(|a| cfg_text(a).is_some_and(|text| text != "test" && text != "not(device)"))
 }
 
-/// True when the attributes have `#[name]` or `#[name(... word ...)]`.
+/// True if the attributes include `#[name]` or `#[name(... word ...)]`.
 pub fn has_attribute(attributes: &[Attribute], name: &str, word: Option<&str>) -> bool {
     attributes.iter().any(|a| match (&a.meta, word) {
         (Meta::Path(path), None) => path.is_ident(name),

@@ -1,4 +1,4 @@
-//! Statements: `let`, assignment, `if`, loops, `return`; and values that go to a place arm by arm.
+//! Statements: `let`, assignment, `if`, loops, `return`; and values that each arm stores in a place.
 
 use super::body::{Body, Effect, Ex, Target};
 use super::constants;
@@ -8,14 +8,14 @@ use super::types::{Int, Ty};
 use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprForLoop, ExprIf, ExprRange, Ident, Item, Local, Pat, Stmt, Type};
 
-/// A loop that counts up to this is not to be unrolled.
+/// Loops with more iterations than this are not unrolled.
 const LONG_LOOP: i128 = 18;
-/// Types that an unsuffixed loop variable is tried with: what Rust falls back to first, then the usual ones.
+/// Types that are tried for an unsuffixed loop variable: Rust's default first, then the usual ones.
 const LOOP_TYPES: [Int; 9] =
     [Int::I32, Int::Usize, Int::U32, Int::U8, Int::U16, Int::U64, Int::I64, Int::I16, Int::I8];
 
 impl Body<'_> {
-    /// Statements of a block, its value to `target`.
+    /// Translates the statements of a block; its value goes to `target`.
     pub fn block(&mut self, block: &Block, target: &Target) -> Result<()> {
         let Some((last, before)) = block.stmts.split_last() else { return Ok(()) };
         for statement in before {
@@ -41,7 +41,7 @@ impl Body<'_> {
         }
     }
 
-    /// Writes the lines that bring the value of `e` to `target`.
+    /// Writes the lines that store the value of `e` in `target`.
     pub fn send(&mut self, e: &Expr, target: &Target) -> Result<()> {
         match e {
             Expr::Paren(inner) => return self.send(&inner.expr, target),
@@ -108,7 +108,7 @@ impl Body<'_> {
                         self.line(format!("}} else if ({}) {{", condition.code));
                         self.enter();
                     } else {
-                        // The condition needs lines of its own: they stand inside the `else`.
+                        // The condition needs lines of its own, which go into the `else`.
                         self.undo(mark);
                         self.leave();
                         self.line("} else {");
@@ -185,7 +185,8 @@ impl Body<'_> {
         };
         if matches!(init, Expr::If(_) | Expr::Match(_) | Expr::Block(_)) {
             let Some(ex) = self.conditional(init, Some(&ty))? else {
-                // The initial value may name an older variable of the same name: the new one is declared after it.
+                // The initial value may refer to an older variable of the same name: the new one is declared
+                // after it.
                 let mark = self.mark();
                 let cpp: String = self.declare(name, ty.clone(), mutable)?;
                 self.undo(mark);
@@ -235,7 +236,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// What stands as an expression and gives nothing, or never ends.
+    /// Expressions as statements, without a value or diverging.
     pub fn action(&mut self, e: &Expr) -> Result<Ex> {
         match e {
             Expr::Assign(e) => self.assignment(e)?,
@@ -300,7 +301,7 @@ impl Body<'_> {
         Ok(Ex::done(Ty::Unit))
     }
 
-    /// `place = value`: the value first, then the place.
+    /// `place = value`: the value is evaluated first, then the place.
     fn assignment(&mut self, e: &syn::ExprAssign) -> Result<()> {
         if let Expr::Infer(_) = &*e.left {
             return self.send(&e.right, &Target::Discard);
@@ -327,7 +328,7 @@ impl Body<'_> {
             [value] = values;
         }
         if let Ty::Struct(_) = place.ty {
-            // Word by word where it is large: the compiler would go byte by byte.
+            // Large values are copied word by word: the compiler would copy bytes.
             self.line(format!("rs::put({}, {});", place.code, value.code));
         } else {
             self.line(format!("{} = {};", place.code, value.code));
@@ -364,7 +365,8 @@ impl Body<'_> {
             Some(Ty::Int(int)) => self.counted(e, range, down, name, int),
             Some(ty) => refuse(range.span(), format!("a range of {}", ty.rust(self.krate))),
             None => {
-                // Rust finds the type from the uses. The program is valid, so the first type that fits is that one.
+                // Rust infers the type from the uses. The program is valid, so the first type that compiles
+                // is correct.
                 let mut furthest: Option<Refusal> = None;
                 for int in LOOP_TYPES {
                     let mark = self.mark();
@@ -428,7 +430,7 @@ impl Body<'_> {
                 ));
             }
             (false, true) => {
-                // The last value may be the largest of its type: look before counting on.
+                // The last value may be the maximum of its type: test before incrementing.
                 let more: String = self.temporary();
                 let any: String =
                     if known == Some(int.max()) { "true".into() } else { format!("{variable} <= {hi}") };

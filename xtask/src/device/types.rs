@@ -1,8 +1,8 @@
-//! Types of the subset, their C++ spelling, and their `repr(C)` layout.
+//! Types of the subset, their C++ names, and their `repr(C)` layout.
 
 use super::items::{Crate, cpp_name};
 
-/// Integer types. `usize` counts and indexes: 32 bits in C++, never part of the state.
+/// Integer types. `usize` is for counts and indices: 32 bits in C++, never part of the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Int {
     U8,
@@ -85,7 +85,7 @@ impl Int {
         self.min() <= value && value <= self.max()
     }
 
-    /// A number as a C++ literal of this type's width.
+    /// A number as a C++ literal with the width of this type.
     pub fn literal(self, value: i128) -> String {
         if value == self.min() && self.signed() && self.bits() >= 32 {
             let suffix: &str = if self.bits() == 64 { "ll" } else { "" };
@@ -112,9 +112,9 @@ pub enum Ty {
     /// `f32` (false) or `f64` (true).
     Float(bool),
     Unit,
-    /// Of `return`, `break`, `continue`.
+    /// Type of `return`, `break`, `continue`.
     Never,
-    /// `str`: only behind a reference in table rows, and dropped from them.
+    /// `str`: only behind a reference in rows of tables, which are translated without it.
     Text,
     Array(Box<Ty>, u64),
     /// Only behind a reference.
@@ -131,7 +131,7 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// The type of the value behind references.
+    /// The type behind references.
     pub fn value(&self) -> &Ty {
         match self {
             Ty::Ref { to, .. } => to.value(),
@@ -148,7 +148,7 @@ impl Ty {
         matches!(self, Ty::Bool | Ty::Int(_) | Ty::Float(_) | Ty::Enum(_))
     }
 
-    /// As written in Rust, for messages.
+    /// The type as written in Rust, for messages.
     pub fn rust(&self, krate: &Crate) -> String {
         match self {
             Ty::Bool => "bool".into(),
@@ -192,7 +192,8 @@ impl Ty {
         }
     }
 
-    /// Size and alignment in bytes as `repr(C)` has it on every target of ours; none for types that are not state.
+    /// Size and alignment in bytes under `repr(C)` on all supported targets; `None` for types that cannot be
+    /// state.
     pub fn layout(&self, krate: &Crate) -> Option<(u64, u64)> {
         match self {
             Ty::Bool => Some((1, 1)),
@@ -207,14 +208,14 @@ impl Ty {
     }
 }
 
-/// Where the fields of a `repr(C)` struct stand.
+/// Offsets, size and alignment of a `repr(C)` struct.
 pub struct StructLayout {
     pub size: u64,
     pub align: u64,
     pub offsets: Vec<u64>,
 }
 
-/// None when a field has no fixed layout, or the struct is a table row.
+/// Returns `None` if a field has no fixed layout, or if the struct is a row of a table.
 pub fn struct_layout(krate: &Crate, id: usize) -> Option<StructLayout> {
     if !krate.structs[id].repr_c {
         return None;

@@ -1,4 +1,5 @@
-//! Loading and resets: power-on, detection of the television, then the boot that all environments have (`env::boot`).
+//! Loading and resets: power-on, detection of the television, then the boot shared with all environments
+//! (`env::boot`).
 
 use bytemuck::Zeroable;
 
@@ -15,13 +16,14 @@ use crate::machine;
 use crate::random;
 use crate::rom::Rom;
 
-/// Lines above which a frame of the first 60 counts as PAL.
+/// A frame with more lines than this counts as PAL in the detection.
 const LONG_LINES: i32 = 285;
-/// Draws of the core generator at power-on: RAM, and one that is dropped.
+/// Draws of the core generator at power-on: 128 for RAM, and one that is discarded.
 const POWER_ON_DRAWS: u32 = 129;
 
 impl Console {
-    /// A console that has been loaded and reset. What the process has booted before is not run again.
+    /// Returns a console after loading and the first reset. A boot that the process has kept is not run
+    /// again.
     pub(super) fn booted(prepared: &Prepared, game: usize, options: Options) -> Result<Self, CuleError> {
         let mut console = Self::powered(prepared, game, options);
         let known = prepared.boot(game, options.system_seed);
@@ -34,7 +36,7 @@ impl Console {
         if known.is_none_or(|boot| !boot.complete) {
             console.reset_console();
             console.reset()?;
-            // Where the environment's generator was not asked, all consoles boot alike.
+            // If the environment's generator was not used, the boot is the same for all consoles.
             if console.undrawn.blank && console.env_random == random::seeded(options.random_seed) {
                 prepared.keep(Boot::of(&console, true));
             }
@@ -50,14 +52,14 @@ impl Console {
         Ok(console)
     }
 
-    /// The state of a console that has been loaded and not been reset.
+    /// Returns the state of a console after loading, before the first reset.
     pub(crate) fn loaded(rom: &Rom, game: usize, options: Options) -> State {
         let mut console = Self::powered(&prepared::of(rom), game, options);
         console.choose_television(game);
         console.state
     }
 
-    /// A console whose cartridge has just been plugged in; it draws nothing yet.
+    /// Returns a console after power-on; nothing is drawn until requested.
     fn powered(prepared: &Prepared, game: usize, options: Options) -> Self {
         let mut core_random = random::seeded(options.system_seed);
         let mut ram = [0; 128];
@@ -97,7 +99,7 @@ impl Console {
         }
     }
 
-    /// Brings the core generator to where the machine has left it.
+    /// Advances the core generator to `Machine::draws`.
     fn follow_draws(&mut self) {
         if self.core_draws != self.state.machine.draws {
             self.core_random = random::seeded(self.options.system_seed);
@@ -113,7 +115,7 @@ impl Console {
         self.core_draws = self.state.machine.draws;
     }
 
-    /// True when most of 60 idle frames are longer than NTSC frames.
+    /// True if at least half of the last 30 of 60 frames without input are longer than NTSC frames.
     fn detect_pal(&mut self) -> bool {
         let mut long_frames = 0;
         for i in 0..BOOT_FRAMES {
@@ -128,7 +130,7 @@ impl Console {
     /// Starts an episode: boot, RESET switch, mode selection, starting actions.
     ///
     /// # Errors
-    /// The mode is never shown: the ROM is not the game's.
+    /// The mode is never reached: the ROM is of another game.
     pub fn reset(&mut self) -> Result<(), CuleError> {
         self.follow_draws();
         let rules = BootRules {

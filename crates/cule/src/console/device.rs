@@ -1,4 +1,4 @@
-//! A console whose frames run on a CUDA device. Everything else runs in [`Console`] on the host.
+//! Runs the frames of a console on a CUDA device. All other functions of [`Console`] run on the host.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::env::{Action, State};
 use crate::machine::Board;
 use crate::random::Random;
 
-/// The kernel of a console.
+/// Source files of the kernel.
 pub const SOURCES: Sources = Sources {
     files: &[("console.cu", include_str!("../../kernels/console.cu"))],
     headers: &[
@@ -54,10 +54,10 @@ pub struct ConsoleDevice {
 }
 
 impl ConsoleDevice {
-    /// Loads the kernel and the ROM on device number `ordinal`. `folders` are searched for NVRTC first.
+    /// Loads the kernel and the ROM on device number `ordinal`. NVRTC is searched in `folders` first.
     ///
     /// # Errors
-    /// As [`Program::new`]; the device is out of memory.
+    /// As [`Program::new`], or the device is out of memory.
     pub fn new(ordinal: u32, folders: &[PathBuf], console: &Console) -> Result<Self, CuleError> {
         let program = Program::new(ordinal, folders, &SOURCES)?;
         let image = console.image();
@@ -76,7 +76,7 @@ impl ConsoleDevice {
         })
     }
 
-    /// A device for a copy of the console.
+    /// Allocates memory for a copy of the console on the same device.
     ///
     /// # Errors
     /// As [`ConsoleDevice::new`].
@@ -84,10 +84,11 @@ impl ConsoleDevice {
         Self::new(self.ordinal, &self.folders, console)
     }
 
-    /// [`Console::act_two`] on the device: copies the state there, runs the step, and copies it back.
+    /// As [`Console::act_two`], on the device: copies the state to the device, runs the step, and copies the
+    /// state back.
     ///
     /// # Errors
-    /// The driver's error; the console is unchanged then.
+    /// The error of the driver; the console is then unchanged.
     pub fn act_two(&self, console: &mut Console, a: Action, b: Action) -> Result<i32, CuleError> {
         const STREAM: u64 = 0;
         let (mut state, mut random) = (*console.state(), console.env_random);

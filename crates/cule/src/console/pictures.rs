@@ -1,5 +1,5 @@
-//! Pictures of a console: when they are made, and what a program gets of them. A frame runs without pixels unless the
-//! program is expected to ask for its picture; [`super::undrawn`] makes the others when they are asked for.
+//! Pictures of a console: when they are drawn, and how they are read. A frame runs without pixels unless its
+//! picture is expected to be read; [`super::undrawn`] draws the others on request.
 
 use super::Console;
 use crate::CuleError;
@@ -7,24 +7,25 @@ use crate::machine::tia;
 use crate::observe::palette;
 use crate::observe::translate::translate;
 
-/// When pixels are made. Nothing else depends on it.
+/// When pixels are drawn. Has no effect on anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
-    /// With every frame.
+    /// In every frame.
     EveryFrame,
-    /// When [`Console::draw`] asks, by running the frame again.
+    /// When [`Console::draw`] is called, by running the frame again.
     WhenAsked,
-    /// With the last frame of an act where a look is expected after it, otherwise when asked.
+    /// In the last frame of an act if its picture is expected to be read, otherwise when [`Console::draw`] is
+    /// called.
     Guessed,
 }
 
-/// Guesses which acts are looked at, from the looks after the last eight: a counter for each pattern of them.
+/// Predicts after which acts the picture is read, from the last eight acts: a two-bit counter per pattern.
 #[derive(Clone)]
 pub(super) struct Looks {
     counters: [u8; 256],
-    /// One bit per act, the last one lowest.
+    /// One bit per act, the last one lowest: its picture was read.
     history: u8,
-    /// A picture was read since the last act.
+    /// The picture was read since the last act.
     pub(super) seen: bool,
 }
 
@@ -35,11 +36,12 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// A look is expected from this count on.
+    /// A read is expected from this counter value on.
     const EXPECTED: u8 = 2;
     const MOST: u8 = 3;
 
-    /// Takes in whether the last act was looked at; true when the next one probably will be.
+    /// Records whether the picture of the last act was read. Returns true if that of the next one is expected
+    /// to be.
     pub(super) fn next(&mut self) -> bool {
         let counter = &mut self.counters[usize::from(self.history)];
         *counter = if self.seen { (*counter + 1).min(Self::MOST) } else { counter.saturating_sub(1) };
@@ -50,45 +52,45 @@ impl Looks {
 }
 
 impl Console {
-    /// Runs again, with pixels, what a picture buffer does not show yet.
+    /// Runs the undrawn frames of a picture buffer again, with pixels.
     fn draw_buffer(&mut self, buffer: usize) {
         self.undrawn.draw_buffer(&mut self.state.machine, &mut self.board, &self.code, buffer);
     }
 
-    /// Brings the beam of an open frame to where it is when every frame is drawn.
+    /// Moves the beam of an unfinished frame to where it is if every frame is drawn.
     pub(super) fn follow(&mut self) {
         if self.state.machine.unfinished != 0 {
             self.draw_buffer(usize::from(self.state.machine.tia.buffer & 1));
         }
     }
 
-    /// Makes the picture of the last frame, if it was not made yet.
+    /// Draws the picture of the last frame, if it has not been drawn.
     pub fn draw(&mut self) {
         self.looks.seen = true;
         self.draw_buffer(usize::from(self.state.machine.tia.buffer & 1));
     }
 
-    /// Makes the pictures of the last two frames.
+    /// Draws the pictures of the last two frames.
     pub(super) fn draw_both(&mut self) {
         self.undrawn.draw_both(&mut self.state.machine, &mut self.board, &self.code);
     }
 
-    /// Whether pixels are made for every frame, or when [`Console::draw`] asks. RAM, rewards and all else do not
-    /// depend on it.
+    /// Sets whether pixels are drawn in every frame, or when [`Console::draw`] is called. RAM, rewards and
+    /// all other state do not depend on it.
     pub fn set_drawing(&mut self, drawing: bool) {
         self.options.drawing = if drawing { Drawing::EveryFrame } else { Drawing::WhenAsked };
     }
 
-    /// Palette indices of the picture as it was last made, row by row, `height() * 160` bytes: that of the last frame
-    /// where every frame is drawn, or [`Console::draw`] was called.
+    /// Palette indices of the last drawn picture, row by row, `height() * 160` bytes. This is the last frame
+    /// if every frame is drawn, or after [`Console::draw`].
     pub fn screen(&self) -> &[u8] {
         &self.board.picture[self.state.machine.tia.buffer as usize][..self.height() * tia::WIDTH]
     }
 
-    /// Brightness of the picture, one byte per pixel.
+    /// Writes the luminance of the picture to `out`: `height() * 160` bytes.
     ///
     /// # Errors
-    /// [`CuleError::BufferLength`].
+    /// [`CuleError::BufferLength`] if `out` has another length.
     pub fn screen_gray(&self, out: &mut [u8]) -> Result<(), CuleError> {
         let screen = self.screen();
         has_length("the gray picture", out, screen.len())?;
@@ -96,15 +98,15 @@ impl Console {
         Ok(())
     }
 
-    /// Red, green and blue of the picture, three bytes per pixel.
+    /// Writes the picture to `out` as RGB: `height() * 160 * 3` bytes.
     ///
     /// # Errors
-    /// [`CuleError::BufferLength`].
+    /// [`CuleError::BufferLength`] if `out` has another length.
     pub fn screen_rgb(&self, out: &mut [u8]) -> Result<(), CuleError> {
         let screen = self.screen();
         has_length("the RGB picture", out, 3 * screen.len())?;
         let rgb = &palette::RGB[self.is_pal() as usize];
-        // Red, green, blue, and a byte that the next pixel covers.
+        // Red, green, blue, and a byte that the next pixel overwrites.
         let color = |index: u8| (rgb[usize::from(index)] << 8).to_be_bytes();
         for (pixels, indices) in out.as_chunks_mut::<24>().0.iter_mut().zip(screen.as_chunks::<8>().0) {
             let together = u64::from_ne_bytes(*indices);
@@ -135,7 +137,8 @@ mod tests {
     use crate::console::{Options, game_row};
     use crate::{rom, test_roms};
 
-    /// How many of `acts` acts were guessed wrong when act `t` is looked at where `pattern[t % length]`.
+    /// Number of wrong predictions in `acts` acts, if the picture of act `t` is read when `pattern[t %
+    /// length]` is true.
     fn wrong(pattern: &[bool], acts: usize) -> usize {
         let mut looks = Looks::default();
         let mut wrong = 0;
@@ -149,7 +152,7 @@ mod tests {
 
     #[test]
     fn regular_looks_are_guessed() {
-        // At most two wrong ones for each history that comes up.
+        // At most two wrong predictions for each pattern that occurs.
         assert!(wrong(&[false], 1000) == 0);
         assert!(wrong(&[true], 1000) < 20);
         assert!(wrong(&[false, false, true, true], 1000) < 20);
@@ -168,7 +171,7 @@ mod tests {
             let mut console = Console::new(&rom, game_row("breakout").unwrap(), options).unwrap();
             console.act(1);
             console.draw();
-            // A look may be taken for the first of a rhythm.
+            // The one read may be predicted to repeat.
             for _ in 0..10 {
                 console.act(0);
             }

@@ -1,4 +1,5 @@
-//! What depends on a ROM alone, kept for the next console with it: its records, and states of booted consoles.
+//! Data that depends on a ROM alone, kept for further consoles with it: its records, and the states of booted
+//! consoles.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,16 +11,17 @@ use crate::fast_cpu::Code;
 use crate::random::Random;
 use crate::rom::{self, Rom, Scheme};
 
-/// ROMs that are kept, some 100 KB each; the one not used for longest goes first. All known games fit.
+/// Number of ROMs that are kept, about 100 KB each. The least recently used one is dropped. All known games
+/// fit.
 const MOST_ROMS: usize = 128;
-/// Boots that are kept of a ROM: games and system seeds it is run with.
+/// Number of boots kept per ROM: pairs of game and system seed.
 const MOST_BOOTS: usize = 8;
 
 static ROMS: Mutex<Vec<Arc<Prepared>>> = Mutex::new(vec![]);
 
-/// A ROM with what has been worked out about it.
+/// A ROM and the data computed from it.
 pub(super) struct Prepared {
-    /// As read from its file.
+    /// Content of the file.
     bytes: Vec<u8>,
     pub scheme: Scheme,
     pub code: Code,
@@ -27,7 +29,7 @@ pub(super) struct Prepared {
     boots: Mutex<Vec<Arc<Boot>>>,
 }
 
-/// A console without its options and generator.
+/// A booted console, without its options and the environment's generator.
 pub(super) struct Boot {
     game: usize,
     system_seed: u32,
@@ -35,7 +37,7 @@ pub(super) struct Boot {
     core_random: Random,
     core_draws: u32,
     undrawn: UndrawnFrames,
-    /// After loading and the first reset, rather than before that.
+    /// The boot includes loading and the first reset, and not only the detection of the television.
     pub complete: bool,
 }
 
@@ -61,7 +63,7 @@ impl Boot {
 }
 
 impl Prepared {
-    /// The latest boot of a game with a seed.
+    /// The last kept boot of a game with this system seed.
     pub fn boot(&self, game: usize, system_seed: u32) -> Option<Arc<Boot>> {
         let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
         boots.iter().rev().find(|boot| (boot.game, boot.system_seed) == (game, system_seed)).cloned()
@@ -77,12 +79,12 @@ impl Prepared {
     }
 }
 
-/// The ROM with what is known about it, worked out now if it was not before.
+/// Returns the data of a ROM, computed if it is not kept.
 pub(super) fn of(rom: &Rom) -> Arc<Prepared> {
     let lock = || ROMS.lock().unwrap_or_else(PoisonError::into_inner);
     let known = |roms: &mut Vec<Arc<Prepared>>| {
         let at = roms.iter().position(|known| known.scheme == rom.scheme && known.bytes == rom.bytes)?;
-        // The last one is the one that was used last.
+        // The list is ordered by last use.
         let found = roms.remove(at);
         roms.push(found.clone());
         Some(found)
@@ -122,7 +124,8 @@ mod tests {
         Prepared { bytes: vec![], scheme: rom.scheme, fingerprint: fingerprint(code.image()), code, boots }
     }
 
-    /// Sticky actions, another seed, several frames per act: what could change a boot that plays.
+    /// Settings that could affect a boot that plays frames: sticky actions, another seed, several frames per
+    /// act.
     const STICKY: Options = Options {
         random_seed: 9,
         system_seed: 5,
@@ -138,7 +141,7 @@ mod tests {
         if !test_roms::are_there(&rom::folders(&[])) {
             return;
         }
-        // Plain ones, and those whose boot plays, waits, chooses or is PAL.
+        // Games with an ordinary boot, and games whose boot plays, waits, selects a mode or is PAL.
         let games = "adventure air_raid berzerk double_dunk elevator_action gopher pong seaquest video_cube";
         for name in games.split(' ') {
             let rom = rom::load(name, &[], false).unwrap();

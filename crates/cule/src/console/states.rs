@@ -1,4 +1,4 @@
-//! Saved states: what makes a console's future, as bytes.
+//! Saved states: the state that determines a console's future, as bytes.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -8,12 +8,12 @@ use crate::env::State;
 use crate::machine::{self, cart};
 use crate::random::{self, Random};
 
-/// Begins every saved state.
+/// First bytes of every saved state.
 const MAGIC: [u8; 8] = *b"parl2600";
-/// Version of the layout of saved states.
+/// Version of the format of saved states.
 const STATE_VERSION: u32 = 2;
 
-/// What of the ROM a saved state must fit.
+/// Header of a saved state; it must equal that of the console that loads it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 struct Header {
@@ -24,7 +24,7 @@ struct Header {
     has_generator: u32,
 }
 
-/// A number that tells images apart (FNV-1a).
+/// Hash of a ROM image (FNV-1a).
 pub(super) fn fingerprint(image: &[u8]) -> u32 {
     image.iter().fold(0x811C_9DC5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -32,13 +32,13 @@ pub(super) fn fingerprint(image: &[u8]) -> u32 {
 impl Console {
     // ------------------------------------------------------------ saved states
 
-    /// The state as bytes, equal for equal states, whatever was looked at. `generator` adds the environment's generator,
-    /// so that sticky actions repeat too.
+    /// Returns the state as bytes. Equal states give equal bytes, whichever pictures were read. `generator`:
+    /// include the environment's generator, so that sticky actions repeat too.
     pub fn save(&mut self, generator: bool) -> Vec<u8> {
         self.follow();
         let large_ram = cart::large_ram_bytes(&self.state.machine.cart) as usize;
         let header = self.header(generator);
-        // Which buffer shows the picture belongs to the pictures, which no state holds.
+        // The index of the picture buffer belongs to the pictures, which saved states do not contain.
         let mut state = State { machine: machine::essence(&self.state.machine), ..self.state };
         state.machine.tia.buffer = 0;
         let mut bytes = Vec::with_capacity(size_of::<Header>() + size_of::<State>() + large_ram);
@@ -61,10 +61,11 @@ impl Console {
         }
     }
 
-    /// Goes back to a saved state of the same ROM. The picture stays until the next frame; options stay as they are.
+    /// Restores a saved state of the same ROM. The picture is unchanged until the next frame; the options are
+    /// kept.
     ///
     /// # Errors
-    /// [`CuleError::State`]: another ROM, another version, or damaged bytes.
+    /// [`CuleError::State`]: another ROM or version, or damaged bytes.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), CuleError> {
         let bad = |reason: String| CuleError::State { reason };
         let (head, rest) = bytes
@@ -94,7 +95,7 @@ impl Console {
         if generator != 0 {
             let random: Random = bytemuck::pod_read_unaligned(random);
             if random.position as usize > random::STATE_WORDS {
-                return Err(bad(format!("generator position {}", random.position)));
+                return Err(bad(format!("generator position {} is out of range", random.position)));
             }
             self.env_random = random;
         }

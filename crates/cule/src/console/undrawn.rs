@@ -1,60 +1,61 @@
-//! Frames that ran without pixels, kept so that their pictures can still be made.
+//! Frames that ran without pixels, kept so that their pictures can be drawn later.
 //!
-//! When an undrawn frame is looked at, its step is run again from its start on the picture buffer; so are the steps before
-//! it whose pixels still show there. What the buffer then holds equals what drawing every frame would have left.
+//! When the picture of an undrawn frame is read, its step is run again from its start state on the picture
+//! buffer, after the earlier steps whose pixels are still visible there. The result equals that of drawing
+//! every frame.
 
 use crate::env::FrameRunner;
 use crate::fast_cpu::{self, Code};
 use crate::machine::tia::{self, Tia};
 use crate::machine::{self, Board, Machine, cart};
 
-/// Steps that a buffer may be behind before it is drawn: frames can be short for long.
+/// Maximum number of undrawn steps per buffer; then the buffer is drawn. Frames can be short for a long time.
 const UNDRAWN_STEPS: usize = 256;
 
-/// A step whose pixels were not made.
+/// A step that ran without pixels.
 #[derive(Clone, Copy)]
 struct Undrawn {
     start: Machine,
-    /// The chip after it, whose beam lags where no pixels were made.
+    /// The TIA after the step; its beam lags, since no pixels were drawn.
     end: Tia,
-    /// Clocks of the window that its beam has passed.
+    /// Clocks of the window that the beam has passed.
     reach: i32,
-    /// It may have drawn beyond its reach, or stands for a part of a frame.
+    /// The step may have drawn beyond its reach, or was part of a frame only.
     open: bool,
 }
 
-/// What each picture buffer should show and does not.
+/// Steps whose pixels are missing in each picture buffer.
 #[derive(Clone)]
 pub(crate) struct UndrawnFrames {
-    /// Where the frames began, per buffer.
+    /// The undrawn steps, per buffer.
     steps: [Vec<Undrawn>; 2],
-    /// No pixel was made since the last reset: both buffers are black.
+    /// No pixel was drawn since the last reset: both buffers are black.
     pub(super) blank: bool,
 }
 
 impl UndrawnFrames {
-    /// Of a console that has just been reset.
+    /// For a console that has just been reset.
     pub(crate) fn new() -> Self {
         Self { steps: [vec![], vec![]], blank: true }
     }
 
-    /// The board has been drawn otherwise: there is nothing to draw later.
+    /// Drops all steps, because the board was drawn or reset otherwise.
     pub(super) fn forget(&mut self, blank: bool) {
         self.steps.iter_mut().for_each(Vec::clear);
         self.blank = blank;
     }
 
-    /// One STEP of the machine, with pixels where `Machine::draw` says so.
+    /// Runs one step of the machine, with pixels if `Machine::draw` is set.
     ///
-    /// A frame that does not reach its last row leaves older ones of its buffer in sight. When such frames were not
-    /// drawn, they are run again, and then the step.
+    /// A frame that does not reach its last row leaves pixels of older frames visible in its buffer. If those
+    /// frames were not drawn, they are run again, followed by this step.
     pub(super) fn step(&mut self, m: &mut Machine, board: &mut Board, code: &Code) {
-        // Large cartridge RAM is not part of the machine: such a step cannot be run again.
+        // Large cartridge RAM is not part of the machine: such a step cannot be run a second time.
         let drawing = m.draw != 0 || cart::large_ram_bytes(&m.cart) != 0;
         self.blank &= !drawing;
         let start = *m;
         if start.unfinished != 0 && start.dimmed != 0 && fast_cpu::is_complete(&start) {
-            // The frame goes on behind its picture.
+            // The frame continues below its picture.
             m.draw = 0;
             fast_cpu::step(m, board, code);
             m.draw = u8::from(drawing);
@@ -63,8 +64,8 @@ impl UndrawnFrames {
             }
             return;
         }
-        // Where older steps are still to be drawn below this one, it is drawn again after them: dimming what an open
-        // frame has not reached must wait until then.
+        // If older steps of this buffer are undrawn, this step is drawn a second time after them. Until then,
+        // the rows that an unfinished frame has not reached must not be dimmed.
         let next = usize::from(m.tia.buffer & 1) ^ usize::from(m.unfinished == 0);
         m.draw =
             if drawing && !self.steps[next].is_empty() { machine::DRAW_UNDIMMED } else { u8::from(drawing) };
@@ -74,10 +75,12 @@ impl UndrawnFrames {
         let buffer = usize::from(m.tia.buffer & 1);
         let reach = reach(m);
         if start.unfinished == 0 && m.unfinished == 0 {
-            // What this frame covers need not be drawn before it. An open one says nothing: its beam lags.
+            // Pixels that this frame overwrites need not be drawn. An unfinished frame proves nothing: its
+            // beam lags.
             self.steps[buffer].retain(|older| !whole && (older.reach > reach || older.open));
         }
-        // A frame that ends in the picture, or under a blank that waits, leaves pixels ahead of its beam.
+        // A frame that ends within the picture, or during a pending HMOVE blank, leaves pixels ahead of its
+        // beam.
         let ragged = reach % tia::CLOCKS_PER_LINE != tia::HBLANK_CLOCKS || m.tia.blank_pending != 0;
         let open = ragged || start.unfinished != 0 || m.unfinished != 0;
         let step = Undrawn { start, end: m.tia, reach, open };
@@ -92,11 +95,12 @@ impl UndrawnFrames {
         }
     }
 
-    /// Runs again, with pixels, what a picture buffer does not show yet.
+    /// Runs the undrawn steps of a picture buffer again, with pixels.
     ///
-    /// A step that goes on with an open frame goes on from where the beam really was: colors may have changed since.
+    /// A step that continues an unfinished frame starts from the beam position of the drawn step before:
+    /// colors may have changed since.
     pub(super) fn draw_buffer(&mut self, m: &mut Machine, board: &mut Board, code: &Code, buffer: usize) {
-        // Its memory is used again.
+        // Keeps the allocation.
         let mut steps = std::mem::take(&mut self.steps[buffer]);
         let mut last: Option<(Tia, Tia)> = None;
         for step in steps.drain(..) {
@@ -117,19 +121,19 @@ impl UndrawnFrames {
         }
     }
 
-    /// Makes the pictures of the last two frames.
+    /// Draws the pictures of the last two frames.
     pub(super) fn draw_both(&mut self, m: &mut Machine, board: &mut Board, code: &Code) {
         self.draw_buffer(m, board, code, 0);
         self.draw_buffer(m, board, code, 1);
     }
 }
 
-/// The fast interpreter of the CPU.
+/// Runs frames with the fast CPU.
 pub(crate) struct CpuRunner<'a> {
     pub code: &'a Code,
     pub undrawn: &'a mut UndrawnFrames,
-    /// Frames without pixels are kept, so that they can be drawn later: those of a boot, of which two at most are shown,
-    /// and all of a console that is drawn when asked.
+    /// Keep frames without pixels, so that they can be drawn later: the frames of a boot, of which at most
+    /// two are shown, and all frames of a console that is drawn on request.
     pub keeps: bool,
 }
 
@@ -158,14 +162,14 @@ impl FrameRunner for CpuRunner<'_> {
     }
 }
 
-/// Clocks of the window that the beam has passed, counted to the last pixel.
+/// Clocks of the window that the beam has passed, including the visible part of its row only.
 fn reach(m: &Machine) -> i32 {
     let clock = tia::clock_of(m.cpu.cycles).clamp(m.tia.base, m.tia.window_end) - m.tia.base;
     let (row, h) = (clock / tia::CLOCKS_PER_LINE, clock % tia::CLOCKS_PER_LINE);
     row * tia::CLOCKS_PER_LINE + h.max(tia::HBLANK_CLOCKS)
 }
 
-/// True when the beam came to the end of the window before the frame ended.
+/// True if the beam passed the end of the window before the frame ended.
 fn is_whole(m: &Machine) -> bool {
     m.unfinished == 0 && tia::clock_of(m.cpu.cycles) >= m.tia.window_end
 }

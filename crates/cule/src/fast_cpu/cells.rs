@@ -1,17 +1,17 @@
-//! Where objects can be, in cells of four pixels: what tells in a few instructions that two cannot meet.
+//! Cells of four pixels that objects cover: a cheap test that two objects cannot overlap.
 
 use crate::machine::tia::objects::playfield_cells;
 use crate::machine::tia::paint::{PRIORITY, SCORE};
 use crate::machine::tia::{CLOCKS_PER_LINE, HBLANK_CLOCKS, P0, Tia, objects};
 
-/// Cells of the playfield, of both its forms while the next row will turn it.
+/// Cells of the playfield. If the next row will reverse it, the cells of both forms.
 pub fn field_cells(t: &Tia) -> u64 {
     let cells = playfield_cells(t.playfield, t.mirror);
     let mirror = t.ctrlpf & 1;
     if mirror == t.mirror { cells } else { cells | playfield_cells(t.playfield, mirror) }
 }
 
-/// Cells of players, from that of their position on, by NUSIZ & 7 and the place of the position in its cell.
+/// Cells of a player relative to the cell of its position, by NUSIZ & 7 and the position within its cell.
 const PLAYER_CELLS: [[u64; 4]; 8] = player_cells();
 
 const fn player_cells() -> [[u64; 4]; 8] {
@@ -43,7 +43,7 @@ const fn player_cells() -> [[u64; 4]; 8] {
     table
 }
 
-/// Cells of a movable object; as `objects::cells`.
+/// Cells of a movable object; equal to `objects::cells`.
 #[inline(always)]
 pub fn cells(t: &Tia, object: usize) -> u64 {
     if object > P0 + 1 {
@@ -55,11 +55,11 @@ pub fn cells(t: &Tia, object: usize) -> u64 {
     (all | all >> 40) & objects::ALL_CELLS
 }
 
-/// True when none of `cells` lies between the beam and `target`: what changes there is not in the way.
+/// True if none of `cells` lies between the beam and `target`: a change of them is not visible there.
 #[inline(always)]
 pub fn is_elsewhere(t: &Tia, target: i32, cells: u64) -> bool {
     let to = target.min(t.window_end) - t.base - t.row_start;
-    // With both bits the colors of the playfield depend on whether it is alone, wherever the others are.
+    // With both bits, the colors of the playfield depend on whether it is the only enabled object.
     if to > CLOCKS_PER_LINE || t.ctrlpf & (SCORE | PRIORITY) == SCORE | PRIORITY {
         return false;
     }

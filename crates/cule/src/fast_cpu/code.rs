@@ -1,4 +1,4 @@
-//! ROM images as records: what each address means as an instruction, found out once.
+//! ROM images as records: the decoded instruction at each address.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,24 +11,24 @@ use crate::machine::cart::Cart;
 /// Addressing modes and lengths come from the table of instructions.
 use crate::machine::instructions::{INSTRUCTIONS, Mode};
 
-/// An image, and its records if the fast interpreter can run it.
+/// A ROM image, and its records if the fast CPU can run it.
 #[derive(Clone, Debug)]
 pub struct Code {
     image: Arc<[u8]>,
     records: Arc<[u64]>,
-    /// Records for a machine that watches every access of the TIA; made when one does.
+    /// Records for drawing access by access (see `watch`); created on first use.
     watching: Arc<OnceLock<Vec<u64>>>,
     kind: u8,
     segmented: bool,
     rom_bytes: u32,
-    /// More instructions than there are from any one to the next that jumps.
+    /// More than the number of instructions from any instruction to the next jump.
     reserve: u32,
 }
 
-/// What an address means: the number of its function and the operand.
+/// A decoded instruction: the index of its function, and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Meaning {
-    /// Opcode and kind of operand.
+    /// Opcode and operand class.
     kind: (u8, u8),
     handler: u16,
     operand: u16,
@@ -36,12 +36,12 @@ struct Meaning {
 
 const SLOW: Meaning = Meaning { kind: (0, 0), handler: NONE, operand: 0 };
 
-/// How records are made.
+/// Settings for the creation of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Use functions for two instructions.
+    /// Use functions for pairs of instructions.
     pub pairs: bool,
-    /// Count waiting loops instead of running them.
+    /// Skip iterations of waiting and counting loops instead of executing them.
     pub skips: bool,
 }
 
@@ -57,12 +57,12 @@ const BNE: u8 = 0xD0;
 const BPL: u8 = 0x10;
 
 impl Code {
-    /// Prepares an image as `rom::image` makes it.
+    /// Decodes an image that `rom::image` has returned.
     pub fn new(image: &[u8], kind: u8) -> Self {
         Self::with(image, kind, Settings::default())
     }
 
-    /// An image that only the plain interpreter runs.
+    /// Returns an image that only the plain interpreter runs.
     pub fn plain(image: &[u8]) -> Self {
         Self {
             image: image.into(),
@@ -75,12 +75,12 @@ impl Code {
         }
     }
 
-    /// [`Code::new`] with settings.
+    /// As [`Code::new`], with settings.
     pub fn with(image: &[u8], kind: u8, settings: Settings) -> Self {
         let Some(bank) = Self::bank(kind) else { return Self::plain(image) };
         let rom_bytes = image.len() as u32;
         let cart = cart::new(kind, rom_bytes);
-        // A cartridge of 2 KiB shows its image twice.
+        // A cartridge of 2 KiB is mapped twice.
         let image = if kind == cart::KIND_2K { [image, image].concat() } else { image.to_vec() };
         let segmented = matches!(kind, cart::KIND_E0 | cart::KIND_FE);
         let decoder = Decoder { image: &image, cart: &cart, bank, segmented };
@@ -106,7 +106,7 @@ impl Code {
         }
     }
 
-    /// Records whose functions leave to the plain interpreter what may meet the TIA.
+    /// Records whose functions leave instructions that may access the TIA to the plain interpreter.
     pub(super) fn watching_records(&self) -> &[u64] {
         self.watching.get_or_init(|| {
             let cart = cart::new(self.kind, self.rom_bytes);
@@ -125,13 +125,13 @@ impl Code {
         })
     }
 
-    /// Instructions that must be left when a jump is taken.
+    /// Minimum number of remaining instructions at a taken jump.
     pub(super) fn reserve(&self) -> u32 {
         self.reserve
     }
 
-    /// For each byte of an image the opcode and the kind of operand (`handlers::CLASS_NAMES`) that it is as an
-    /// instruction; `None` where the slow path runs.
+    /// Opcode and operand class (`handlers::CLASS_NAMES`) of the instruction at each byte of an image; `None`
+    /// if the slow path executes it.
     pub fn kinds(image: &[u8], kind: u8) -> Vec<Option<(u8, u8)>> {
         let Some(bank) = Self::bank(kind) else { return vec![] };
         let cart = cart::new(kind, image.len() as u32);
@@ -141,7 +141,7 @@ impl Code {
         decoder.meanings().iter().map(|meaning| (meaning.handler != NONE).then_some(meaning.kind)).collect()
     }
 
-    /// Bytes of an instruction.
+    /// Length of an instruction in bytes.
     pub fn length(opcode: u8) -> u16 {
         match INSTRUCTIONS[usize::from(opcode)].mode {
             Mode::Imp | Mode::Acc => 1,
@@ -150,7 +150,8 @@ impl Code {
         }
     }
 
-    /// Bytes that always stand together, for the cartridges that the fast interpreter can run.
+    /// Size of the blocks that are mapped as a whole, in bytes; `None` if the fast CPU cannot run the
+    /// cartridge.
     fn bank(kind: u8) -> Option<usize> {
         Some(match kind {
             cart::KIND_2K
@@ -166,12 +167,12 @@ impl Code {
         })
     }
 
-    /// The image, as long as the records.
+    /// The image, of the same length as the records.
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// Bytes of the image as the cartridge knows it.
+    /// Bytes of the image that the cartridge was created with.
     pub fn rom_bytes(&self) -> u32 {
         self.rom_bytes
     }
@@ -180,12 +181,12 @@ impl Code {
         &self.records
     }
 
-    /// The fast interpreter can run it.
+    /// True if the fast CPU can run the image.
     pub fn is_threaded(&self) -> bool {
         !self.records.is_empty()
     }
 
-    /// Segments of 1 KiB move by themselves, or PC tells banks apart.
+    /// True if segments of 1 KiB are switched separately, or if PC selects the bank.
     pub(super) fn is_segmented(&self) -> bool {
         self.segmented
     }
@@ -194,26 +195,26 @@ impl Code {
 struct Decoder<'a> {
     image: &'a [u8],
     cart: &'a Cart,
-    /// Bytes that always stand together.
+    /// Size of the blocks that are mapped as a whole, in bytes.
     bank: usize,
     segmented: bool,
 }
 
 impl Decoder<'_> {
-    /// True when `count` bytes from image offset `at` on are plain ROM wherever they are shown, and the next byte
-    /// still belongs to the same bank.
+    /// True if `count` bytes from image offset `at` on are plain ROM wherever they are mapped, and the next
+    /// byte belongs to the same bank.
     fn is_plain(&self, at: usize, count: usize) -> bool {
         if at % self.bank + count >= self.bank {
             return false;
         }
         if self.cart.kind == cart::KIND_E0 {
-            // Only the last slice can stand where the hotspots are.
+            // Only the last slice can be mapped to the addresses of the hotspots.
             return at / 1024 != 7 || at % 1024 + count <= 0x3E0;
         }
         (at..at + count).all(|at| cart::is_plain(self.cart, (at & 0xFFF) as u32))
     }
 
-    /// True when an absolute address is plain ROM of the bank at image offset `at`.
+    /// True if an absolute address is plain ROM, and thus in the bank of the instruction that accesses it.
     fn is_same_bank(&self, address: usize) -> bool {
         address & 0x1000 != 0 && cart::is_plain(self.cart, (address & 0xFFF) as u32)
     }
@@ -268,7 +269,7 @@ impl Decoder<'_> {
         Meaning { kind: (opcode as u8, class as u8), handler, operand: operand as u16 }
     }
 
-    /// Class and operand of a constant address.
+    /// Class and operand of an instruction with a constant address.
     fn constant(&self, opcode: usize, address: usize, operand: usize, at: usize) -> (usize, usize) {
         if address & 0x1000 != 0 {
             let superchip = cart::is_superchip(self.cart) && self.cart.kind != cart::KIND_F4SC;
@@ -281,7 +282,7 @@ impl Decoder<'_> {
                 let place = at / 4096 * 4096 + offset;
                 return (handlers::VALUE, usize::from(self.image[place]));
             }
-            // Anything else in the window is found out when it happens.
+            // Other addresses of the window are handled at execution.
             return (handlers::INDEX, operand);
         }
         if address & 0x1280 == 0x0080 {
@@ -309,7 +310,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Instructions from any one up to the next that jumps or goes the slow way.
+    /// Maximum number of instructions from any instruction to the next that jumps or takes the slow path.
     fn longest_run(&self, meanings: &[Meaning]) -> u32 {
         let mut runs = vec![0; meanings.len()];
         for at in (0..meanings.len()).rev() {
@@ -322,7 +323,7 @@ impl Decoder<'_> {
         runs.into_iter().max().unwrap_or(0)
     }
 
-    /// The record at image offset `at` for a machine that watches the TIA.
+    /// The record at image offset `at` for drawing access by access.
     fn watching_record<const S: bool>(&self, meanings: &[Meaning], at: usize) -> u64 {
         let Meaning { kind: (opcode, class), handler, operand } = meanings[at];
         let settings = Settings { pairs: false, skips: true };
@@ -374,7 +375,7 @@ impl Decoder<'_> {
         HANDLERS::<S>::TABLE[usize::from(handler)]
     }
 
-    /// The function of a loop of two instructions that waits for the timer or counts.
+    /// The function for a loop of two instructions that waits for the timer or counts.
     fn waiting<const S: bool>(&self, at: usize, length: usize, handler: u16) -> Option<Handler> {
         let branch = self.image[at + length];
         let back = self.image[at + length + 1] as i8;
@@ -402,7 +403,7 @@ impl Decoder<'_> {
     }
 }
 
-/// True when an opcode has a function for a kind of operand.
+/// True if an opcode has a function for this operand class.
 fn has(opcode: usize, class: usize) -> bool {
     NUMBER[opcode][class] != NONE
 }

@@ -1,9 +1,9 @@
-//! Which latches belong to which objects, as tables of the fast interpreter.
+//! Tables of the collision latches and their objects.
 
 use super::tia::PLACES;
 use crate::machine::tia::collision::{FIRST, LATCHES_OF, NO_LATCH, SECOND};
 
-/// For each set of objects the latches between two of them.
+/// For each set of objects, the latches between two of them.
 pub const LATCHES_AMONG: [u16; 64] = latches_among();
 
 const fn latches_among() -> [u16; 64] {
@@ -24,7 +24,7 @@ const fn latches_among() -> [u16; 64] {
     table
 }
 
-/// The two objects of a latch, below `PLACES`.
+/// The two objects of a latch, as indices below `PLACES`.
 #[inline(always)]
 pub fn pair(latch: usize) -> (usize, usize) {
     (usize::from(FIRST[latch & 15]) % PLACES, usize::from(SECOND[latch & 15]) % PLACES)

@@ -1,4 +1,5 @@
-//! The six objects as masks of a row, in 64-bit words: what `machine::tia::objects` gives in 32-bit ones.
+//! The six objects as masks of a row in 64-bit words; equal to `machine::tia::objects`, which has 32-bit
+//! words.
 
 use super::pixels::Wide;
 use crate::machine::tia::{BL, FORM_OFF, FORM_WIDE, M0, P0, Tia, WIDTH, objects};
@@ -6,8 +7,8 @@ use crate::machine::tia::{BL, FORM_OFF, FORM_WIDE, M0, P0, Tia, WIDTH, objects};
 /// Bits of the last word of a row.
 const LAST_WORD: u64 = 0xFFFF_FFFF;
 
-/// For NUSIZ & 7, and for it without the first copy: the copies within 64 pixels as a factor, and whether there is one 64
-/// pixels on.
+/// For NUSIZ & 7, with and without the first copy: the copies within 64 pixels as a factor, and 1 if there is
+/// a copy at an offset of 64 pixels.
 const COPIES: [[(u64, u64); 8]; 2] = [copies_table(true), copies_table(false)];
 
 const fn copies_table(first: bool) -> [(u64, u64); 8] {
@@ -31,8 +32,9 @@ const fn copies_table(first: bool) -> [(u64, u64); 8] {
     table
 }
 
-/// Up to 72 pixels, 64 and those behind them, at `position`, which may be up to 160 too large. All in registers: a mask
-/// that is put together in memory would be read before it is written.
+/// Places up to 72 pixels, 64 in `low` and the others in `high`, at `position`, which may exceed the row by
+/// up to 160. All values stay in registers: a mask assembled in memory would be read before its stores have
+/// completed.
 #[inline(always)]
 fn place(low: u64, high: u64, position: u32, mask: &mut Wide) {
     let at = if position >= WIDTH as u32 { position - WIDTH as u32 } else { position };
@@ -41,7 +43,7 @@ fn place(low: u64, high: u64, position: u32, mask: &mut Wide) {
     let (a, b, c) = (low << shift, high << shift | over(low), over(high));
     let when = |wanted: u32| 0u64.wrapping_sub(u64::from(word == wanted));
     let (zero, one, two) = (when(0), when(1), when(2));
-    // What leaves the row on the right comes in on the left.
+    // Pixels beyond the right edge continue on the left.
     *mask = [
         a & zero | (b >> 32 | c << 32) & one | (a >> 32 | b << 32) & two,
         b & zero | a & one | (b >> 32 | c << 32) & two,
@@ -49,14 +51,14 @@ fn place(low: u64, high: u64, position: u32, mask: &mut Wide) {
     ];
 }
 
-/// One to three copies of eight pixels.
+/// One to three copies of a pattern of eight pixels.
 #[inline(always)]
 fn copies(pattern: u32, position: u32, mode: u8, first: bool, mask: &mut Wide) {
     let (near, far) = COPIES[usize::from(!first)][usize::from(mode & 7)];
     place(u64::from(pattern) * near, u64::from(pattern) * far, position, mask);
 }
 
-/// Bytes with their bits in reverse.
+/// Bytes with reversed bits.
 const REVERSED: [u8; 256] = reversed();
 
 const fn reversed() -> [u8; 256] {
@@ -85,7 +87,7 @@ pub fn player_mask(t: &Tia, player: usize, mask: &mut Wide) {
     }
 }
 
-/// Pixels of a missile, whether it shows or not.
+/// Pixels of a missile, enabled or not.
 pub fn missile_mask(t: &Tia, missile: usize, mask: &mut Wide) {
     let mut size = t.nusiz[missile] >> 4 & 3;
     if missile == 0 && t.missile0_form == FORM_OFF {
@@ -99,12 +101,12 @@ pub fn missile_mask(t: &Tia, missile: usize, mask: &mut Wide) {
     copies((1 << (1 << size)) - 1, position, t.nusiz[missile], true, mask);
 }
 
-/// Pixels of the ball, whether it shows or not.
+/// Pixels of the ball, enabled or not.
 pub fn ball_mask(t: &Tia, mask: &mut Wide) {
     copies((1 << (1 << (t.ctrlpf >> 4 & 3))) - 1, u32::from(t.position[BL]), 0, true, mask);
 }
 
-/// Playfield bits as four pixels each.
+/// Playfield bits, expanded to four pixels each.
 const STRETCHED: [u32; 256] = stretched();
 
 const fn stretched() -> [u32; 256] {
@@ -134,7 +136,7 @@ pub fn playfield_mask(t: &Tia, mask: &mut Wide) {
     ];
 }
 
-/// Pixels `from..to`.
+/// Mask of pixels `from..to`.
 pub fn span(from: i32, to: i32) -> [u64; 3] {
     std::array::from_fn(|w| {
         let base = 64 * w as i32;

@@ -1,19 +1,20 @@
-//! The fast interpreter: predecoded records, one function per opcode and kind of operand, chained by sibling calls.
+//! The fast CPU: predecoded records, and one function per opcode and operand class. The functions form a
+//! chain of tail calls.
 //!
-//! A *record* is eight bytes per ROM address: the address of a function and the operand that it needs. A function does
-//! its instruction, reads the next record and calls its function in tail position with the same six arguments, all in
-//! registers; the compiler makes that call a jump. What is rare (devices, hotspots, decimal mode, code outside the ROM)
-//! goes the slow way: the plain interpreter of `machine::cpu` runs that one instruction. Loops that only wait are
-//! counted, not run, where their end is known.
+//! A *record* is eight bytes per ROM address: the address of a function and its operand. A function executes
+//! its instruction, reads the next record and calls the function of that record in tail position with the
+//! same six arguments, all in registers; the compiler makes this call a jump. Rare cases (devices, hotspots,
+//! decimal mode, code outside the ROM) take the slow path: the plain interpreter of `machine::cpu` executes
+//! this one instruction. Iterations of waiting loops are skipped if their end is known.
 //!
-//! The functions are generated (`handlers`); this module is what they stand on. Rust does not promise that tail calls
-//! become jumps: without optimization the chain is cut at every jump taken (`check` in the generator), and
-//! `tests/fast_cpu.rs` runs frames on a small stack. A cartridge that answers below $1000 or has windows of RAM is left
-//! to the plain interpreter altogether.
+//! The functions are generated (`handlers`); this module contains the code that they use. Rust does not
+//! guarantee that tail calls become jumps: without optimization the chain ends at every taken jump (`check`
+//! in the generator), and `tests/fast_cpu.rs` runs frames on a small stack. Cartridges that respond to
+//! addresses below $1000 or have windows of RAM are run by the plain interpreter only.
 
 #![allow(
     unsafe_code,
-    reason = "function addresses in records and unchecked indices are what makes this interpreter fast"
+    reason = "the speed of this interpreter depends on function addresses in records and on unchecked indices"
 )]
 
 mod cells;
@@ -41,19 +42,20 @@ use crate::machine::{self, Board, Machine, cart, cpu, dpc, instructions, riot};
 /// left, result | carry << 8.
 pub type Handler = unsafe fn(&mut Context, *const u64, u32, u32, u64, u32);
 
-/// What the count of instructions left must be when a jump is taken. The chain's count is `RESERVE` less `Code::reserve`
-/// higher than the true one: more must be left than there are up to the next jump, and that depends on the image.
+/// Minimum of the chain's instruction counter when a jump is taken. The counter exceeds the true number of
+/// remaining instructions by `RESERVE` minus `Code::reserve`: more instructions must remain than there are up
+/// to the next jump, and that number depends on the image.
 pub const RESERVE: u16 = 4500;
-/// No value of a register: the write has to be looked at.
+/// Not a value of a register: a write must be executed.
 const UNKNOWN: u16 = 0x100;
 
-/// What the functions share.
+/// State that the functions of the chain share.
 pub struct Context {
     /// The machine, while the chain runs; its registers and time are arguments.
     pub m: Machine,
-    /// For each TIA register a value whose write changes nothing.
+    /// For each TIA register, a value whose write changes nothing.
     pub shadow: [u16; 64],
-    /// Start of the bank that is shown (`S` = false).
+    /// Start of the mapped bank (`S` = false).
     window: *const u8,
     window_records: *const u64,
     /// The image and its records.
@@ -61,40 +63,40 @@ pub struct Context {
     records: *const u64,
     board: *mut Board,
     image: *const [u8],
-    /// Instructions that must be left when a jump is taken.
+    /// Minimum number of remaining instructions at a taken jump.
     reserve: u32,
-    /// The records are those that watch the TIA.
+    /// The records are those for drawing access by access (see `watch`).
     watching: bool,
-    /// High bits of PC (`S` = false), or PC less the place of its record (`S` = true).
+    /// High bits of PC (`S` = false), or PC minus the index of its record (`S` = true).
     pc_base: u32,
     /// First address of plain ROM.
     pub plain_low: u32,
-    /// How many addresses are plain ROM.
+    /// Number of addresses of plain ROM.
     pub plain_span: u32,
-    /// First cycle at which a write hits the line limit.
+    /// First cycle at which a write exceeds the maximum number of lines.
     pub limit: u32,
     /// Cycle at which line 0 began.
     pub origin_cycles: u32,
     tia: FastTia,
-    /// The chip has changed since `hand_over`: what the plain beam keeps on the board is out of date.
+    /// The TIA has changed since `hand_over`: the plain interpreter's data on the board are out of date.
     moved_on: bool,
-    /// Clock of the last write that changed the chip.
+    /// Clock of the last write that changed the TIA.
     changed_at: i32,
-    /// What was written to the chip, in place of the chip.
+    /// Writes to the TIA, recorded instead of executed.
     #[cfg(processor_alone)]
     writes: [u32; WRITES],
     #[cfg(processor_alone)]
     written: u32,
 }
 
-/// Room for the writes of a frame.
+/// Capacity of the list of writes.
 #[cfg(processor_alone)]
 const WRITES: usize = 1024;
 
-/// The function of a record.
+/// Returns the function of a record.
 ///
 /// # Safety
-/// `record` was made by `Code`.
+/// `record` was created by `Code`.
 #[inline(always)]
 unsafe fn handler(record: u64) -> Handler {
     // SAFETY: the upper 48 bits of a record are the address of a function of this type.
@@ -131,10 +133,10 @@ impl Context {
         k
     }
 
-    /// A byte of plain ROM.
+    /// Reads a byte of plain ROM.
     #[inline(always)]
     unsafe fn rom<const S: bool>(&self, at: u32) -> u32 {
-        // SAFETY: segments lie in the image, and `window` shows a whole bank of it.
+        // SAFETY: segments are within the image, and `window` is a whole bank of it.
         unsafe {
             if S {
                 let segment = self.m.cart.segment.get_unchecked((at >> 10 & 3 | at >> 11 & 4) as usize);
@@ -145,7 +147,7 @@ impl Context {
         }
     }
 
-    /// The record of a ROM address.
+    /// Returns the record of a ROM address.
     #[inline(always)]
     unsafe fn jump<const S: bool>(&mut self, to: u32) -> *const u64 {
         // SAFETY: as `rom`; there is a record for every byte of the image.
@@ -162,14 +164,14 @@ impl Context {
         }
     }
 
-    /// PC at a record.
+    /// PC of a record.
     #[inline(always)]
     fn pc<const S: bool>(&self, ip: *const u64) -> u32 {
         let base = if S { self.records } else { self.window_records };
         ((ip as usize).wrapping_sub(base as usize) >> 3) as u32 + self.pc_base
     }
 
-    /// P as pushed.
+    /// The status register P as pushed.
     #[inline(always)]
     fn status(&self, xy: u32, f: u32) -> u32 {
         let m = &self.m.cpu;
@@ -184,7 +186,7 @@ impl Context {
         p
     }
 
-    /// Takes D and I from a pulled P; result and carry are returned, V is bit 6.
+    /// Sets D and I from a pulled P. Returns result and carry; V is bit 6 of `p`.
     #[inline(always)]
     fn set_status(&mut self, p: u32) -> u32 {
         self.m.cpu.decimal = (p >> 3 & 1) as u8;
@@ -192,7 +194,7 @@ impl Context {
         (p & 0x80) << 8 | (p >> 1 & 1 ^ 1) | (p & 1) << 8
     }
 
-    /// Brings the chip to `clock`.
+    /// Advances the TIA to `clock`.
     #[inline(never)]
     fn look(&mut self, clock: i32) {
         // SAFETY: the board outlives the run (`run` borrows it).
@@ -201,7 +203,7 @@ impl Context {
         self.moved_on = true;
     }
 
-    /// Brings the chip up to a read of a register that depends on the beam.
+    /// Advances the TIA before a read of a register that depends on the beam.
     #[inline(always)]
     fn look_at(&mut self, address: u32, cycles: u32) {
         if address & 15 < 8 {
@@ -209,7 +211,7 @@ impl Context {
         }
     }
 
-    /// Makes chip and board as the plain machine expects them.
+    /// Updates TIA and board for use by the plain interpreter.
     #[inline(never)]
     fn hand_over(&mut self) {
         if self.moved_on {
@@ -222,7 +224,7 @@ impl Context {
         }
     }
 
-    /// True when the instruction at PC may read or write the TIA.
+    /// True if the instruction at PC may read or write the TIA.
     fn meets_tia(&self) -> bool {
         let cpu = &self.m.cpu;
         let pc = u32::from(cpu.pc);
@@ -262,13 +264,13 @@ impl Context {
             Mode::Indx => pointer((byte(1) + u32::from(cpu.x)) & 0xFF).is_none_or(is_tia),
             Mode::Indy => pointer(byte(1)).is_none_or(|base| crosses(base, cpu.y)),
             Mode::Imp if matches!(instruction.cycles, 2) => false,
-            // The stack, pointers, and what is left.
+            // The stack, pointers, and the remaining modes.
             Mode::Imp | Mode::Abs => !(0x84..0xFC).contains(&cpu.s),
             _ => true,
         }
     }
 
-    /// Reads a TIA register; the last byte of the instruction is on the bus.
+    /// Reads a TIA register. The last byte of the instruction is on the bus.
     #[inline(never)]
     unsafe fn read_tia(&mut self, address: u32, absolute: bool, cycles: u32) -> u32 {
         self.m.bus = if absolute { address >> 8 } else { address };
@@ -277,7 +279,8 @@ impl Context {
         machine::tia::read(&mut self.m, unsafe { &mut *self.board }, address, cycles)
     }
 
-    /// Reads a device at `address`, the byte `bus` being on the bus; more than a byte where banks could move.
+    /// Reads a device at `address`, with `bus` on the data bus. Returns 0x100 if the slow path must execute
+    /// the read, since banks could switch.
     #[inline(never)]
     fn load_device(&mut self, address: u32, bus: u32, cycles: u32) -> u32 {
         if address & 0x1080 == 0 {
@@ -300,7 +303,7 @@ impl Context {
         0x100
     }
 
-    /// Writes a device at `address`; false where it has to be done the slow way.
+    /// Writes to a device at `address`. Returns false if the slow path must execute the write.
     #[inline(never)]
     fn store_device(&mut self, address: u32, value: u32, cycles: u32) -> bool {
         let offset = address & 0xFFF;
@@ -322,7 +325,7 @@ impl Context {
         false
     }
 
-    /// Pulls a byte with the stack in the TIA: what the discarded read finds stays on the bus.
+    /// Pulls a byte while the stack pointer is in the TIA. The value of the dummy read stays on the bus.
     #[inline(never)]
     fn pull_tia(&mut self, s: u32, cycles: u32) -> u32 {
         let before = s.wrapping_sub(1) & 0xFF;
@@ -347,7 +350,7 @@ impl Context {
         riot::write(&mut self.m.riot, address, value, cycles);
     }
 
-    /// Registers from the machine's form.
+    /// Packs the machine's registers into arguments of the chain.
     #[inline(always)]
     fn registers(&self) -> (u32, u32, u64, u32) {
         let cpu = &self.m.cpu;
@@ -356,7 +359,7 @@ impl Context {
         (xy, u32::from(cpu.a), cn, cpu.result & 0x80FF | u32::from(cpu.carry) << 8)
     }
 
-    /// Registers into the machine's form; PC is left.
+    /// Unpacks arguments of the chain into the machine's registers, except PC.
     #[inline(always)]
     fn store_registers(&mut self, xy: u32, a: u32, cn: u64, f: u32) {
         let cpu = &mut self.m.cpu;
@@ -370,7 +373,7 @@ impl Context {
         cpu.carry = (f >> 8 & 1) as u8;
     }
 
-    /// True when the chain can go on from here.
+    /// True if the chain can continue at PC.
     #[inline(always)]
     fn can_run(&self) -> bool {
         self.m.cpu.left > self.reserve
@@ -379,23 +382,23 @@ impl Context {
             && self.m.tia.stop == 0
     }
 
-    /// Shows the bank that the cartridge shows, and finds the record of PC.
+    /// Maps the bank that the cartridge has selected. Returns the record of PC.
     #[inline(always)]
     unsafe fn enter<const S: bool>(&mut self) -> *const u64 {
         if !S {
             let block = usize::from(self.m.cart.segment[0]) * 1024;
-            // SAFETY: the image holds a whole bank from every first segment on.
+            // SAFETY: the image contains a whole bank from every possible first segment on.
             unsafe {
                 self.window = self.rom.add(block);
                 self.window_records = self.records.add(block);
             }
         }
         let pc = u32::from(self.m.cpu.pc);
-        // SAFETY: `can_run` has seen that PC is in the ROM window.
+        // SAFETY: `can_run` has checked that PC is in the ROM window.
         unsafe { self.jump::<S>(pc) }
     }
 
-    /// Takes the records that watch the TIA.
+    /// Switches to the records for drawing access by access.
     #[cold]
     fn begin_to_watch(&mut self, code: &Code) {
         self.hand_over();
@@ -404,7 +407,7 @@ impl Context {
         self.window_records = self.records;
     }
 
-    /// What is left of the run, with the plain interpreter.
+    /// Runs the remaining instructions with the plain interpreter.
     unsafe fn finish(&mut self) {
         self.pass_window();
         self.hand_over();
@@ -414,7 +417,7 @@ impl Context {
         cpu::run(&mut self.m, board, image, left);
     }
 
-    /// Brings the beam behind the picture if an access was.
+    /// Moves the beam to the end of the picture if the TIA was changed after that.
     fn pass_window(&mut self) {
         let end = self.m.tia.window_end;
         if self.m.eager == 0 && self.changed_at >= end {
@@ -422,7 +425,7 @@ impl Context {
         }
     }
 
-    /// One instruction of the plain interpreter, on the machine's registers.
+    /// Executes one instruction with the plain interpreter, on the machine's registers.
     unsafe fn execute(&mut self) {
         let meets = self.m.eager == 0 && self.meets_tia();
         if meets {
@@ -446,7 +449,7 @@ impl Context {
 /// Ends the chain before the instruction at `ip`.
 ///
 /// # Safety
-/// As all of the chain.
+/// As for all functions of the chain (see `handlers`).
 #[cold]
 #[inline(never)]
 unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
@@ -454,16 +457,16 @@ unsafe fn leave<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32,
     k.store_registers(xy, a, cn, f);
 }
 
-/// Does the instruction at `ip` the plain way, and goes on with the chain if it can.
+/// Executes the instruction at `ip` with the plain interpreter, and continues the chain if possible.
 ///
 /// # Safety
-/// As all of the chain.
+/// As for all functions of the chain (see `handlers`).
 #[cold]
 #[inline(never)]
 unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, cn: u64, f: u32) {
     k.m.cpu.pc = k.pc::<S>(ip) as u16;
     k.store_registers(xy, a, cn, f);
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         k.execute();
         if !k.can_run() || cfg!(debug_assertions) {
@@ -475,7 +478,8 @@ unsafe fn slow<const S: bool>(k: &mut Context, ip: *const u64, xy: u32, a: u32, 
     }
 }
 
-/// Runs until `budget` instructions are spent or a chip asks for the end of the frame; equal to `cpu::run`.
+/// Runs until `budget` instructions are executed or a chip requests the end of the frame. Equal to
+/// `cpu::run`.
 pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
     if !code.is_threaded() {
         cpu::run(m, board, code.image(), budget);
@@ -483,30 +487,30 @@ pub fn run(m: &mut Machine, board: &mut Board, code: &Code, budget: u32) {
     }
     let mut k = Context::new(m, board, code);
     k.m.cpu.left = if m.cpu.jammed != 0 { 0 } else { budget };
-    // SAFETY: `k` was made for this code; board and code are borrowed until the end of this function.
+    // SAFETY: `k` was created for this code; board and code are borrowed until the end of this function.
     unsafe { if code.is_segmented() { drive::<true>(&mut k, code) } else { drive::<false>(&mut k, code) } }
     k.hand_over();
     *m = k.m;
 }
 
-/// True when the beam is behind the last row: no access draws any more before the next frame.
+/// True if the beam has passed the last row: no access draws anything before the next frame.
 pub fn is_complete(m: &Machine) -> bool {
     m.tia.beam >= m.tia.window_end - m.tia.base
 }
 
-/// One STEP of the machine; equal to `machine::step`.
+/// Runs one step of the machine. Equal to `machine::step`.
 pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
     let begins_open = m.unfinished != 0;
     machine::begin_step(m, board);
     if m.draw != 0 && begins_open && !is_complete(m) {
-        // It will probably stay open.
+        // The frame will probably not end in this step either.
         m.eager = 1;
         run(m, board, code, INSTRUCTIONS_PER_STEP);
     } else if m.draw != 0 {
         let start = *m;
         run(m, board, code, INSTRUCTIONS_PER_STEP);
         if m.tia.stop == 0 && m.eager == 0 && !is_complete(m) {
-            // How far an open frame shows depends on every access.
+            // The visible part of an unfinished frame depends on every access.
             *m = start;
             m.eager = 1;
             machine::tia::objects::refresh_cells(&m.tia, board);
@@ -518,9 +522,9 @@ pub fn step(m: &mut Machine, board: &mut Board, code: &Code) {
     machine::end_step(m, board);
 }
 
-/// Chain and single steps in turn until the frame or the budget ends.
+/// Alternates between the chain and single instructions until the frame or the budget ends.
 unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
-    // SAFETY: promised by the caller of `run`'s only block.
+    // SAFETY: `run`, the only caller, fulfills the conditions of the chain.
     unsafe {
         while k.m.cpu.left != 0 && k.m.tia.stop == 0 {
             if k.m.eager != 0 && !k.watching {
@@ -538,7 +542,7 @@ unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
                 }
             }
             if k.m.cpu.left <= k.reserve {
-                // The chain does not come back.
+                // Too few instructions remain for the chain.
                 k.finish();
                 break;
             }
@@ -550,16 +554,16 @@ unsafe fn drive<const S: bool>(k: &mut Context, code: &Code) {
     }
 }
 
-/// Rounds of `LDA INTIM; BNE` (or BPL) at `now` that may be left out, of `most`.
+/// Number of iterations of `LDA INTIM; BNE` (or BPL) at `now` that can be skipped, at most `most`.
 #[inline(never)]
 fn waiting_rounds(k: &Context, now: u32, period: u32, until_zero: bool, most: u32) -> u32 {
     riot::waiting_reads(&k.m.riot, now.wrapping_add(4), period, until_zero).min(most)
 }
 
-/// A loop that waits for the timer: `B` is the number of the function of its read, `Z` says that it ends at zero.
+/// A loop that waits for the timer. `B` is the index of the function of its read; `Z`: the loop ends at zero.
 ///
 /// # Safety
-/// As all of the chain.
+/// As for all functions of the chain (see `handlers`).
 pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
     k: &mut Context,
     ip: *const u64,
@@ -568,10 +572,10 @@ pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
     cn: u64,
     f: u32,
 ) {
-    // SAFETY: `Code` puts this function only where a branch record follows the three bytes of the read.
+    // SAFETY: `Code` uses this function only if a branch record follows the three bytes of the read.
     unsafe {
         let left = cn as u32 & 0xFFFF;
-        // Cycles of the read, the branch and its being taken.
+        // Cycles of the read, the branch, and the taken branch's penalty.
         let period = 4 + 2 + (*ip.add(3) as u32 >> 8 & 0xFF);
         let mut cn = cn;
         if left > 6000 {
@@ -582,10 +586,11 @@ pub(crate) unsafe fn poll<const S: bool, const B: usize, const Z: bool>(
     }
 }
 
-/// A loop that counts X (`SHIFT` = 0) or Y (8) down to zero (`Z`) or below; `B` is the number of the function of DEX or DEY.
+/// A loop that decrements X (`SHIFT` = 0) or Y (8) until it is zero (`Z`) or negative. `B` is the index of
+/// the function of DEX or DEY.
 ///
 /// # Safety
-/// As all of the chain.
+/// As for all functions of the chain (see `handlers`).
 pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, const Z: bool>(
     k: &mut Context,
     ip: *const u64,
@@ -594,7 +599,7 @@ pub(crate) unsafe fn count<const S: bool, const B: usize, const SHIFT: u32, cons
     cn: u64,
     f: u32,
 ) {
-    // SAFETY: `Code` puts this function only where a branch record follows the byte of the count.
+    // SAFETY: `Code` uses this function only if a branch record follows the byte of the decrement.
     unsafe {
         let left = cn as u32 & 0xFFFF;
         let period = 2 + 2 + (*ip.add(1) as u32 >> 8 & 0xFF);

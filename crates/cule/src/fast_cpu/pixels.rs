@@ -1,10 +1,10 @@
-//! Rows of pixels from masks of one bit per pixel: with masks of AVX-512, with AVX2, or eight pixels at a time from a
-//! table. All write the same bytes (tested pairwise).
+//! Rows of pixels from masks of one bit per pixel, with AVX-512 masks, with AVX2, or with a table of eight
+//! pixels. All variants write the same bytes (the tests compare them).
 
 use crate::machine::tia::paint::{EVERY_BYTE, PRIORITY, SCORE, spread};
 use crate::machine::tia::{BL, M0, M1, P0, P1, PF, WIDTH};
 
-/// What the processor can do.
+/// Instruction set that is used for drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Plain,
@@ -14,7 +14,7 @@ pub enum Level {
     Avx512,
 }
 
-/// The best that this processor can do.
+/// The highest level that this processor supports.
 pub fn level() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
@@ -31,25 +31,25 @@ pub fn level() -> Level {
 /// 160 pixels, one bit each; bit i of word w is pixel 64 w + i.
 pub type Wide = [u64; 3];
 
-/// Which objects there are to see, and who stands before whom.
+/// The objects of a row, and their drawing order.
 pub struct Scene<'a> {
-    /// The objects, whether they show or not.
+    /// Masks of the objects, enabled or not.
     pub masks: &'a [Wide; 8],
-    /// Those that show.
+    /// Enabled objects, one bit each.
     pub enabled: u8,
-    /// Bits of CTRLPF.
+    /// CTRLPF.
     pub ctrlpf: u8,
-    /// The playfield alone is on and takes the score colors in spite of its priority.
+    /// Only the playfield is enabled, and it takes the score colors in spite of its priority.
     pub lonely: bool,
-    /// Of player 0, player 1, playfield and background.
+    /// Colors of player 0, player 1, playfield and background.
     pub colors: [u8; 4],
 }
 
-/// Pixels left of the middle.
+/// Pixels of the left half.
 const LEFT: [u64; 3] = [!0, 0xFFFF, 0];
 
 impl Scene<'_> {
-    /// Which of 64 pixels take the colors of player 0, player 1 and the playfield; no pixel takes two.
+    /// Masks of 64 pixels with the colors of player 0, player 1 and the playfield. The masks are disjoint.
     #[inline(always)]
     fn layers(&self, w: usize) -> [u64; 3] {
         let shown =
@@ -79,7 +79,7 @@ pub fn draw(level: Level, row: &mut [u8; WIDTH], from: usize, to: usize, scene: 
     debug_assert!(from < to && to <= WIDTH);
     match level {
         Level::Plain => draw_plain(row, from, to, scene),
-        // SAFETY: `level` has seen the processor.
+        // SAFETY: `level` has checked the processor's features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { draw_avx2(row, from, to, scene) },
         // SAFETY: as above.
@@ -110,7 +110,7 @@ fn draw_plain(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene<'_>) 
     }
 }
 
-/// Bits of word `w` that are pixels `from..to`; there is one at least.
+/// Bits of word `w` that are in pixels `from..to`; there is at least one.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn span(w: usize, from: usize, to: usize) -> u64 {
@@ -144,7 +144,7 @@ unsafe fn draw_avx2(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Scene
             let mut pixels = _mm256_blendv_epi8(back, zero, expand(bits(0)));
             pixels = _mm256_blendv_epi8(pixels, one, expand(bits(1)));
             pixels = _mm256_blendv_epi8(pixels, field, expand(bits(2)));
-            // SAFETY: the pixels from 32 (2 w + half) on are wanted, so all 32 of them are in the row.
+            // SAFETY: at least one pixel from 32 (2 w + half) on is drawn, so all 32 of them are in the row.
             unsafe {
                 let at = row.as_mut_ptr().add(64 * w + 32 * half).cast::<__m256i>();
                 if wanted != !0 {
@@ -168,7 +168,7 @@ unsafe fn draw_avx512(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Sce
         let mut pixels = _mm512_mask_mov_epi8(back, layers[0], zero);
         pixels = _mm512_mask_mov_epi8(pixels, layers[1], one);
         pixels = _mm512_mask_mov_epi8(pixels, layers[2], field);
-        // SAFETY: `span` keeps to pixels `from..to`, which are in the row.
+        // SAFETY: `span` limits the store to pixels `from..to`, which are in the row.
         unsafe {
             _mm512_mask_storeu_epi8(row.as_mut_ptr().add(64 * w).cast(), span(w, from, to), pixels);
         }
@@ -180,7 +180,7 @@ unsafe fn draw_avx512(row: &mut [u8; WIDTH], from: usize, to: usize, scene: &Sce
 mod tests {
     use super::*;
 
-    /// The color of a pixel, object by object.
+    /// The color of a pixel, computed object by object.
     fn color(scene: &Scene<'_>, x: usize) -> u8 {
         let shown = |object: usize| {
             scene.enabled >> object & 1 != 0 && scene.masks[object][x / 64] >> (x % 64) & 1 != 0
@@ -194,7 +194,7 @@ mod tests {
         if first && (shown(PF) || shown(BL)) {
             return scene.colors[2];
         }
-        // With score colors the halves of the playfield stand with their players.
+        // With score colors, each half of the playfield has the priority of its player.
         let field = |half: usize| score && !first && shown(PF) && side == half;
         if shown(P0) || shown(M0) || field(0) {
             return scene.colors[0];

@@ -1,5 +1,5 @@
-//! Writes to the TIA that change something go to `FastTia`. `Context::shadow` keeps for each register a value whose write
-//! would change nothing.
+//! Writes to the TIA. Those that change something are passed to `FastTia`; `Context::shadow` holds for each
+//! register a value whose write changes nothing.
 
 use super::{Context, Handler, UNKNOWN, handler, leave};
 use crate::machine::tia::write::write;
@@ -27,7 +27,7 @@ const RESMP0: u32 = 0x28;
 const HMCLR: u32 = 0x2B;
 const CXCLR: u32 = 0x2C;
 
-/// The value of GRP0 or GRP1 whose write changes nothing, old copies included.
+/// The value of GRP0 or GRP1 whose write changes nothing, including the delayed copies.
 fn known_graphics(t: &Tia, player: usize) -> u16 {
     let other = 1 - player;
     let moves_ball = player == 1 && t.enabl_old != t.enabl;
@@ -43,7 +43,7 @@ fn known_ctrlpf(t: &Tia) -> u16 {
     if t.mirror == t.ctrlpf & 1 { u16::from(t.ctrlpf) } else { UNKNOWN }
 }
 
-/// Works out all of `shadow`.
+/// Recomputes all of `shadow`.
 pub fn fill_shadow(k: &mut Context) {
     let t = &k.m.tia;
     let s = &mut k.shadow;
@@ -70,7 +70,7 @@ pub fn fill_shadow(k: &mut Context) {
     }
 }
 
-/// Brings `shadow` up to date after a write of `value`.
+/// Updates `shadow` after a write of `value`.
 #[cfg(not(processor_alone))]
 #[inline(always)]
 fn remember<const R: u32>(k: &mut Context, value: u32) {
@@ -101,13 +101,13 @@ fn remember<const R: u32>(k: &mut Context, value: u32) {
     }
 }
 
-/// True for registers that `FastTia` knows of; the others do nothing, VSYNC and WSYNC apart.
+/// True for registers that `FastTia` implements. The others have no effect, except VSYNC and WSYNC.
 const fn is_known(register: u32) -> bool {
     matches!(register, VBLANK | 0x04..=0x14 | 0x1B..=CXCLR)
 }
 
-/// A write that changes something, where the processor is measured alone (`benches/python/processor.py`): into a list, and
-/// no object ever meets another.
+/// A write that changes something, in builds that measure the processor alone
+/// (`benches/python/processor.py`): it is added to a list, and no collisions are computed.
 #[cfg(processor_alone)]
 #[inline(always)]
 fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
@@ -121,7 +121,7 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     }
 }
 
-/// What a write to register `R` does.
+/// Executes a write to register `R`.
 #[cfg(not(processor_alone))]
 #[inline(never)]
 fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
@@ -145,10 +145,10 @@ fn change<const R: u32>(k: &mut Context, value: u32, cycles: u32) {
     remember::<R>(k, value);
 }
 
-/// A write to register `R`; the value is in bits 31-24 of `xy`, `ip` stands behind the instruction.
+/// A write to register `R`. The value is in bits 31-24 of `xy`; `ip` is after the instruction.
 ///
 /// # Safety
-/// As all of the chain.
+/// As for all functions of the chain (see `handlers`).
 unsafe fn store<const S: bool, const R: u32>(
     k: &mut Context,
     ip: *const u64,
@@ -157,7 +157,7 @@ unsafe fn store<const S: bool, const R: u32>(
     cn: u64,
     f: u32,
 ) {
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if R <= 0x02 && R != VBLANK {
             return full::<S, R>(k, ip, xy, a, cn, f);
@@ -169,10 +169,10 @@ unsafe fn store<const S: bool, const R: u32>(
     }
 }
 
-/// A write to VSYNC, or one to WSYNC that came as data.
+/// A write to VSYNC, or one to WSYNC whose address was computed at execution.
 ///
 /// # Safety
-/// As all of the chain.
+/// As for all functions of the chain (see `handlers`).
 #[inline(never)]
 unsafe fn full<const S: bool, const R: u32>(
     k: &mut Context,
@@ -182,7 +182,7 @@ unsafe fn full<const S: bool, const R: u32>(
     cn: u64,
     f: u32,
 ) {
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let value = xy >> 24;
         k.m.bus = value;
@@ -190,7 +190,7 @@ unsafe fn full<const S: bool, const R: u32>(
         let clock = tia::clock_of(cycles);
         let mut stall = 0;
         if R == VSYNC && k.m.draw != 0 && value & 2 != 0 && clock >= k.m.tia.window_end {
-            // The picture is complete wherever the frame ends now.
+            // The picture is complete, whenever the frame ends.
             k.m.tia.arm = clock.wrapping_add(tia::CLOCKS_PER_LINE);
         } else {
             let ends = R == VSYNC && value & 2 == 0 && clock >= k.m.tia.arm;

@@ -1,13 +1,14 @@
-//! RESPx strobes by table: what `machine::tia::position::player_strobe` works out.
+//! RESPx strobes by table; equal to `machine::tia::position::player_strobe`.
 
 use crate::machine::tia::{HBLANK_CLOCKS, Tia, WIDTH, objects};
 
-/// What a RESPx strobe finds: a copy that is about to be shown and none that is being shown; one that is; neither.
+/// Kinds of RESPx strobes: a copy is about to be drawn and none is being drawn; a copy is being drawn;
+/// neither.
 pub const STARTS: u8 = 1;
 pub const DISPLAYS: u8 = 2;
 const NEITHER: u8 = 0;
 
-/// What it finds for NUSIZ & 7 and the distance from the old to the new position; as `position::player_strobe`.
+/// Kind by NUSIZ & 7 and the distance from the old to the new position; equal to `position::player_strobe`.
 const STROBES: [[u8; WIDTH]; 8] = strobes();
 
 const fn strobes() -> [[u8; WIDTH]; 8] {
@@ -41,17 +42,17 @@ const fn strobes() -> [[u8; WIDTH]; 8] {
     table
 }
 
-/// A RESPx strobe.
+/// Effect of a RESPx strobe.
 pub struct Strobe {
-    /// Where the player goes.
+    /// New position of the player.
     pub new: u8,
-    /// It stands there already.
+    /// The position does not change.
     pub same: bool,
     /// `STARTS`, `DISPLAYS` or `NEITHER`.
     pub kind: u8,
 }
 
-/// What a RESPx strobe at clock `h` of a line finds; as `position::player_strobe`.
+/// Effect of a RESPx strobe at clock `h` of a line; equal to `position::player_strobe`.
 #[inline(always)]
 pub fn strobe(t: &Tia, h: i32, player: usize) -> Strobe {
     let right = h - 63;

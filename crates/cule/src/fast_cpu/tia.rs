@@ -1,9 +1,10 @@
-//! The TIA of the fast interpreter: what writes do, beam, collisions and pixels.
+//! The TIA of the fast CPU: writes, beam, collisions and pixels.
 //!
-//! The chip's state, registers, times and exceptions are those of `machine::tia`, which stays the reference
-//! (`tests/fast_cpu.rs` compares the two); what differs is how objects meet. Masks have 64-bit words. A change brings the
-//! beam up to its time only where pixels are read, or where the object is near one with which it can still
-//! collide; who is near whom is kept from change to change. A row in which nothing changes is finished at once.
+//! State, registers, times and exceptions are those of `machine::tia`, which is the reference
+//! (`tests/fast_cpu.rs` compares the two). Collisions are found in another way. Masks have 64-bit words. A
+//! change advances the beam to its time only if pixels are drawn, or if the object is near one with which it
+//! can still collide; the set of near objects is kept between changes. A row in which nothing changes is
+//! completed at once.
 
 use super::cells::{cells, field_cells, is_elsewhere};
 use super::latches::{LATCHES_AMONG, pair};
@@ -22,35 +23,35 @@ use crate::machine::tia::{
 };
 use crate::machine::tia::{hmove, objects};
 
-/// Room for the objects: a power of two, so that no index is out of it.
+/// Length of arrays over the objects: a power of two, so that indices are never out of bounds.
 pub const PLACES: usize = 8;
-/// The objects that move.
+/// The movable objects.
 const MOVABLE: u8 = ALL_OBJECTS & !(1 << PF);
 
 type Pictures = [[u8; PICTURE_BYTES]; 2];
 
-/// What the beam needs besides the chip's state.
+/// Data of the beam in addition to the state of the chip.
 pub struct FastTia {
-    /// Where the objects are, whether they show or not.
+    /// Masks of the objects, enabled or not.
     masks: [Wide; PLACES],
-    /// Masks to be made anew.
+    /// Objects whose masks must be recomputed.
     dirty: u8,
     /// All collisions that the present state can cause have been latched.
     settled: bool,
-    /// The cells that objects can cover.
+    /// Cells that the objects can cover.
     cells: [u64; PLACES],
-    /// Cells to be made anew.
+    /// Objects whose cells must be recomputed.
     stale: u8,
-    /// Movable objects that stand elsewhere than `near` knows.
+    /// Movable objects that have moved since `near` was computed.
     moved: u8,
-    /// Objects that have shown since the run began.
+    /// Objects that have been enabled since the run began.
     ever: u8,
-    /// For each object those with which it can still collide; for `partners_key`.
+    /// For each object, those with which it can still collide. Valid for `partners_key`.
     partners: [u8; 6],
     partners_key: u32,
     /// Movable objects that share a cell with a partner.
     near: u8,
-    /// `near` may name too many.
+    /// `near` may contain too many objects.
     near_loose: bool,
     /// Cells of the playfield's partners.
     field_partners: u64,
@@ -78,7 +79,7 @@ impl FastTia {
         }
     }
 
-    /// Starts over from a chip that was changed from elsewhere.
+    /// Recomputes everything after the chip was changed by other code.
     pub fn forget(&mut self, t: &Tia) {
         self.dirty = ALL_OBJECTS;
         self.settled = false;
@@ -88,7 +89,7 @@ impl FastTia {
         self.ever |= t.enabled;
     }
 
-    /// What a write of `value` to a register does at `clock`; as `write::write`.
+    /// Executes a write of `value` to a register at `clock`; equal to `write::write`.
     #[inline(always)]
     pub fn apply(&mut self, t: &mut Tia, picture: &mut Pictures, clock: i32, register: u32, value: u8) {
         match register {
@@ -237,17 +238,18 @@ impl FastTia {
         }
     }
 
-    // ------------------------------------------------------------ who can meet whom
+    // ------------------------------------------------------------ possible collisions
 
-    /// Lets the beam run up to `target` before `object` changes its looks, if that can be seen.
+    /// Advances the beam to `target` before `object` changes its appearance, if the change can be visible.
     #[inline(always)]
     fn touch(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) {
         let near = self.approach(t, picture, target, object);
-        // What is settled now may not be after the change; nothing is evaluated in between.
+        // A collision may be possible after the change. Nothing is evaluated in between.
         self.settled &= !near;
     }
 
-    /// As `touch`, for the first of several changes at once: true when nothing is settled after the last of them.
+    /// As `touch`, for one of several simultaneous changes. Returns true if `settled` must be cleared after
+    /// the last.
     #[inline(always)]
     fn approach(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize) -> bool {
         let near = self.is_near(t, object);
@@ -257,7 +259,7 @@ impl FastTia {
         near
     }
 
-    /// True when a change of `object` within its cells could change a collision.
+    /// True if a change of `object` within its cells could change a collision.
     #[inline(always)]
     fn is_near(&mut self, t: &Tia, object: usize) -> bool {
         if hidden(t) {
@@ -301,7 +303,7 @@ impl FastTia {
         }
     }
 
-    /// Makes those cells of `objects` anew that have changed.
+    /// Recomputes the cells of those `objects` that have changed.
     #[inline(always)]
     fn renew_cells(&mut self, t: &Tia, objects: u8) {
         let mut stale = self.stale & objects;
@@ -313,7 +315,7 @@ impl FastTia {
         }
     }
 
-    /// Cells in which a color can show.
+    /// Cells in which a color can be visible.
     fn colored_cells(&self, t: &Tia, index: usize) -> u64 {
         let objects = match index {
             BACK => return objects::ALL_CELLS,
@@ -331,7 +333,7 @@ impl FastTia {
         cells
     }
 
-    /// Notes that a movable object has moved or changed its size.
+    /// Records that a movable object moved or changed its size.
     #[inline(always)]
     fn shift(&mut self, object: usize) {
         self.dirty |= bit(object);
@@ -340,14 +342,14 @@ impl FastTia {
         self.settled = false;
     }
 
-    /// Notes that the playfield looks different.
+    /// Records that the playfield has changed.
     #[inline(always)]
     fn field_changed(&mut self, t: &Tia) {
         self.dirty |= bit(PF);
         self.cells[PF] = field_cells(t);
     }
 
-    /// Moves `object` at `target`, if that changes anything.
+    /// Moves `object` at `target`, if its position changes.
     fn place(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32, object: usize, new: u8) {
         if new == t.position[object] {
             return;
@@ -360,7 +362,7 @@ impl FastTia {
             return;
         }
         let near = self.is_near(t, object);
-        // The cells are known at once; `near` may name too many from here on.
+        // The cells are updated now; `near` may contain too many objects afterwards.
         let cells = objects::cells_at(t, object, new);
         let partners = self.partners[object];
         let mut met = 0;
@@ -385,7 +387,7 @@ impl FastTia {
         self.settled &= !(near || meets);
     }
 
-    /// All copies of a player show again, within the cells that it has.
+    /// Shows all copies of a player again. Its cells do not change.
     fn show_copies(&mut self, t: &mut Tia, player: usize) {
         t.skip[player] = 0;
         self.dirty |= bit(P0 + player);
@@ -424,7 +426,7 @@ impl FastTia {
         if found.same && !skips && t.skip[player] == 0 {
             return;
         }
-        // What is left out belongs to the row of the strobe, so the beam must be in it.
+        // The suppressed copy belongs to the row of the strobe, so the beam must be in that row.
         let tail = if found.kind == DISPLAYS { DISPLAY_TAIL } else { 0 };
         self.catch_up(t, picture, clock.wrapping_add(tail));
         t.position[player] = found.new;
@@ -506,7 +508,8 @@ impl FastTia {
             self.ever |= bit(BL);
             near |= self.approach(t, picture, clock.wrapping_add(1), BL);
         }
-        // Only now: the beam that runs for the last one settles what the changes before it, still to come, may undo.
+        // Not earlier: advancing the beam for the last change may set `settled` before the other changes are
+        // applied.
         self.settled &= !near;
         t.grp[player] = value;
         t.grp_old[other] = t.grp[other];
@@ -531,7 +534,7 @@ impl FastTia {
         if self.draw || star | t.skip[0] | t.skip[1] != 0 || t.blank_pending != 0 && !blanks {
             self.catch_up(t, picture, clock);
         }
-        // Between these cycles nothing moves that does not want to.
+        // At cycles 0-12 and 75, objects without motion do not move.
         if t.motion != [0; 5] || !(cycle <= 12 || cycle == 75) {
             for object in 0..5 {
                 let right = hmove::motion(t.motion[object], cycle);
@@ -559,7 +562,7 @@ impl FastTia {
         }
     }
 
-    /// Works out which graphics a player shows.
+    /// Updates the graphics that a player shows.
     fn show_player(&mut self, t: &mut Tia, player: usize) {
         let seen = if t.vdelp[player] != 0 { t.grp_old[player] } else { t.grp[player] };
         if seen != t.graphics[player] {
@@ -581,7 +584,7 @@ impl FastTia {
 
     // ------------------------------------------------------------ the beam
 
-    /// Brings the beam to clock `target`; as `beam::catch_up`.
+    /// Advances the beam to clock `target`; equal to `beam::catch_up`.
     #[inline(always)]
     pub fn catch_up(&mut self, t: &mut Tia, picture: &mut Pictures, target: i32) {
         if target < t.gate {
@@ -592,7 +595,7 @@ impl FastTia {
             return;
         }
         if goal <= t.row_start + HBLANK_CLOCKS {
-            // The horizontal blank of a row already entered.
+            // Horizontal blank of the current row.
             t.beam = goal;
             return;
         }
@@ -605,7 +608,7 @@ impl FastTia {
             self.settled = true;
         }
         let mut from = t.beam - t.row_start;
-        // Whole rows in a row look alike.
+        // True if the previous row was drawn as a whole in the same state: the next one can be copied.
         let mut alike = false;
         while t.beam < goal {
             if from == CLOCKS_PER_LINE {
@@ -641,7 +644,7 @@ impl FastTia {
         }
     }
 
-    /// What changes from one row to the next.
+    /// Applies the changes between two rows.
     #[cold]
     fn enter_row(&mut self, t: &mut Tia) {
         let mirror = t.ctrlpf & 1;
@@ -661,7 +664,7 @@ impl FastTia {
         }
     }
 
-    /// Collisions in pixels `from..to` of the present row.
+    /// Computes the collisions in pixels `from..to` of the current row.
     fn collide(&mut self, t: &mut Tia, from: i32, to: i32) {
         if hidden(t) {
             self.settled = true;
@@ -673,7 +676,7 @@ impl FastTia {
             return;
         }
         self.renew_cells(t, t.enabled & MOVABLE);
-        // Pairs that share a cell, and who is in them.
+        // Pairs that share a cell, and their objects.
         let (mut left, mut close, mut objects) = (possible, 0u16, 0u8);
         while left != 0 {
             let latch = left.trailing_zeros() as usize;
@@ -693,7 +696,7 @@ impl FastTia {
         }
     }
 
-    /// Latches what overlaps in pixels `from..to`, among the pairs of `close`.
+    /// Latches the collisions in pixels `from..to`, among the pairs of `close`.
     #[inline(always)]
     fn latch(&mut self, t: &mut Tia, close: u16, from: i32, to: i32) {
         let (mut left, mut found) = (close, 0u16);
@@ -710,7 +713,7 @@ impl FastTia {
         }
     }
 
-    /// Latches what overlaps in pixels `from..to`, among pairs that overlap anywhere.
+    /// Latches the collisions in pixels `from..to`, among pairs that overlap anywhere in the row.
     #[inline(never)]
     fn latch_within(&mut self, t: &mut Tia, found: u16, from: i32, to: i32) {
         let span = span(from, to);
@@ -725,7 +728,7 @@ impl FastTia {
             latched |= u16::from(meet != 0) << latch;
         }
         t.collisions |= latched;
-        // What overlaps elsewhere may do so further on.
+        // Pairs that overlap elsewhere may collide later in the row.
         self.settled = found == latched;
     }
 
@@ -764,7 +767,7 @@ impl FastTia {
 
     // ------------------------------------------------------------ masks
 
-    /// Makes those masks of `objects` anew that have changed.
+    /// Recomputes the masks of those `objects` that have changed.
     #[inline(always)]
     fn refresh(&mut self, t: &Tia, objects: u8) {
         let dirty = self.dirty & objects;

@@ -1,24 +1,25 @@
-//! The chain while every access of the TIA counts (`Machine::eager`): records of their own, whose functions leave an
-//! instruction that may meet the TIA to the plain interpreter and do all others as ever.
+//! Execution while every access to the TIA draws (`Machine::eager`): separate *watching records*, whose
+//! functions leave instructions that may access the TIA to the plain interpreter, and execute all others as
+//! usual.
 
 use super::handlers::{self, HANDLERS, NONE, NUMBER};
 use super::{Context, slow};
 use crate::machine::instructions::{INSTRUCTIONS, Mode};
 
-/// What the watching records hold for a kind of operand.
+/// Function of a watching record, by operand class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The function itself.
+    /// The regular function.
     Never,
-    /// [`watch`] for plain operands: the stack.
+    /// [`watch`] for class `PLAIN`: stack instructions.
     Stack,
-    /// [`watch`] for indexed ones.
+    /// [`watch`] for class `INDEX`.
     Index,
     /// The plain interpreter.
     Always,
 }
 
-/// When an instruction of this kind meets the TIA.
+/// Returns how an instruction of this operand class is watched.
 pub fn when(opcode: u8, class: usize) -> Watch {
     match class {
         handlers::PLAIN
@@ -39,7 +40,7 @@ fn is_tia(address: u32) -> bool {
     address & 0x1080 == 0
 }
 
-/// True when the instruction with these bytes may meet the TIA.
+/// True if the instruction with these bytes may access the TIA.
 fn meets(k: &Context, bytes: [u8; 3], xy: u32, class: usize) -> bool {
     if class == handlers::PLAIN {
         return !(0x81..0xFF).contains(&k.m.cpu.s);
@@ -65,10 +66,10 @@ fn meets(k: &Context, bytes: [u8; 3], xy: u32, class: usize) -> bool {
     }
 }
 
-/// An instruction whose operand of kind `C` may lie in the TIA.
+/// Executes an instruction whose operand of class `C` may be in the TIA.
 ///
 /// # Safety
-/// As all of the chain; `ip` stands on a watching record.
+/// As for all functions of the chain (see `handlers`); `ip` points to a watching record.
 pub unsafe fn watch<const S: bool, const C: usize>(
     k: &mut Context,
     ip: *const u64,
@@ -77,8 +78,8 @@ pub unsafe fn watch<const S: bool, const C: usize>(
     cn: u64,
     f: u32,
 ) {
-    // SAFETY: `Code` puts this function only where the instruction's bytes lie in one bank, and an instruction that has
-    // a function of this kind.
+    // SAFETY: `Code` uses this function only if the instruction's bytes are in one bank and the instruction
+    // has a function of this class.
     unsafe {
         let place = (ip as usize - k.records as usize) >> 3;
         let bytes = std::array::from_fn(|i| *k.rom.add(place + i));

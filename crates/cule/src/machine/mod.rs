@@ -272,7 +272,7 @@ pub fn essence(m: &Machine) -> Machine {
 pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
     let cart: &Cart = &m.cart;
     if cart.kind != model.cart.kind || cart.rom_bytes != model.cart.rom_bytes {
-        return Err(format!("its cartridge has kind {} and {} bytes, unlike this console's", cart.kind, cart.rom_bytes));
+        return Err(format!("cartridge {} of {} bytes is not the console's", cart.kind, cart.rom_bytes));
     }
     let mut plain: Cart = cart::new(cart.kind, cart.rom_bytes);
     plain.segment = model.cart.segment;
@@ -283,7 +283,7 @@ pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
         return Err(format!("the ROM segments {:?} do not fit a cartridge of {blocks} KiB", cart.segment));
     }
     if cart.ram_bank > 32 || cart.ram_page > 3 {
-        return Err(format!("cartridge RAM bank {} or page {} is out of range", cart.ram_bank, cart.ram_page));
+        return Err(format!("RAM bank {} or page {} is out of range", cart.ram_bank, cart.ram_page));
     }
     if m.riot.shift > 10 {
         return Err(format!("timer shift {} is above 10", m.riot.shift));
@@ -311,7 +311,7 @@ pub fn check(m: &Machine, model: &Machine) -> Result<(), String> {
         || !in_picture(t.base - t.origin)
         || !in_picture(t.window_end - t.base)
     {
-        return Err(format!("beam {}, row start {} or frame start {} is out of range", t.beam, t.row_start, t.origin));
+        return Err(format!("beam {}, row {} or frame start {} out of range", t.beam, t.row_start, t.origin));
     }
     Ok(())
 }

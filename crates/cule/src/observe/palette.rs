@@ -1,9 +1,9 @@
-//! Colors of the 256 palette indices, red in bits 16-23.
+//! RGB values of the 256 palette indices, red in bits 16-23.
 //!
-//! Device subset. Only even indices are colors; an odd one, which PAL frames of odd length show, is the gray of the
-//! index before it.
+//! Device subset. Colors are at even indices. An odd index, which occurs in PAL frames after a frame with an
+//! odd number of lines, is the gray of the index before it.
 
-/// A console's television: which of the tables applies.
+/// Televisions: indices of the tables below.
 pub const NTSC: usize = 0;
 /// As [`NTSC`].
 pub const PAL: usize = 1;
@@ -59,12 +59,12 @@ const COLORS: [[u32; 128]; 3] = [
     ],
 ];
 
-/// Red, green and blue of every index, by television.
+/// RGB value of every index, by television.
 pub const RGB: [[u32; 256]; 3] = [rgb_table(NTSC), rgb_table(PAL), rgb_table(SECAM)];
-/// Gray of every index, by television.
+/// Gray value of every index, by television.
 pub const GRAY: [[u8; 256]; 3] = [gray_table(NTSC), gray_table(PAL), gray_table(SECAM)];
 
-/// Brightness of a color, weighed 0.2989, 0.5870, 0.1140 and rounded to nearest.
+/// Luminance of a color: weights 0.2989, 0.5870, 0.1140, rounded to nearest.
 const fn brightness(color: u32) -> u32 {
     (2989 * (color >> 16) + 5870 * (color >> 8 & 255) + 1140 * (color & 255) + 5000) / 10000
 }
@@ -80,7 +80,8 @@ const fn rgb_table(television: usize) -> [u32; 256] {
     table
 }
 
-/// The blue of the next index: the brightness of a color, and for an odd index, as in the reference, what comes next.
+/// Blue component of the next index. For an even index this is the luminance of its color; for an odd one it
+/// is what ale-py returns.
 const fn gray_table(television: usize) -> [u8; 256] {
     let rgb: [u32; 256] = rgb_table(television);
     let mut table: [u8; 256] = [0; 256];
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(RGB[NTSC][0x1E], 0xFC_FC54);
         assert_eq!(GRAY[NTSC][0x1E], 233);
         assert_eq!(RGB[NTSC][0x1F], 0xE9_E9E9);
-        // An odd index shows the blue of the next color, and the last one nothing.
+        // An odd index has the blue of the next color; the last one is 0.
         assert_eq!(GRAY[NTSC][0x01], 0x4A);
         assert_eq!(GRAY[NTSC][0xFF], 0);
         assert_eq!(GRAY[PAL][0x02], 43);

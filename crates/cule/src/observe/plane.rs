@@ -1,6 +1,6 @@
-//! One pixel of an observation: the brightest of the pictures that are shown, made smaller or larger.
+//! Computes single pixels of an observation: the maximum over the selected pictures, resized.
 //!
-//! Device subset. The order of sums is that of `observe`, so that pixels are equal bit for bit.
+//! Device subset. Sums are in the order of `observe`, so that pixels are equal bit for bit.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,60 +11,60 @@ use crate::observe::{
     ACROSS_84, Blend, Cell, WEIGHT_84, WIDTH, block_average, dot4, is_tie_84, quarter, round_pixel, rows_84,
 };
 
-/// The native size.
+/// No resizing.
 pub const REDUCE_COPY: u32 = 0;
-/// Averages of whole blocks.
+/// Averages of blocks of whole pixels.
 pub const REDUCE_BLOCKS: u32 = 1;
-/// Averages over any area.
+/// Area averages.
 pub const REDUCE_AREA: u32 = 2;
-/// 160 x 210 to 84 x 84: area averages in whole numbers.
+/// 160 x 210 to 84 x 84: area averages in integers.
 pub const REDUCE_84: u32 = 4;
-/// Bilinear, where a side grows.
+/// Bilinear interpolation, if a side grows.
 pub const REDUCE_BLEND: u32 = 3;
 
-/// How the pictures of a game become a plane. Its tables stand beside it.
+/// How to resize the pictures of a game. Its tables are passed separately.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub struct Reduction {
     /// One of the `REDUCE_` constants.
     pub kind: u32,
-    /// Rows and columns of a plane.
+    /// Rows of a plane.
     pub rows: u32,
-    /// As `rows`.
+    /// Columns of a plane.
     pub columns: u32,
     /// Color channels: 1 or 3.
     pub channels: u32,
-    /// Channels stand side by side in a pixel, not plane by plane.
+    /// Channels are the last axis (H, W, C), not the first (C, H, W).
     pub channels_last: u32,
-    /// Sides of a block.
+    /// Width of a block.
     pub across: u32,
-    /// As `across`.
+    /// Height of a block.
     pub down: u32,
-    /// One divided by the pixels of a block.
+    /// 1 / number of pixels of a block.
     pub scale: f32,
-    /// Where in the cells those of columns and of rows begin.
+    /// Offsets of the columns' and the rows' entries in the cells.
     pub cells: [u32; 2],
-    /// Where in the weights those of columns and of rows begin.
+    /// Offsets of the columns' and the rows' entries in the weights.
     pub weights: [u32; 2],
-    /// Where in the blends those of columns and of rows begin.
+    /// Offsets of the columns' and the rows' entries in the blends.
     pub blends: [u32; 2],
-    /// Where in the tables the first channel's begins: 256 bytes for each.
+    /// Offset of the first channel's table: 256 bytes per channel.
     pub table: u32,
     /// Keeps the size a multiple of eight.
     pub unused: u32,
 }
 
-/// The pictures that are shown together.
+/// The pictures whose maximum is computed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Chosen {
-    /// Numbers of pictures, `NONE` where there are fewer.
+    /// Indices of pictures, padded with `NONE`.
     pub picture: [u8; 3],
-    /// Bytes of a picture to work in.
+    /// Bytes of a picture in the work buffer.
     pub picture_bytes: u32,
 }
 
-/// The brightest of the chosen pictures at one place; `boards` are the two of the board, one behind the other.
+/// Maximum over the chosen pictures at one pixel. `boards` are the two pictures of the board, concatenated.
 fn brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usize) -> u8 {
     let board_bytes: usize = boards.len() / 2;
     let mut most: u8 = 0;
@@ -85,7 +85,7 @@ fn brightest(chosen: &Chosen, boards: &[u8], work: &[u8], table: &[u8], at: usiz
     most
 }
 
-/// A pixel of the area average, in floats, as `observe::area_pixel`.
+/// A pixel of the area average in floats, equal to `observe::area_pixel`.
 #[inline(never)]
 fn area(
     reduction: &Reduction,
@@ -116,18 +116,18 @@ fn area(
     round_pixel(total)
 }
 
-/// Rows of pictures that are looked at together, and the rows of a plane of 84 x 84 that they make.
+/// Picture rows of a strip. A strip is processed as a whole and gives `STRIP_OUT` rows of an 84 x 84 plane.
 pub const STRIP_ROWS: u32 = 30;
-/// As `STRIP_ROWS`.
+/// Rows of an 84 x 84 plane that are computed from a strip.
 pub const STRIP_OUT: u32 = 12;
-/// Parts of a row of a strip, 32 pixels each.
+/// Parts of a row of a strip, with 32 pixels each.
 pub const STRIP_PARTS: u32 = 5;
 /// Words of a row of a strip.
 const ROW_WORDS: usize = WIDTH / 4;
-/// Words of a strip, four pixels each, and one that the last pixel looks at for nothing.
+/// Words of a strip, four pixels each, plus one that is read with weight 0 for the last pixel.
 pub const STRIP_WORDS: u32 = STRIP_ROWS * ROW_WORDS as u32 + 1;
 
-/// Four bytes, the first lowest. They begin at a multiple of four.
+/// Four bytes as a word, the first in the lowest byte. `at` is a multiple of four.
 fn word_at(bytes: &[u8], at: usize) -> u32 {
     let mut word: u32 = 0;
     for i in 0..4usize {
@@ -136,7 +136,7 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
     word
 }
 
-/// The larger byte of each of four pairs.
+/// Byte-wise maximum of two words.
 fn larger_of_four(a: u32, b: u32) -> u32 {
     let mut larger: u32 = 0;
     for i in 0..4u32 {
@@ -146,7 +146,7 @@ fn larger_of_four(a: u32, b: u32) -> u32 {
     larger
 }
 
-/// The values of four bytes.
+/// Looks up four bytes in a table.
 fn four_values(table: &[u8], four: u32) -> u32 {
     let mut values: u32 = 0;
     for k in 0..4usize {
@@ -155,7 +155,8 @@ fn four_values(table: &[u8], four: u32) -> u32 {
     values
 }
 
-/// As `brightest` of 32 pixels of a row, which begin at a multiple of 32: eight words of a strip, from `to` on.
+/// As `brightest`, for 32 pixels of a row from a multiple of 32 on: writes eight words of a strip, from `to`
+/// on.
 #[inline(always)]
 pub fn brighten(
     chosen: &Chosen,
@@ -184,7 +185,7 @@ pub fn brighten(
                 colors = board.rows[picture as usize][row].colors;
                 classes = board.rows[picture as usize][row].classes[word];
             }
-            // Pictures of one step are alike nearly everywhere.
+            // The pictures of one step are equal in most places.
             let same: bool = kind == last_kind && colors == last_colors && classes == last_classes;
             if !rows::has_classes(kind) || !same {
                 let mut fours: [u32; 8] = [0; 8];
@@ -228,7 +229,7 @@ pub fn brighten(
     }
 }
 
-/// As `area` of a plane of 84 x 84, from a strip.
+/// As `area`, for an 84 x 84 plane, from a strip.
 #[inline(never)]
 fn area_84(
     strip: &[u32],
@@ -258,8 +259,8 @@ fn area_84(
     round_pixel(total)
 }
 
-/// A pixel of a plane of 84 x 84 in whole numbers, 200ths of a pixel, from the strip that it lies in. Where they lie
-/// exactly between two pixels, the floats decide.
+/// A pixel of an 84 x 84 plane from the strip that contains it, in integers (200ths). If the sum is halfway
+/// between two pixels, the float computation decides.
 #[inline(always)]
 pub fn pixel_84(
     strip: &[u32],
@@ -330,7 +331,7 @@ pub fn pixel(
             }
         }
         REDUCE_84 => {
-            // Whole numbers, 200ths of a pixel. Where they lie exactly between two pixels, the floats decide.
+            // In integers (200ths). If the sum is halfway between two pixels, the float computation decides.
             let across: [u32; 2] = ACROSS_84[column];
             let (first_row, down): (usize, [u16; 3]) = rows_84(row);
             let first_column: usize = across[0] as usize;
@@ -389,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Every pixel in whole numbers is the one in floats, also where it lies between two.
+    /// Integer and float computation give equal pixels, also halfway between two values.
     #[test]
     fn whole_numbers_give_the_pixels_of_floats() {
         let (mut cells, mut weights, mut blends) = (vec![], vec![], vec![]);

@@ -1,8 +1,9 @@
-//! The tables of one reduction and the order of its passes. Host only; the arithmetic is in `observe`.
+//! Resizing on the host: the tables for one pair of sizes, and the order of the passes. The arithmetic is in
+//! `observe`.
 
 #![allow(
     unsafe_code,
-    reason = "the same arithmetic compiled for wider vectors, behind a look at the processor"
+    reason = "the same arithmetic compiled for wider vectors, used after a check of the processor's features"
 )]
 
 #[cfg(target_arch = "x86_64")]
@@ -15,10 +16,10 @@ use crate::CuleError;
 use crate::observe::plane::{self, Reduction};
 use bytemuck::Zeroable;
 
-/// Most pixels along one side of an observation.
+/// Maximum number of pixels along one side of an observation.
 pub const MAX_SIDE: usize = 4096;
 
-/// A picture of `height` rows of 160 pixels, brought to another size.
+/// Resizes pictures of `height` rows of 160 pixels to one target size.
 #[derive(Clone, Debug)]
 pub struct Reducer {
     height: usize,
@@ -34,14 +35,14 @@ enum Kind {
     Blend { x: Vec<Blend>, y: Vec<Blend> },
 }
 
-/// Area averages along one axis.
+/// Table of area averages along one axis.
 #[derive(Clone, Debug, Default)]
 struct Average {
     cells: Vec<Cell>,
     weights: Vec<f32>,
 }
 
-/// Memory that reductions work in; one per thread.
+/// Scratch memory of resizing; one per thread.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     sums: Vec<f32>,
@@ -49,20 +50,20 @@ pub struct Work {
     blended: Vec<i32>,
 }
 
-/// A plane of pixels, row by row, in which equal neighbours are known: row y is the same as the row at `rows[y]`.
+/// A plane of pixels, row by row, that marks repeated rows: row y equals the row at offset `rows[y]`.
 #[derive(Clone, Copy)]
 pub struct Plane<'a> {
     /// The pixels.
     pub pixels: &'a [u8],
-    /// For every row the place of its first pixel, or that of an equal row above it.
+    /// For each row the offset of its first pixel, or of that of an equal row above it.
     pub rows: &'a [u32],
 }
 
 impl Reducer {
-    /// From (`height`, 160) to (`rows`, `columns`).
+    /// Creates the tables for resizing from (`height`, 160) to (`rows`, `columns`).
     ///
     /// # Errors
-    /// [`CuleError::Setting`] when a side is 0 or above [`MAX_SIDE`].
+    /// [`CuleError::Setting`] if a side is 0 or above [`MAX_SIDE`].
     pub fn new(height: usize, rows: usize, columns: usize) -> Result<Self, CuleError> {
         for (name, side) in [("img_height", rows), ("img_width", columns)] {
             if side == 0 || side > MAX_SIDE {
@@ -86,7 +87,7 @@ impl Reducer {
         Ok(Self { height, target: (rows, columns), kind })
     }
 
-    /// The reduction as plain numbers; its tables go behind those that there are.
+    /// Returns the parameters as plain numbers, and appends the tables to `cells`, `weights` and `blends`.
     pub fn describe(
         &self,
         cells: &mut Vec<Cell>,
@@ -132,17 +133,17 @@ impl Reducer {
         self.height
     }
 
-    /// Rows and columns of the result.
+    /// Rows and columns of the output.
     pub fn target(&self) -> (usize, usize) {
         self.target
     }
 
-    /// Bytes of one reduced plane.
+    /// Bytes of an output plane.
     pub fn size_bytes(&self) -> usize {
         self.target.0 * self.target.1
     }
 
-    /// Reduces one plane into `out`, `size_bytes` long.
+    /// Resizes one plane into `out`, which has `size_bytes` bytes.
     pub fn reduce(&self, plane: Plane<'_>, work: &mut Work, out: &mut [u8]) {
         let columns = self.target.1;
         match &self.kind {
@@ -232,11 +233,11 @@ fn blocks(plane: Plane<'_>, across: usize, down: usize, columns: usize, out: &mu
     }
 }
 
-/// 210 rows to 84 x 84, with the widest vectors that the processor has.
+/// 210 rows to 84 x 84, with the widest vectors that the processor supports.
 fn small(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if shrink::is_supported() {
-        // SAFETY: the processor has been seen.
+        // SAFETY: the processor supports the instructions.
         small_any(plane, x, y, out, |rows, weights, sums, pixels| unsafe {
             shrink::row_84(rows, weights, sums, pixels)
         });
@@ -244,7 +245,7 @@ fn small(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
     }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has been seen.
+        // SAFETY: the processor supports the instructions.
         unsafe { small_avx2(plane, x, y, out) };
         return;
     }
@@ -267,8 +268,8 @@ fn small_plain(plane: Plane<'_>, x: &Average, y: &Average, out: &mut [u8]) {
     });
 }
 
-/// Exact sums in 200ths; only a sum that lies between two pixels depends on the rounding of `f32`. `row` makes the sums
-/// and pixels of three rows and says whether there is such a sum.
+/// Resizes with exact sums in 200ths; only sums halfway between two pixels depend on the rounding of `f32`.
+/// `row` computes the sums and pixels of three rows and returns true if there is such a sum.
 #[inline(always)]
 fn small_any(
     plane: Plane<'_>,
@@ -288,7 +289,8 @@ fn small_any(
         let alike = (places[0] == places[1] && places[1] == places[2]).then_some(places[0]);
         let target = d * COLUMNS..(d + 1) * COLUMNS;
         if alike.is_some() && alike == shown {
-            // Three equal rows weigh the same in every order, but their `f32` sums need not round alike.
+            // Three equal rows have the same sum for all weights, but their `f32` sums may be rounded
+            // differently.
             if rows_84(d - 1).1 == weights || !tied {
                 out.copy_within(target.start - COLUMNS..target.start, target.start);
                 continue;
@@ -360,7 +362,7 @@ fn blend(plane: Plane<'_>, height: usize, x: &[Blend], y: &[Blend], work: &mut W
 mod tests {
     use super::*;
 
-    /// CRC-32 as zlib has it.
+    /// CRC-32 as computed by zlib.
     fn crc(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(!0u32, |mut c, &byte| {
             c ^= u32::from(byte);
@@ -428,7 +430,7 @@ mod tests {
         };
         let short = Reducer::new(210, 84, 84).unwrap();
         for round in 0..60 {
-            // Few colors make ties; some rows repeat the row above.
+            // Few distinct colors cause ties; some rows repeat the row above.
             let mut pixels: Vec<u8> = (0..210 * WIDTH)
                 .map(|_| {
                     if round % 2 == 0 {

@@ -1,21 +1,22 @@
-//! A row of the 84 x 84 picture with 512-bit vectors. Host only; the arithmetic is `observe::shrink_84`'s and
-//! `observe::round_84`'s.
+//! One row of an 84 x 84 picture with 512-bit vectors. Host only; equal to `observe::shrink_84` and
+//! `observe::round_84`.
 
 #![cfg(target_arch = "x86_64")]
-#![allow(unsafe_code, reason = "vector instructions, behind a look at what the processor has")]
+#![allow(unsafe_code, reason = "vector instructions, used after a check of the processor's features")]
 
 use std::arch::x86_64::*;
 
 use super::{ACROSS, ODD_TARGETS, ROW_84, WEIGHT_84, WIDTH};
 
-/// Targets of one vector of 16-bit numbers.
+/// Target pixels per vector of 16-bit numbers.
 const LANES: usize = 32;
-/// Where the two vectors of source columns begin that a vector of targets is made of.
+/// First columns of the two source vectors that a vector of targets is computed from.
 const SOURCES: [[usize; 2]; 3] = [[0, 32], [60, 92], [96, 128]];
 
-/// For each vector of targets and each of the three source columns of a target: its place in the two vectors.
+/// For each vector of targets and each of a target's three source columns: the index in the two source
+/// vectors.
 const PLACES: [[[u16; LANES]; 3]; 3] = tables().0;
-/// And its weight in 40ths.
+/// And the weight in 40ths.
 const WEIGHTS: [[[u16; LANES]; 3]; 3] = tables().1;
 
 type Tables = [[[u16; LANES]; 3]; 3];
@@ -27,7 +28,7 @@ const fn tables() -> (Tables, Tables) {
     while d < 84 {
         let (group, r) = (d / 21, d % 21);
         let late = r >= ODD_TARGETS;
-        // One more than the first source column, which would be -1 for the first target.
+        // One more than the first source column, which is -1 for the first target.
         let first = 40 * group + 2 * r - late as usize;
         let mut term = 0;
         while term < 3 {
@@ -47,16 +48,16 @@ const fn tables() -> (Tables, Tables) {
     (places, weights)
 }
 
-/// True when the processor has what [`row_84`] needs.
+/// True if the processor supports the instructions of [`row_84`].
 pub fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }
 
-/// Sums plus 100, in 200ths, and pixels of a row; its three source rows have their weights in fifths. True when a sum
-/// lies exactly between two pixels.
+/// Computes the sums plus 100, in 200ths, and the pixels of a row from three source rows with `weights` in
+/// fifths. Returns true if a sum is halfway between two pixels.
 ///
 /// # Safety
-/// [`is_supported`].
+/// [`is_supported`] returned true.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub unsafe fn row_84(
     rows: [&[u8; WIDTH]; 3],
@@ -66,7 +67,7 @@ pub unsafe fn row_84(
 ) -> bool {
     const LAST: u32 = (1 << (84 - 2 * LANES)) - 1;
     let fifths = weights.map(|weight| _mm512_set1_epi16(weight as i16));
-    // SAFETY: columns are read up to 128 + 32 of 160, tables and results are as long as the vectors.
+    // SAFETY: columns up to 128 + 32 of 160 are read; the tables and results are as long as the vectors.
     unsafe {
         let columns = |from: usize| {
             let parts: [__m512i; 3] = std::array::from_fn(|i| {
@@ -123,7 +124,7 @@ mod tests {
             let ties = sums[..84].iter().any(|&sum| u32::from(sum) % WEIGHT_84 == 0);
             round_84(&sums, &mut pixels);
             let (mut wide_sums, mut wide_pixels) = ([0; ROW_84], [0; ROW_84]);
-            // SAFETY: the processor has been seen.
+            // SAFETY: the processor supports the instructions.
             let wide_ties = unsafe { row_84(rows.each_ref(), weights, &mut wide_sums, &mut wide_pixels) };
             assert_eq!((wide_ties, &wide_sums[..84]), (ties, &sums[..84]), "round {round}");
             assert_eq!(wide_pixels[..84], pixels[..84], "round {round}");

@@ -1,10 +1,10 @@
-//! Palette indices to values of a table, many at a time. Host only; the arithmetic is `observe::gray_row`'s.
+//! Table lookup of many palette indices at a time. Host only; the arithmetic is that of `observe::gray_row`.
 
-#![allow(unsafe_code, reason = "vector instructions, behind a look at what the processor has")]
+#![allow(unsafe_code, reason = "vector instructions, used after a check of the processor's features")]
 
 use super::WIDTH;
 
-/// True when the processor looks up 128 bytes at once.
+/// True if the processor supports lookups in tables of 128 bytes.
 #[cfg(target_arch = "x86_64")]
 fn has_wide_tables() -> bool {
     is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("avx512bw")
@@ -13,16 +13,16 @@ fn has_wide_tables() -> bool {
 /// `out[i] = table[indices[i]]`.
 ///
 /// # Panics
-/// The lengths differ.
+/// If the lengths differ.
 pub fn translate(indices: &[u8], table: &[u8; 256], out: &mut [u8]) {
-    assert_eq!(indices.len(), out.len(), "as many pixels as indices");
+    assert_eq!(indices.len(), out.len(), "the numbers of pixels and indices differ");
     #[cfg(target_arch = "x86_64")]
     if has_wide_tables() {
-        // SAFETY: the processor has been seen, the lengths are equal.
+        // SAFETY: the processor supports the instructions, and the lengths are equal.
         unsafe { translate_avx512(indices, None, table, out) };
         return;
     }
-    // Most runs of eight pixels have one color.
+    // Most runs of eight pixels have a single color.
     let (mut targets, mut sources) = (out.chunks_exact_mut(8), indices.chunks_exact(8));
     for (pixels, indices) in targets.by_ref().zip(sources.by_ref()) {
         if bytemuck::pod_read_unaligned::<u64>(indices) == u64::from(indices[0]) * 0x0101_0101_0101_0101 {
@@ -40,15 +40,15 @@ fn translate_plain(indices: &[u8], table: &[u8; 256], out: &mut [u8]) {
     }
 }
 
-/// `out[i]` is the larger of `table[last[i]]` and `table[before[i]]`.
+/// `out[i]` is the maximum of `table[last[i]]` and `table[before[i]]`.
 ///
 /// # Panics
-/// The lengths differ.
+/// If the lengths differ.
 fn translate_brighter(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [u8]) {
-    assert!(last.len() == out.len() && before.len() == out.len(), "as many pixels as indices");
+    assert!(last.len() == out.len() && before.len() == out.len(), "the numbers of pixels and indices differ");
     #[cfg(target_arch = "x86_64")]
     if has_wide_tables() {
-        // SAFETY: the processor has been seen, the lengths are equal.
+        // SAFETY: the processor supports the instructions, and the lengths are equal.
         unsafe { translate_avx512(last, Some(before), table, out) };
         return;
     }
@@ -57,18 +57,18 @@ fn translate_brighter(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [
     }
 }
 
-/// The rows of two pictures of palette indices, or of one, as values of a table, the larger of the two. A row that
-/// equals the one above it in both is not made: `rows[y]` says where in `out` the pixels of row y begin.
+/// Looks up the palette indices of one picture, or of two with their pixel-wise maximum. A row that equals
+/// the row above it in all pictures is not written: `rows[y]` is the offset in `out` of the pixels of row y.
 ///
 /// # Panics
-/// A picture or `out` is not `rows.len()` rows of [`WIDTH`] pixels.
+/// If a picture or `out` does not have `rows.len()` rows of [`WIDTH`] pixels.
 pub fn pool(last: &[u8], before: Option<&[u8]>, table: &[u8; 256], out: &mut [u8], rows: &mut [u32]) {
     let size = rows.len() * WIDTH;
     let fits = last.len() == size && out.len() == size && before.is_none_or(|before| before.len() == size);
-    assert!(fits, "pictures of {} rows", rows.len());
+    assert!(fits, "a picture or the output does not have {} rows", rows.len());
     #[cfg(target_arch = "x86_64")]
     if has_wide_tables() {
-        // SAFETY: the processor and the lengths have been seen.
+        // SAFETY: the processor supports the instructions, and the lengths are equal.
         unsafe { pool_avx512(last, before.unwrap_or(last), table, out, rows) };
         return;
     }
@@ -94,12 +94,12 @@ fn pool_plain(last: &[u8], before: Option<&[u8]>, table: &[u8; 256], out: &mut [
     }
 }
 
-/// [`pool`] with each row and the one above it in registers. All three are `rows.len()` rows long.
+/// As [`pool`], with each row and the row above it in registers. All slices have `rows.len()` rows.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn pool_avx512(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [u8], rows: &mut [u32]) {
     use std::arch::x86_64::*;
-    // SAFETY: loads and stores stay in the table and in the rows, which are 64, 64 and 32 pixels.
+    // SAFETY: loads and stores stay within the table and within the rows, in parts of 64, 64 and 32 pixels.
     unsafe {
         let quarter = |i: usize| _mm512_loadu_si512(table.as_ptr().add(64 * i).cast());
         let [a, b, c, d] = [0, 1, 2, 3].map(quarter);
@@ -145,12 +145,12 @@ unsafe fn pool_avx512(last: &[u8], before: &[u8], table: &[u8; 256], out: &mut [
     }
 }
 
-/// Both of the above. The slices are of one length.
+/// Implements `translate` and `translate_brighter`. All slices have the same length.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 unsafe fn translate_avx512(last: &[u8], before: Option<&[u8]>, table: &[u8; 256], out: &mut [u8]) {
     use std::arch::x86_64::*;
-    // SAFETY: loads and stores stay in the table and, by their masks, in the slices.
+    // SAFETY: loads and stores stay within the table and, by their masks, within the slices.
     unsafe {
         let quarter = |i: usize| _mm512_loadu_si512(table.as_ptr().add(64 * i).cast());
         let [a, b, c, d] = [0, 1, 2, 3].map(quarter);

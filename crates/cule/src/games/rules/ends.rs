@@ -37,7 +37,7 @@ pub fn ended(s: &mut Rules, row: &Game, score: i32, ram: &[u8; 128], cart_ram: &
         }
         Special::DoubleDunk => (bcd1(ram, 0xF6) >= 24 || bcd1(ram, 0xF7) >= 24) && byte(ram, 0xFE) == 231,
         Special::Klax => klax(ram, cart_ram),
-        // Ends after 50 frames in which the program accepts no input.
+        // Ends after more than 50 frames in a row in which the program does not wait for input.
         Special::Othello => {
             s.aux[IDLE] = if byte(ram, 0xC0) == 0 { s.aux[IDLE] + 1 } else { 0 };
             s.aux[IDLE] > 50
