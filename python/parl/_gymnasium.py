@@ -1,7 +1,8 @@
-"""Registers parl's environments with Gymnasium, whichever of the two is imported first, and loads neither.
+"""Registers parl's environments with Gymnasium in either order of import, without importing Gymnasium.
 
-Gymnasium reads ``parl:parl/Breakout-v0`` as "import parl, then look the id up", and importing a module that
-is already loaded runs nothing. So where Gymnasium is not there yet, a finder waits for its registry.
+Gymnasium resolves ``parl:parl/Breakout-v0`` by importing parl and looking up the id. Importing a module that
+is already loaded runs no code. If Gymnasium is not loaded yet, an import hook therefore registers the
+environments as soon as Gymnasium's registry module is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _REGISTRY = "gymnasium.envs.registration"
 
 
 def register_with_gymnasium() -> None:
-    """Registers now if Gymnasium's registry is loaded, else as soon as it is."""
+    """Registers now if Gymnasium's registry module is loaded, else when it is imported."""
     if _REGISTRY in sys.modules:
         _register()
     elif not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
@@ -30,12 +31,12 @@ def _register() -> None:
 
 
 class _Waiting(MetaPathFinder):
-    """Finds Gymnasium's registry as the path does, once, and has it followed by our registration."""
+    """Import hook that finds Gymnasium's registry module once and lets its loader register environments."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The registry's spec with a loader of ours; None for all other modules."""
+        """Returns the registry module's spec with a :class:`_Following` loader; None for other modules."""
         if fullname != _REGISTRY:
             return None
         sys.meta_path.remove(self)
@@ -46,17 +47,17 @@ class _Waiting(MetaPathFinder):
 
 
 class _Following(Loader):
-    """Loads as ``loader`` does, then registers."""
+    """Loads a module with ``loader``, then registers parl's environments."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As ``loader`` does."""
+        """Calls the method of ``loader``."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """As ``loader`` does; then registers."""
+        """Calls the method of ``loader``, then registers the environments."""
         self._loader.exec_module(module)
         spec = module.__spec__
         if spec is not None:

@@ -1,4 +1,4 @@
-"""What CUDA needs beside the driver: where NVRTC may lie, torch's devices and streams."""
+"""CUDA outside the driver: folders of NVRTC, kernel compilation, and torch's devices, memory and streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 2**31 - 1
 
 
 def nvrtc_folders() -> list[str]:
-    """Folders of installed packages that may hold NVRTC: those of the NVIDIA wheels, then torch's own."""
+    """Folders of installed packages that may contain NVRTC: first the NVIDIA wheels, then torch."""
     folders: list[Path] = []
     for package, pattern in (("nvidia", "*/lib"), ("torch", "lib")):
         spec = importlib.util.find_spec(package)
@@ -25,10 +25,10 @@ def nvrtc_folders() -> list[str]:
 
 
 def prefetch(device: str = "cuda") -> threading.Thread:
-    """Compiles the kernels for a device in the background and keeps them on the disk.
+    """Compiles the kernels for a device in a background thread and stores them in the kernel cache.
 
-    Environments that are made meanwhile compile what is not there yet; those made later find it. A reason
-    why that cannot be is left to them.
+    Environments made in the meantime compile kernels that are not in the cache yet; later ones load them
+    from it. Errors are ignored here, since making an environment raises them.
 
     Args:
         device: ``"cuda"`` or ``"cuda:1"``.
@@ -47,27 +47,27 @@ def prefetch(device: str = "cuda") -> threading.Thread:
 
 
 def prepare(device: str = "cuda") -> tuple[str, float, list[tuple[str, int, bool]]]:
-    """Compiles the kernels for a device and keeps them on the disk.
+    """Compiles the kernels for a device and stores them in the kernel cache.
 
     Args:
         device: ``"cuda"`` or ``"cuda:1"``.
 
     Returns:
-        What was compiled for, such as ``"sm_90"``; the seconds; and for each file its name, its bytes and
-        whether it was on the disk.
+        The architecture, such as ``"sm_90"``; the time in seconds; and for each file its name, its size in
+        bytes and whether it was in the cache.
 
     Raises:
-        CudaUnavailableError: there is no such device, or no compiler.
-        ConfigError: (a ValueError) ``device`` names none.
+        CudaUnavailableError: the device or the compiler (NVRTC) is missing.
+        ConfigError: (a ValueError) ``device`` is not the name of a CUDA device.
     """
     return _native.cuda_prepare(ordinal(device), nvrtc_folders())
 
 
 def ordinal(device: str) -> int:
-    """The number of a CUDA device: 0 of ``"cuda"``, 1 of ``"cuda:1"``.
+    """The number of a CUDA device: 0 for ``"cuda"``, 1 for ``"cuda:1"``.
 
     Raises:
-        ConfigError: (a ValueError) it is not named so.
+        ConfigError: (a ValueError) ``device`` is not such a name.
     """
     kind, colon, number = str(device).partition(":")
     if kind != "cuda" or (colon and not (number.isascii() and number.isdigit() and int(number) <= _MOST)):
@@ -76,10 +76,10 @@ def ordinal(device: str) -> int:
 
 
 def torch_device(ordinal: int) -> Any:
-    """Torch's device of a number.
+    """The torch device with a number.
 
     Raises:
-        CudaUnavailableError: torch is not there, or was built without CUDA, or does not see the device.
+        CudaUnavailableError: torch is not installed, was built without CUDA, or does not see the device.
     """
     try:
         import torch
@@ -87,17 +87,17 @@ def torch_device(ordinal: int) -> Any:
         raise CudaUnavailableError('device="cuda" needs torch: pip install "parl-rl[train]"') from error
     if not torch.cuda.is_available():
         raise CudaUnavailableError(
-            f"torch {torch.__version__} sees no CUDA device, though the driver has: was it built for CUDA?"
+            f"torch {torch.__version__} sees no CUDA device, although the driver does: was it built for CUDA?"
         )
     if ordinal >= torch.cuda.device_count():
         raise CudaUnavailableError(
-            f"torch sees {torch.cuda.device_count()} CUDA devices, and number {ordinal} was asked for"
+            f"torch sees {torch.cuda.device_count()} CUDA devices, but device number {ordinal} was requested"
         )
     return torch.device("cuda", ordinal)
 
 
 def free_memory(device: Any) -> tuple[int, int]:
-    """Bytes of a device of torch that are free, what torch keeps for later included, and bytes in all."""
+    """Free and total bytes of a torch device; bytes that torch has reserved but not allocated are free."""
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
@@ -105,7 +105,7 @@ def free_memory(device: Any) -> tuple[int, int]:
 
 
 def out_of_memory(device: Any, size: int) -> CudaUnavailableError:
-    """What to raise when torch has no ``size`` bytes left on its device."""
+    """The error to raise when torch cannot allocate ``size`` bytes on ``device``."""
     free, total = free_memory(device)
     return CudaUnavailableError(
         f"out of memory on {device}: {size} bytes were asked for, {free} of {total} are free"
@@ -113,7 +113,7 @@ def out_of_memory(device: Any, size: int) -> CudaUnavailableError:
 
 
 def give_back_memory(ordinal: int) -> bool:
-    """Lets torch give the memory back that it keeps for later; false where it keeps none."""
+    """Frees memory that torch has reserved but not allocated; returns whether there was any."""
     try:
         import torch
     except ImportError:
@@ -127,10 +127,10 @@ def give_back_memory(ordinal: int) -> bool:
 
 
 class SideStream:
-    """A stream beside torch's current one, for work that is waited for later and never by the host.
+    """A CUDA stream that runs beside torch's current one. The current stream joins it later; the host never.
 
     Args:
-        device: torch's device.
+        device: torch device.
     """
 
     def __init__(self, device: Any) -> None:
@@ -142,26 +142,26 @@ class SideStream:
 
     @property
     def address(self) -> int:
-        """The driver's handle."""
+        """The driver's handle of the stream."""
         return self._stream.cuda_stream
 
     def begin(self, *tensors: Any) -> None:
-        """What comes now follows what the current stream has been given; it uses these tensors."""
+        """Makes this stream wait for the work queued on the current stream; it will use these tensors."""
         self._stream.wait_stream(self._cuda.current_stream(self._device))
         for tensor in tensors:
             tensor.record_stream(self._stream)
 
     def end(self) -> None:
-        """Up to here :meth:`join` waits."""
+        """Marks the point of this stream that :meth:`join` waits for."""
         self._done.record(self._stream)
 
     def join(self) -> None:
-        """The current stream waits for what was given before :meth:`end`; the host does not."""
+        """Makes the current stream wait for the work before :meth:`end`; does not block the host."""
         self._cuda.current_stream(self._device).wait_event(self._done)
 
 
 def current_stream(device: Any) -> int:
-    """Address of torch's current stream on a device."""
+    """The driver's handle of torch's current stream on a device."""
     import torch
 
     return torch.cuda.current_stream(device).cuda_stream

@@ -36,7 +36,7 @@ class NonFiniteError(ParlError, ValueError):
 
 
 class NotSampleableError(ParlError, ValueError):
-    """A replay or tree has nothing, or less than requested, that can be sampled."""
+    """A replay or tree has no rows that can be sampled, or fewer than requested."""
 
 
 class InconsistentError(ParlError, RuntimeError):

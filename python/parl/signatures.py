@@ -40,7 +40,7 @@ def show_options(options: type) -> Callable[[Defined], Defined]:
 
 
 def show_init(kind: Kind) -> Kind:
-    """Shows the parameters of ``__init__`` as those of the class, which has a ``__new__`` of its own."""
+    """Sets the signature of a class that defines ``__new__`` to that of its ``__init__``."""
     kind.__signature__ = inspect.Signature(list(inspect.signature(kind.__init__).parameters.values())[1:])
     return kind
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Observations = Array | Mapping[str, Array]
-"""Of N environments: (N, *observation_shape), or such an array for each part of a dictionary."""
+"""Observations of N environments: (N, *observation_shape), or for dictionaries one such array per key."""
 ObservationKind = Literal["vector", "image", "dict"]
 Autoreset = Literal["next_step", "same_step"]
 
@@ -29,7 +29,8 @@ class EnvSpec:
     """Description of an environment, as algorithms need it.
 
     Attributes:
-        observation_shape: shape of one observation, without the environment dimension; ``()`` for parts.
+        observation_shape: shape of one observation, without the environment dimension; ``()`` for
+            dictionaries.
         observation_dtype: numpy name, ``"float32"``, ``"uint8"``, ...
         action_shape: ``()`` for discrete actions.
         action_dtype: numpy name.
@@ -41,7 +42,7 @@ class EnvSpec:
         observation_parts: name, shape and numpy dtype name of each part of a dictionary observation; else
             empty.
         frame_stack: number of frames that an observation stacks along its first dimension, newest last, so
-            that a replay need store only one frame a step. 1: observations are no stacks.
+            that a replay stores only one frame per step. 1: observations are not stacked.
         stack_padding: fills the stack before an episode's first frame: ``"zero"``, or ``"first"`` to repeat
             it.
     """
@@ -92,8 +93,8 @@ class Preset:
     Attributes:
         run: settings of the run that differ from the defaults.
         algorithm: settings of the algorithm that differ from the defaults.
-        tuned: whether they result from a search on such environments; else they come from a source or are
-            guesses.
+        tuned: whether they were found by a search on such environments; else they come from a publication
+            or are guesses.
         note: one line of description.
     """
 
@@ -104,7 +105,7 @@ class Preset:
 
 
 class Batch(Protocol):
-    """B sampled transitions, n-step sums already taken (torch tensors, except where noted)."""
+    """B sampled transitions with n-step reward sums (torch tensors, except where noted)."""
 
     @property
     def obs(self) -> Any:
@@ -138,7 +139,7 @@ class Batch(Protocol):
 
     @property
     def tickets(self) -> Any:
-        """Identify the rows in :meth:`update_priorities`."""
+        """Identifiers of the rows, for the replay's ``update_priorities``."""
         ...
 
 
@@ -172,13 +173,20 @@ class PriorityPolicy(Policy, Protocol):
     """A policy that also gives the first priorities of the rows it produces.
 
     Attributes:
-        action_values: of the latest ``act``, (N,) float32 each: Q of the actions taken, and the largest Q.
+        action_values: from the latest ``act``, (N,) float32 each: Q of the chosen actions and the largest Q.
     """
 
     action_values: tuple[Array, Array]
 
     def initial_priorities(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
-        """Returns priorities (N,), absolute TD errors, of rows with n-step reward sums ``reward`` (N,)."""
+        """Returns priorities (N,) of rows: absolute n-step TD errors.
+
+        Args:
+            reward: (N,) n-step sums of rewards.
+            discount: (N,) gamma^k for the k <= n steps taken, or 0 where the episode terminated.
+            chosen: (N,) Q of the action taken.
+            following: (N,) largest Q after these steps.
+        """
         ...
 
 
@@ -231,7 +239,7 @@ class Learner(Learned, Protocol):
 
 
 class Sink(Protocol):
-    """Protocol of what actors write transitions to: a replay, or a buffer in front of one."""
+    """Destination of an actor's transitions: a replay, or a buffer in front of one."""
 
     def add(self, **columns: Any) -> Any:
         """Adds one row per environment: the schema's columns and ``env_id``."""
@@ -242,7 +250,7 @@ class Sink(Protocol):
         ...
 
     def update_priorities(self, tickets: Any, priorities: Any) -> Any:
-        """Sets priorities of rows by the tickets that :meth:`add` gave."""
+        """Sets priorities of rows by the tickets that :meth:`add` returned."""
         ...
 
 
@@ -275,7 +283,7 @@ class DevicePolicy(Protocol):
     """Chooses actions on the learner's device, with the learner's own networks."""
 
     def act(self, observations: Tensor, env_steps: int) -> Tensor:
-        """Exploring actions (N, ...) for observations (N, ...), tensors on the device; does not wait."""
+        """Returns exploring actions (N, ...) for observations (N, ...) on the device; does not block."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -315,7 +323,7 @@ class DeviceAlgorithm(Algorithm, Protocol):
 
     @property
     def records_updates(self) -> bool:
-        """Whether an update is recorded as a graph."""
+        """Whether an update is recorded as a CUDA graph."""
         ...
 
     def make_device_policy(self, learner: Any, seed: int) -> DevicePolicy:
@@ -327,9 +335,9 @@ class DeviceAlgorithm(Algorithm, Protocol):
 class Rollout:
     """T steps of N environments by one actor (torch tensors, time first).
 
-    A row is a step from ``obs[t]``. If environments reset in the step after an end (next-step autoreset),
-    that row belongs to no episode and is not ``valid``, and ``obs[t + 1]`` is always the observation that
-    step t led to. If they reset in the same step, ``final_obs`` holds the successors of truncated rows.
+    Row t is the step from ``obs[t]`` to ``obs[t + 1]``. With next-step autoreset, the step after the end of
+    an episode only resets: its row is not ``valid``. With same-step autoreset, ``obs[t + 1]`` after an end is
+    the first observation of the next episode; ``final_obs`` has the last observations of truncated episodes.
 
     Attributes:
         obs: (T + 1, N, *observation_shape); for dictionaries (T + 1, N, bytes), see :attr:`EnvSpec.row`.
@@ -339,11 +347,12 @@ class Rollout:
         terminated: (T, N) bool.
         ended: (T, N) bool, terminated or truncated.
         valid: (T, N) bool, always on the CPU, where the number of rows is needed.
-        final_obs: (K, ...), as ``obs``: successors of truncated rows that ``obs`` does not hold; K is often
-            0.
-        final_at: (K, 2) int64, their t and n.
+        final_obs: (K, ...), as ``obs``: last observations of truncated episodes that ``obs`` does not
+            contain; K is often 0.
+        final_at: (K, 2) int64, t and n of the step that led to each of them.
         starts: (T + 1, N) bool, whether an episode begins at ``obs[t]``; None if the policy is not recurrent.
-        memory: (2, N, H) float32, recurrent state of the policy before ``obs[0]``; None likewise.
+        memory: (2, N, H) float32, recurrent state of the policy before ``obs[0]``; None if it is
+            not recurrent.
     """
 
     obs: Tensor
@@ -402,12 +411,12 @@ class RolloutLearner(Learned, Protocol):
 
         Args:
             rollout: may be modified; not used after the call.
-            progress: share of the run that has passed, 0..1, for schedules.
+            progress: fraction of the run that is done, 0..1, for schedules.
             average: called before each step with ``gradients``, which it replaces by the mean over all
                 learners.
 
         Returns:
-            the number of steps.
+            The number of optimizer steps.
         """
         ...
 
@@ -423,12 +432,13 @@ class HogwildLearner(RolloutLearner, Protocol):
             mean: (P,) float32 on the CPU, the optimizer's running mean of gradients.
             square: (P,) float32 on the CPU, its running mean of squared gradients.
             count: (1,) int64 on the CPU, optimizer steps of all learners.
-            fill: whether to write this learner's state into the arrays first; else it takes theirs.
+            fill: whether to write this learner's state into the arrays first; else the learner
+                loads its state from them.
         """
         ...
 
     def refresh(self) -> None:
-        """Copies the newest shared weights into ``self.weights``; each optimizer step ends with it too."""
+        """Copies the newest shared weights into ``self.weights``, as each optimizer step also does."""
         ...
 
 
@@ -498,14 +508,14 @@ class DeviceRolloutLearner(RolloutLearner, Protocol):
     generator: Any
 
     def schedule(self, progress: float) -> None:
-        """Copies values that follow a schedule to the device, from where ``learn`` reads them.
+        """Copies values that follow a schedule to the device, where ``learn`` reads them.
 
-        ``learn`` can then be captured in a graph, and leaves it to :meth:`count_updates` to count its steps.
+        ``learn`` can then be captured in a graph. It does not count its steps: call :meth:`count_updates`.
         """
         ...
 
     def count_updates(self, steps: int) -> None:
-        """Adds ``steps`` optimizer steps that were taken since the last call."""
+        """Adds the ``steps`` optimizer steps since the last call to the learner's counter."""
         ...
 
 
@@ -515,14 +525,14 @@ class DeviceRolloutAlgorithm(RolloutAlgorithm, Protocol):
 
     @property
     def records_updates(self) -> bool:
-        """Whether rollouts, and what is learned from them, are recorded as graphs."""
+        """Whether collecting a rollout, and learning from it, are recorded as CUDA graphs."""
         ...
 
     def check_device(self, grouped: bool) -> None:
-        """Refuses settings that need the host.
+        """Checks that no setting needs the host.
 
         Args:
-            grouped: whether several processes learn together.
+            grouped: whether several processes train together.
 
         Raises:
             ConfigError: names the setting.
@@ -546,18 +556,18 @@ class PopulationLearner(Learned, Protocol):
         ...
 
     def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
-        """Takes the returns (N,) of the members that :meth:`ask` gave.
+        """Updates the learner from the returns of the members that :meth:`ask` returned.
 
         Args:
-            members: of this generation.
+            members: N members of this generation.
             returns: (N,) float64.
-            weights: their weights (N, P) float32, not to be kept or modified; None: decode them again.
+            weights: (N, P) float32 of the members, not to be kept or modified; None: decode them again.
         """
         ...
 
 
 class Decoder(Protocol):
-    """Computes the weights of members; every worker has one."""
+    """Computes the weights of members from their seeds; every worker has one."""
 
     def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
         """Computes weights (N, P) float32 of ``members``, which may be relative to ``base`` (P,).
@@ -569,7 +579,7 @@ class Decoder(Protocol):
 
 
 class MemberNetworks(Protocol):
-    """The networks of several members."""
+    """Networks of several members, each with its own weights."""
 
     def act(self, observations: Array) -> Array:
         """Returns actions (N, ...) for observations (N, ...), row i by network i."""

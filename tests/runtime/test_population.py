@@ -126,7 +126,7 @@ def test_numbers_of_actors_and_blocks_are_chosen():
     assert settled("CartPole-v1", num_envs=64, actors=3) == (3, 3)
     assert settled("MountainCar-v0", num_envs=65, actors=3) == (3, 5)
     assert settled("MountainCar-v0", num_envs=10, actors=2) == (2, 2)
-    assert len(said) == 4 and "65 members a generation, in 5 batches, evaluated by 3 processes" in said[2]
+    assert len(said) == 4 and "65 members per generation, in 5 batches, evaluated by 3 processes" in said[2]
     assert settled("CartPole-v1", num_envs=9, actors=2, member_batches=4) == (2, 4)
     assert len(said) == 4
     with pytest.raises(ConfigError, match="member_batches = 2 is below actors = 3"):

@@ -93,8 +93,8 @@ def test_a_choice_says_why():
     rates = Rates({1: 0.5, 2: 0.25}, {1: 0.002, 2: 0.001}, {1: 0.0, 2: 0.004})
     reason = (
         "2 actors, 1 learner on 8 cores: actor-bound, alone the actors collect 4,000 and the learners serve "
-        "5,000 transitions/s, together about 4,000; a learner more would give 0.50x (its part takes 1.00 ms "
-        "instead of 2.00, averaging 4.00 ms)"
+        "5,000 transitions/s, together about 4,000; one more learner would give 0.50x (its part takes 1.00 "
+        "ms instead of 2.00, averaging 4.00 ms)"
     )
     assert choose(rates, 1_000, 10.0, 8) == Split(2, 1, reason)
     reason = (

@@ -176,7 +176,7 @@ def test_what_torchrun_cannot_share_is_named(monkeypatch):
         monkeypatch.setenv(name, "0")
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=r"es is not one of those that torchrun runs: a2c, .*, ppo, pqn"):
+    with pytest.raises(ConfigError, match=r"es cannot run under torchrun, only: a2c, .*, ppo, pqn"):
         train("es", "CartPole-v1", quiet=True)
 
 

@@ -71,7 +71,7 @@ def test_help_shows_the_defaults_that_a_run_gets(words, gamma, capsys):
         main(["train", "ppo", *words, "--help"])
     assert ended.value.code == 0
     text = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    assert f"--gamma FLOAT Discount a step, 0..1. (default: {gamma})" in text
+    assert f"--gamma FLOAT Discount factor per step, 0..1. (default: {gamma})" in text
 
 
 def test_help_reads_the_file(tmp_path, capsys):
@@ -80,7 +80,7 @@ def test_help_reads_the_file(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "ppo", "--config", str(file), "--help"])
     text = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    assert "(default: Pendulum-v1)" in text and "gain nothing more. (default: 0.3)" in text
+    assert "(default: Pendulum-v1)" in text and "1 - clip..1 + clip. (default: 0.3)" in text
 
 
 def test_a_run_directory_takes_missing_settings_from_its_environment(tmp_path):

@@ -182,14 +182,14 @@ OWN = {
         "total_steps": learning(2_000),
         "num_envs": learning(5),
         "schedule": parts("async", "processes", True),
-        "device": refused("cuda", "device = 'cuda': members of a population are evaluated on processors"),
+        "device": refused("cuda", "device = 'cuda': members of a population are evaluated on the CPU"),
         "actors": parts(2, "actors", 2, schedule="async"),
         "member_batches": parts(3, "member_batches", 3),
     },
 }
 OWN["data"] = OWN["rollout"] | {
     "data": check_data,
-    "random_starts": refused(20, "rows of files have no starts"),
+    "random_starts": refused(20, "recorded data has no starts"),
 }
 OWN["hogwild"] = {key: row for key, row in OWN["rollout"].items() if key != "threads"} | {
     "schedule": check_loop,
@@ -374,7 +374,7 @@ def test_rows_are_of_settings_that_exist():
 
 def test_a_device_that_is_not_here_is_refused_by_name(tmp_path):
     for name in ("ppo", "dqn", "impala"):
-        with pytest.raises(ConfigError, match="device = 'nonsense' is no device of torch"):
+        with pytest.raises(ConfigError, match="device = 'nonsense' is not a torch device"):
             train(name, device="nonsense", runs=str(tmp_path))
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match=r"device = 'cuda:7': .* finds no CUDA device"):

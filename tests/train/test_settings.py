@@ -138,7 +138,7 @@ NO_WINDOWS = {
     "window": Refused(16, "window = 16 needs one actor's rollouts in a row"),
     "env_groups": Refused(2, "env_groups = 2 needs one actor's rollouts in a row"),
     "normalize_rewards": Refused(True, "normalize_rewards = True needs one actor's rollouts in a row"),
-    "cuda_graph": Refused(True, "cuda_graph = True records what environments on a CUDA device give"),
+    "cuda_graph": Refused(True, "cuda_graph = True needs environments on a CUDA device"),
     "normalize_advantages": learning(True),
 }
 UNUSED_BY_BC = {

@@ -345,7 +345,7 @@ def test_an_interrupt_does_not_wait_for_an_environment_that_hangs(tmp_path, algo
     ("where", "message"),
     [
         ("ppo", "an environment of this process did not return within"),
-        ("evaluation", "the evaluation is cut off"),
+        ("evaluation", "the evaluation was aborted"),
     ],
 )
 def test_an_interrupt_ends_a_run_whose_own_process_hangs(tmp_path, where, message):

@@ -30,7 +30,7 @@ class AtariOptions:
     """Measure frames per second of environments, inference and training over numbers of environments."""
 
     game: str = "pong"
-    """Id of the game."""
+    """Id of the Atari game."""
     num_envs: tuple[int, ...] = ()
     """Numbers of environments; by default 1 8 64 512 on the CPU and 1 1024 4096 32768 on a GPU."""
     device: str = "cpu"
@@ -40,7 +40,7 @@ class AtariOptions:
     seconds: float = 5.0
     """Smallest duration of each measurement."""
     threads: int = 0
-    """Number of torch's threads; 0 for one per core."""
+    """Number of torch threads; 0 for one per core."""
     out: Path = Path("atari-rates.png")
     """File of the figure."""
 

@@ -2,7 +2,7 @@
 
 Trains an actor-critic with V-trace (``parl train a2c``) with several strategies: an update every ``steps``
 vector steps, from the last ``window`` steps of one of ``groups`` groups of environments. Long rollouts of all
-environments give many steps and few updates per second, overlapping windows of few environments the reverse.
+environments give many steps and few updates per second, overlapping windows of few environments the opposite.
 The benchmark measures which strategy reaches a score first. Advantages are not normalized, and the entropy
 coefficient is 0.01.
 
@@ -29,19 +29,19 @@ class TradeoffOptions:
     """Measure updates and steps per second, and the time to a score, of batching strategies of A2C."""
 
     env: str = "CartPole-v1"
-    """Gymnasium id."""
+    """Gymnasium id of the environment."""
     env_options: tuple[str, ...] = ()
-    """Keywords of the environment, such as obs_type=ram stack_num=2 padding=reset."""
+    """Keyword arguments of the environment, such as obs_type=ram stack_num=2 padding=reset."""
     num_envs: int = 64
     """Number of environments."""
     goal: float = 195.0
     """Score to reach: mean return of the last 50 training episodes."""
     seconds: float = 30.0
-    """Longest duration per strategy; a quarter of it more after the score is reached."""
+    """Largest duration per strategy; it ends earlier, a quarter of this time after the score is reached."""
     strategies: tuple[str, ...] = ("20/20/1", "5/5/1", "5/20/4", "1/5/4", "1/20/16")
     """Strategies, each as steps/window/groups."""
     learning_rate: float = 5e-4
-    """Learning rate of all strategies; rates for long rollouts are too large for many small updates."""
+    """Learning rate of all strategies. Rates that suit long rollouts are too large for many small updates."""
     seed: int = 0
     """Seed of all strategies."""
     device: str = "cpu"

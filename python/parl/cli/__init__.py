@@ -16,15 +16,17 @@ usage: parl COMMAND [OPTIONS]
   eval RUN           play greedy episodes on new seeds and print the scores; --suite atari5 RUN... prints
                      human-normalized scores of several games
   plot RUN...        draw learning curves against steps and wall time
-  bench atari        frames a second with a policy and with learning, over numbers of environments; figure
-  bench tradeoff     updates and experience a second, time to a score over batching strategies; figure
-  games [GAME...]    list the Atari games and whether their ROMs are here
+  bench atari        measure frames per second with a policy and with training, for several numbers of
+                     environments, and draw a figure
+  bench tradeoff     measure updates and steps per second, and the time to a score, for several batching
+                     strategies of A2C, and draw a figure
+  games [GAME...]    list the Atari games and whether their ROM files are installed
   play GAME          play an Atari game in a window or the terminal
-  record RUN -o F    play an episode with a run's best checkpoint into an .mp4, .gif or .png file
-  record GAME -o F   play an Atari game at random or from a script into such a file
-  doctor             print what this machine has; with --env [preset], the settings of the Atari presets;
-                     --sweep removes shared memory that dead processes left; --compile [device]
-                     compiles the CUDA kernels and keeps them
+  record RUN -o F    record an episode of a run's best checkpoint in an .mp4, .gif or .png file
+  record GAME -o F   record an Atari game with random or scripted actions in such a file
+  doctor             print versions, hardware and ROM files of this machine; --env [preset] prints the
+                     settings of the Atari presets, --sweep removes shared memory that dead processes left,
+                     --compile [device] compiles the CUDA kernels into the kernel cache
 
 parl COMMAND --help lists a command's options.
 """

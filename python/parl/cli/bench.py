@@ -1,4 +1,4 @@
-"""``parl bench``: measure throughput and strategies."""
+"""``parl bench``: measure frame rates and batching strategies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parl.errors import ParlError
 
 
 def bench_command(arguments: Sequence[str]) -> int:
-    """Runs a benchmark and prints its rows. Returns the exit status."""
+    """Runs a benchmark and prints its lines. Returns the exit status."""
     from parl.bench import atari, tradeoff
 
     kinds: dict[str, tuple[type[Any], Callable[[Any], Iterator[str]]]] = {

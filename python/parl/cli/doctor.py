@@ -1,4 +1,4 @@
-"""``parl doctor``: print what this machine has."""
+"""``parl doctor``: print versions, hardware and ROM files of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from parl.errors import ParlError
 
 
 def doctor_command(arguments: Sequence[str]) -> int:
-    """Prints facts about this machine. Returns the exit status."""
+    """Prints the report, or does what an option asks for. Returns the exit status."""
     from parl.run import doctor
 
     match list(arguments):

@@ -15,38 +15,38 @@ from parl.cli.runs import ask_for_trust
 
 @dataclasses.dataclass(frozen=True)
 class EvalOptions:
-    """Play episodes greedily on fresh seeds and print the scores."""
+    """Play greedy episodes on new seeds and print the scores."""
 
     run: Path
     """The run directory."""
     episodes: int = 100
-    """How many episodes."""
+    """Number of episodes."""
     seed: int = 1_000_000
-    """Seed of the first environment; far from those of training."""
+    """Seed of the first episode. Training uses no seeds below 2**23."""
     checkpoint: str = "best"
-    """Which checkpoint: best or last."""
+    """Checkpoint: best or last."""
     video: Path | None = None
-    """Also play one episode of an Atari game into this .mp4, .gif or .png file."""
+    """Also record one episode in this .mp4, .gif or .png file."""
     trust: bool = False
-    """Load pickles of the run without asking: the code in them is run. Open only runs you trust."""
+    """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SuiteOptions:
-    """Score runs of several Atari games together, as human-normalized scores."""
+    """Print human-normalized scores of runs of several Atari games."""
 
     runs: tuple[Path, ...]
-    """Run directories, one or more for each game."""
+    """Run directories, one or more per game."""
     suite: str = "atari5"
-    """Games that count: atari5 or atari57."""
+    """Suite of games: atari5 or atari57."""
     episodes: int = 100
-    """How many episodes of each run."""
+    """Number of episodes of each run."""
     seed: int = 1_000_000
-    """Seed of the first environment; far from those of training."""
+    """Seed of the first episode. Training uses no seeds below 2**23."""
     checkpoint: str = "best"
-    """Which checkpoint: best or last."""
+    """Checkpoint: best or last."""
     trust: bool = False
-    """Load pickles of the runs without asking: the code in them is run. Open only runs you trust."""
+    """Load pickles of the runs without asking. This runs the code in them: open only runs you trust."""
 
 
 def _suite(arguments: Sequence[str]) -> int:

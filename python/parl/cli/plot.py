@@ -18,11 +18,11 @@ class PlotOptions:
     runs: tuple[Path, ...]
     """Run directories."""
     out: Path | None = None
-    """PNG to write; by default plots/learning-curve.png in the first run."""
+    """PNG file to write; default: plots/learning-curve.png in the first run directory."""
     y: str = "episode_return"
-    """Key of the metrics to draw."""
+    """Metric to draw, a key of metrics.jsonl."""
     bands: bool = True
-    """Draw runs that differ only in their seed as a median with a band from lowest to highest."""
+    """Draw runs that differ only in their seed as their median, with a band from minimum to maximum."""
 
 
 def plot_command(arguments: Sequence[str]) -> int:

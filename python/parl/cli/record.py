@@ -1,4 +1,4 @@
-"""``parl record``: record an episode of a run, or of an Atari game, into a file."""
+"""``parl record``: record an episode of a run, or of an Atari game, in a file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def record_command(arguments: Sequence[str]) -> int:
     if not any((Path(word) / "config.toml").is_file() for word in arguments):
         return commands.run("record", arguments)
     parser = argparse.ArgumentParser(
-        prog="parl record", description="Play one greedy episode as a run's checkpoint does, into a file."
+        prog="parl record", description="Record one greedy episode of a run's checkpoint in a file."
     )
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("-o", "--out", type=Path, required=True, help="file: .mp4, .gif or .png")
     parser.add_argument("--checkpoint", default="best", help="best or last (default best)")
     parser.add_argument("--seed", type=int, default=1_000_000, help="seed of the environment")
-    parser.add_argument("--scale", type=int, help="height of a pixel (default 2 for Atari games, else 1)")
+    parser.add_argument("--scale", type=int, help="height of a pixel in the file (default: Atari 2, else 1)")
     parser.add_argument(
-        "--trust", action="store_true", help="load pickles of the run without asking: the code in them is run"
+        "--trust", action="store_true", help="load pickles of the run without asking; this runs their code"
     )
     options = parser.parse_args(list(arguments))
     record = importlib.import_module("parl.train").record

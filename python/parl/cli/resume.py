@@ -18,11 +18,11 @@ class ResumeOptions:
     run: Path
     """The run directory."""
     total_steps: int | None = None
-    """Train up to this many transitions, instead of as many as before."""
+    """New length of the run in transitions, counted from its start; default: unchanged."""
     stop_at_return: float | None = None
-    """End at this mean return of an evaluation, instead of the one before."""
+    """New mean evaluation return that ends the run; default: unchanged."""
     trust: bool = False
-    """Load pickles of the run without asking: the code in them is run. Open only runs you trust."""
+    """Load pickles of the run without asking. This runs the code in them: open only runs you trust."""
 
 
 def resume_command(arguments: Sequence[str]) -> int:

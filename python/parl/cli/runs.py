@@ -1,4 +1,4 @@
-"""What the commands about runs share: the summary, the curve and the question of trust."""
+"""Shared by commands on runs: summary, learning curve, and the question whether pickles are trusted."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def curve_path(run: Path) -> Path:
 
 
 def ask_for_trust(action: Callable[[bool], Any], trust: bool) -> Any:
-    """Calls ``action(trust)``. If that needs trust that was not given, asks the user at a terminal.
+    """Calls ``action(trust)``. If the run has pickles and ``trust`` is false, asks the user at a terminal.
 
     Raises:
-        UntrustedRunError: trust is needed, and was not given.
+        UntrustedRunError: the run has pickles, and neither ``trust`` nor the user allows to load them.
     """
     try:
         return action(trust)

@@ -14,8 +14,8 @@ from parl.cli.arguments import parse
 Run = TypeVar("Run")
 Algorithm = TypeVar("Algorithm")
 
-# Heading of the help -> settings, in this order. The rest of the settings of a run stand under "runtime",
-# the rest of those of the algorithm under "algorithm".
+# Heading of the help -> settings, in this order. Other settings of the run are added to "runtime", other
+# settings of the algorithm to "algorithm".
 _GROUPS = {
     "common": """env env_options total_steps stop_at_return seed device name num_envs actors learners
         learning_rate gamma batch_size rollout_steps n_step""",
@@ -34,7 +34,7 @@ GROUPS = {title: tuple(names.split()) for title, names in _GROUPS.items()}
 
 @dataclasses.dataclass(frozen=True)
 class _EnvironmentOptions:
-    """The options that name the environment, which the defaults of the others depend on."""
+    """The options of the environment, on which the defaults of the other options depend."""
 
     env: str | None = None
     env_options: tuple[str, ...] | None = None
@@ -56,8 +56,11 @@ def parse_settings(
     Args:
         prog: name of the command in the help text.
         arguments: the options.
-        run: the settings of the run where no option is given, a dataclass.
-        algorithm: likewise, the settings of the algorithm.
+        run: default settings of the run, a dataclass.
+        algorithm: default settings of the algorithm, a dataclass.
+
+    Returns:
+        The settings of the run and of the algorithm.
     """
     import tyro
 

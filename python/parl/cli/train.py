@@ -19,9 +19,9 @@ def train_command(arguments: Sequence[str]) -> int:
     names = sorted(train.ALGORITHMS)
     if not arguments or arguments[0].startswith("-"):
         print(f"usage: parl train ALGORITHM [OPTIONS]\n\nalgorithms: {', '.join(names)}")
-        print("parl train ALGORITHM --help lists the options; --config FILE takes them from a TOML file,")
-        print("--preset NAME from the algorithm's presets, which --presets lists, each tuned or untuned; the")
-        print("others are chosen to suit the environment")
+        print("parl train ALGORITHM --help lists the options. --config FILE reads them from a TOML file,")
+        print("--preset NAME from a preset. --presets lists the algorithm's presets, each tuned or untuned.")
+        print("Options that are not given have defaults for the environment.")
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     name, path, rest = arguments[0], *take_option("--config", arguments[1:])
     preset, rest = take_option("--preset", rest)

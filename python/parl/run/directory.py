@@ -6,12 +6,12 @@
       run.json             identifier, checksums of the settings, command line, versions, machine, start time,
                            settings of an Atari environment
       config.toml          every setting, resolved
-      env.pkl              the environment, where it is a function; see :mod:`parl.pickles`
-      lock                 held by the process that trains, whose number is in it
-      metrics.jsonl        one JSON object a line
-      tensorboard/         event files, where tensorboard is installed
+      env.pkl              the environment, if it is a function; see :mod:`parl.pickles`
+      lock                 locked by the training process; contains its process id
+      metrics.jsonl        one JSON object per line
+      tensorboard/         event files, if tensorboard is installed
       checkpoints/         index.json names the last and the best
-        step-000000050000/ the parts, and manifest.json with the size and checksum of each
+        step-000000050000/ files of a checkpoint, and manifest.json with the size and checksum of each
       plots/  videos/
 
 Files are written atomically: under another name, flushed to the disk, and then renamed.
@@ -54,7 +54,7 @@ from parl.run.integrity import (
 )
 
 _VERSIONED = ("parl-rl", "numpy", "torch", "gymnasium", "ale-py")
-# Step, and a number where several checkpoints have the same step.
+# Step, and a number if several checkpoints have the same step.
 _STEP = re.compile(r"step-(\d{12})(?:-(\d{1,9}))?")
 _MANIFEST = "manifest.json"
 # How long a lock may be held after its process has ended: worker processes hold it until they have ended too.
@@ -420,7 +420,7 @@ class Checkpoints:
 
         Args:
             which: ``"last"`` or ``"best"``.
-            only: files of which the checksum is verified, while of the others only the size is; None for all.
+            only: files whose checksum is verified; of other files only the size is. None: all files.
 
         Raises:
             FileNotFoundError: there is none.

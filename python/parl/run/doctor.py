@@ -89,7 +89,7 @@ def sweep(folder: Path = Path("/dev/shm")) -> list[Path]:
 
 
 def report() -> list[tuple[str, str]]:
-    """Lines of ``parl doctor``, as pairs of a name and a finding."""
+    """Lines of ``parl doctor``, as (name, value) pairs."""
     lines = [
         ("parl", f"{metadata.version('parl-rl')}, Python {platform.python_version()}, {platform.platform()}")
     ]

@@ -26,7 +26,7 @@ class Progress:
         start: environment steps done before, in a resumed run.
         quiet: whether to display nothing.
 
-    ``update(env_steps, **fields)`` sets the position and the fields shown behind it, such as
+    ``update(env_steps, **fields)`` sets the position and the fields shown after it, such as
     ``env_steps_per_s``, ``updates_per_s``, ``replay_ratio``, ``episode_return`` and ``policy_lag``.
     """
 

@@ -1,7 +1,7 @@
 """Chooses the numbers of actors and learners: measures their rates, then maximizes the lower one.
 
-With a(n) transitions collected a second by n actors and l(m) sampled a second by m learners, a run that holds
-the replay ratio r advances by ``min(a(n), l(m) / r)`` transitions a second.
+If n actors collect a(n) transitions per second and m learners sample l(m) per second, a run with replay ratio
+r collects ``min(a(n), l(m) / r)`` transitions per second.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Rates:
     """Measured times, in seconds of one core.
 
     Attributes:
-        vector_step_s: per number of actors n, one vector step of num_envs / n environments, written to the
-            replay.
-        update_s: per number of learners m, one learner's work on its part of the batch.
-        average_s: per number of learners m, averaging their gradients.
+        vector_step_s: for each number of actors n, one vector step of num_envs / n environments, with the
+            write to the replay.
+        update_s: for each number of learners m, one learner's update with its part of the batch.
+        average_s: for each number of learners m, one average of their gradients.
     """
 
     vector_step_s: dict[int, float]
@@ -51,19 +51,19 @@ class Split:
 
 
 def expected(rates: Rates, actors: int, learners: int, num_envs: int, sampled: float, cores: int) -> float:
-    """Transitions a second of n actors and m learners on ``cores`` cores.
+    """Expected transitions per second of n actors and m learners on ``cores`` cores.
 
-    Each side alone gives ``a(n) = num_envs / vector_step_s[n]`` and, with ``sampled = batch / ratio``
-    transitions owed an update, ``sampled / (update_s[m] + average_s[m])``. All together they cannot use more
-    than ``cores`` core seconds a second.
+    Alone, the actors collect ``num_envs / vector_step_s[n]`` and the learners allow
+    ``sampled / (update_s[m] + average_s[m])``, where ``sampled = batch / ratio`` transitions are collected
+    per update. Together they cannot use more than ``cores`` core-seconds per second.
 
     Args:
-        rates: measured.
+        rates: measured times.
         actors: n.
         learners: m.
         num_envs: environments of all actors.
         sampled: transitions collected per update.
-        cores: usable.
+        cores: number of usable cores.
     """
     collect = num_envs / rates.vector_step_s[actors]
     update_s = rates.update_s[learners] + rates.average_s[learners]
@@ -79,13 +79,13 @@ def choose(
     actors: int | None = None,
     learners: int | None = None,
 ) -> Split:
-    """The fastest split; of equally fast ones (within 2 %) that with the fewest processes.
+    """Returns the fastest split; among equally fast ones (within 2 %) that with the fewest processes.
 
     Args:
-        rates: measured; its keys are the numbers to choose from.
+        rates: measured times; their keys are the numbers to choose from.
         num_envs: environments of all actors.
         sampled: transitions collected per update.
-        cores: usable.
+        cores: number of usable cores.
         actors: fixed by the caller, or None.
         learners: fixed by the caller, or None.
     """
@@ -103,7 +103,7 @@ def choose(
     if m + 1 in rates.update_s and learners is None:
         gain = splits.get((n, m + 1), 0.0) / splits[n, m]
         more = (
-            f"; a learner more would give {gain:.2f}x (its part takes {rates.update_s[m + 1] * 1e3:.2f} ms "
+            f"; one more learner would give {gain:.2f}x (its part takes {rates.update_s[m + 1] * 1e3:.2f} ms "
             f"instead of {rates.update_s[m] * 1e3:.2f}, averaging {rates.average_s[m + 1] * 1e3:.2f} ms)"
         )
     reason = (
@@ -121,7 +121,7 @@ def measure(setup: OffPolicySetup, actors: list[int], learners: list[int], secon
         setup: the run; its own numbers of actors and learners are ignored.
         actors: numbers of actors to time.
         learners: numbers of learners to time.
-        seconds: per figure.
+        seconds: duration of each measurement.
     """
     torch.set_num_threads(1)
     enough = 4 * (setup.batch_size + setup.num_envs) + setup.num_envs * 128
@@ -130,7 +130,7 @@ def measure(setup: OffPolicySetup, actors: list[int], learners: list[int], secon
     replay = trial.make_replay(shared=None)
     vector_step_s: dict[int, float] = {}
     for count in [1, *(n for n in actors if n != 1)]:
-        # One actor of `count` does its share; the first one, of all environments, also fills the replay.
+        # Times one of `count` actors. The first, with all environments, also fills the replay.
         actor = replace(trial, actors=count).make_actor(0, replay, 0)
         if count == 1:
             while len(replay) < capacity // 2:
@@ -163,7 +163,7 @@ def _time(work: Callable[[], object], seconds: float) -> float:
 
 
 def _time_average(size: int, learners: int, seconds: float) -> float:
-    """Seconds of one gradient average between ``learners`` peers, here threads."""
+    """Seconds per average of gradients of ``learners`` learners, which are threads here."""
     import threading
 
     with contextlib.closing(Rendezvous()) as rendezvous:

@@ -1,4 +1,4 @@
-"""A run's state in a folder: learner, counters, actors and replay."""
+"""Checkpoints: the state of a run in a folder, with learner, counters, actors and replay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Checkpoint:
     """An opened checkpoint.
 
     Attributes:
-        folder: its directory.
+        folder: its folder.
         counters: ``env_steps``, ``updates`` and so on.
         trusted: whether pickles in it may be loaded.
     """
@@ -70,8 +70,8 @@ def read(folder: Path, trusted: bool = False) -> Checkpoint:
     """Opens a checkpoint.
 
     Args:
-        folder: of the checkpoint.
-        trusted: pickles in it may be loaded.
+        folder: folder of the checkpoint.
+        trusted: whether pickles in it may be loaded.
 
     Raises:
         RunDirectoryError: a part is missing, damaged or of another version.
@@ -91,13 +91,13 @@ def load_learner(saved: Checkpoint, learner: Learned) -> None:
     """Loads the saved state into ``learner``.
 
     Raises:
-        RunDirectoryError: it is missing or does not fit.
+        RunDirectoryError: the state is missing or does not fit the learner.
     """
     import torch
 
     try:
         learner.load_state_dict(torch.load(saved.folder / "learner.pt", weights_only=True))
-    except Exception as error:  # of torch's reader and of any algorithm, whatever the file holds
+    except Exception as error:  # any error of torch.load or of an algorithm
         raise RunDirectoryError(f"{saved.folder / 'learner.pt'} does not fit: {error}") from error
 
 
@@ -113,7 +113,7 @@ def actor_state(saved: Checkpoint | None, index: int) -> bytes | None:
         path = saved.folder / _actor_file(index, pickled)
         if path.exists():
             state = path.read_bytes()
-            # By what it is, not by its name.
+            # The content decides, not the name of the file.
             if states.is_pickle(state):
                 pickles.check(state, path, saved.trusted)
             return state

@@ -15,11 +15,11 @@ from parl.types import EnvSpec, Policy
 
 
 class Counts(NamedTuple):
-    """The number of transitions an actor collected, its finished episodes and rewards.
+    """Counts of an actor: transitions collected, episodes finished and rewards received.
 
     Attributes:
         transitions: number of transitions.
-        finished: return and length of each episode that ended, for Atari of each whole game.
+        finished: return and length of each episode that ended; of Atari games, of each whole game.
         reward: sum of the rewards, before any clipping.
     """
 
@@ -29,7 +29,7 @@ class Counts(NamedTuple):
 
 
 def total(parts: Iterable[Counts]) -> Counts:
-    """The counts of several steps or actors together."""
+    """The sum of the counts of several steps or actors."""
     transitions, finished, reward = 0, [], 0.0
     for part in parts:
         transitions += part.transitions
@@ -43,11 +43,11 @@ class EnvActor(ABC):
 
     Args:
         env: a vector environment of ``num_envs``, owned by the actor from now on.
-        spec: its description.
+        spec: description of the environment.
         policy: chooses the actions.
-        seed: of the first reset.
+        seed: seed of the first reset.
         first_env: number of the first environment within the run.
-        pickles: :meth:`save` may pickle an environment whose state is not plain data.
+        pickles: whether :meth:`save` may pickle an environment whose state is not plain data.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EnvActor(ABC):
 
     @abstractmethod
     def _observed(self, observations: Any, step: int | str) -> Any:
-        """Observations (N, ...) as the policy takes them.
+        """Checks observations (N, ...) and converts them to the form that the policy takes.
 
         Raises:
             NonFiniteError: one is NaN or infinite.
@@ -77,7 +77,7 @@ class EnvActor(ABC):
 
     @abstractmethod
     def _load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restores what :meth:`_extra_state` returned. The environment may be another object than then."""
+        """Restores what :meth:`_extra_state` returned. The environment may be a new object."""
 
     def save(self) -> bytes:
         """Returns the actor's state as bytes: environments, random generators, unfinished episodes.

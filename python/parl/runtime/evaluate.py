@@ -1,4 +1,4 @@
-"""Greedy evaluation: whole games played in environments of their own, on seeds of their own."""
+"""Greedy evaluation: plays whole games in separate environments with separate seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points
 from parl.types import EnvSpec, Policy, RecurrentPolicy
 
-# Environments stepped at a time; more episodes are played in rounds.
+# Largest number of environments; more episodes are played in rounds.
 _ENVS_MAX = 128
 
 
@@ -64,8 +64,8 @@ def _standing_still(env: Any) -> Any:
 class Evaluator:
     """Plays greedy episodes, each in a freshly seeded environment, so that short ones are not favored.
 
-    Where a lost life ends an episode and the next one goes on with the same Atari game, the whole game is
-    played; where rewards are clipped, its own points count.
+    If a lost life ends an episode of an Atari game, the evaluation still plays the whole game. If rewards are
+    clipped, it counts the game's points.
 
     Args:
         maker: makes the environments.
@@ -82,7 +82,7 @@ class Evaluator:
         self._envs: dict[int, Any] = {}
 
     def play(self, episodes: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Plays ``episodes`` episodes, with seeds ``seed + i``, and gives their returns, (episodes,)."""
+        """Plays ``episodes`` episodes, with seeds ``seed + i``; returns their returns (episodes,) float64."""
         returns: list[np.ndarray[Any, Any]] = []
         done = 0
         while done < episodes:

@@ -1,7 +1,7 @@
 """Averages gradients over learners: L learners on parts of a batch update like one on the whole batch.
 
-The parts have equal sizes, so the mean of their mean gradients is that of the concatenated batch. One
-all-reduce does it, and tells every learner whether one of them could not take part.
+The parts have equal sizes, so the mean of their mean gradients is that of the whole batch. The same
+all-reduce tells every learner whether one of them has no gradients.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class GradientAllReduce(Protocol):
 
         Args:
             gradients: of this learner's part; ignored unless ``present``.
-            present: whether this learner has gradients. If one has not, all learners skip this update.
+            present: whether this learner has gradients. If one has none, all learners skip this update.
             meanwhile: called while the gradients are transferred.
 
         Returns:
-            whether all learners were present, equal for every learner. If not, ``gradients`` are undefined.
+            Whether all learners had gradients, the same value for all. If false, ``gradients`` are undefined.
         """
         ...
 
@@ -40,7 +40,7 @@ class GradientAllReduce(Protocol):
 
 
 class SingleLearner:
-    """One learner: its gradients are the mean."""
+    """For runs with one learner, whose gradients are the mean already."""
 
     def average(
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
@@ -51,17 +51,17 @@ class SingleLearner:
         return present
 
     def close(self) -> None:
-        """Ends it; safe to call twice."""
+        """Does nothing."""
         pass
 
 
 class Rendezvous:
-    """An unnamed file in memory through which processes of one machine connect.
+    """An unnamed file in memory (memfd) through which processes of one machine connect.
 
-    It ends with the process that made it, also where that is killed.
+    It ends with the process that made it, even if that is killed.
 
     Attributes:
-        path: where any process of this user opens the file, until :meth:`close`.
+        path: path at which processes of this user can open the file until :meth:`close`.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Rendezvous:
         self.path = f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def close(self) -> None:
-        """Frees it; safe to call twice."""
+        """Frees the file; safe to call twice."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -79,16 +79,16 @@ class GlooAllReduce:
     """Learners in processes of one machine, connected by ``torch.distributed``'s gloo over loopback.
 
     Args:
-        path: of an empty file where the processes find each other.
+        path: path of an empty file through which the processes connect.
         rank: number of this learner, ``0 <= rank < learners``.
         learners: L.
-        timeout_s: how long a peer may keep the others waiting.
+        timeout_s: seconds after which a learner that waits for the others raises an error.
     """
 
     def __init__(self, path: str, rank: int, learners: int, timeout_s: float = 600.0) -> None:
         import torch.distributed as dist
 
-        # A group of its own: the process-wide default one, and its network settings, are the user's.
+        # A separate group, because the default group and its network settings belong to the user.
         gloo: Any = dist.ProcessGroupGloo
         options = gloo._Options()
         options._devices = [gloo.create_device(hostname="127.0.0.1")]
@@ -102,7 +102,7 @@ class GlooAllReduce:
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
     ) -> bool:
         """See :class:`GradientAllReduce`."""
-        # [gradients | learners that are absent]
+        # [gradients | number of learners without gradients]
         buffer = self._buffer = pack_flag(self._buffer, gradients, 0.0 if present else 1.0)
         work = self._group.allreduce([buffer])
         if meanwhile is not None:
@@ -114,7 +114,7 @@ class GlooAllReduce:
         return True
 
     def close(self) -> None:
-        """Ends it; safe to call twice."""
+        """Leaves the group; safe to call twice."""
         self._group = None
 
 
@@ -133,7 +133,7 @@ class ThreadGroup:
 
 
 class ThreadAllReduce:
-    """Averages gradients between threads: each averages one section of all gradients, in order of the ranks.
+    """Averages gradients of threads: each thread averages one section of them, added in the order of ranks.
 
     Args:
         group: shared by all learners.
@@ -170,7 +170,7 @@ class ThreadAllReduce:
 
 
 def pack_flag(buffer: Tensor, gradients: Tensor, sign: float) -> Tensor:
-    """Copies ``gradients`` (P,), or zeros unless ``sign`` is 0, and ``sign`` into one buffer (P + 1,)."""
+    """Copies ``gradients`` (P,) and ``sign`` into a buffer (P + 1,); zeros the former unless sign is 0."""
     size = len(gradients)
     if len(buffer) != size + 1:
         buffer = torch.zeros(size + 1, device=buffer.device)

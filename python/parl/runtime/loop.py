@@ -1,6 +1,6 @@
 """The training loop of all topologies: limits, interrupts, counters, rates and checkpoints.
 
-A topology is a subclass of :class:`Loop` and says what one iteration is. :class:`LocalLoop` runs its actors
+A topology is a subclass of :class:`Loop` that defines one iteration. :class:`LocalLoop` runs its actors
 in this thread, :class:`parl.runtime.worker_loop.WorkerLoop` in other processes and threads.
 """
 
@@ -32,7 +32,7 @@ class Loop(ABC, Generic[L]):
     """
 
     obeys_clock: ClassVar[bool] = True
-    """Whether :meth:`advance` also returns when its seconds have passed, so that numbers depend on time."""
+    """Whether :meth:`advance` also returns when its seconds have passed, so that results depend on time."""
 
     def __init__(self, learner: L, total_steps: int, saved: Checkpoint | None) -> None:
         self._learner, self._total_steps = learner, total_steps
@@ -82,14 +82,14 @@ class Loop(ABC, Generic[L]):
 
     @abstractmethod
     def _iterate(self, seconds: float) -> None:
-        """One iteration; returns after ``seconds`` at the latest if it waits for workers."""
+        """Runs one iteration; returns after ``seconds`` at the latest if it waits for workers."""
 
     def interrupt(self) -> None:
-        """Makes :meth:`advance` return after the present update; safe in a signal handler."""
+        """Makes :meth:`advance` return after the current update; safe in a signal handler."""
         self._interrupted = True
 
     def count(self, counts: Counts, scale: int = 1) -> None:
-        """Adds an actor's counts; ``scale`` processes collected as many transitions each."""
+        """Adds an actor's counts; ``scale`` is the number of processes that collect as many transitions."""
         self._episodes += counts.finished
         self._ended += len(counts.finished)
         self._env_steps += counts.transitions * scale
@@ -127,7 +127,7 @@ class Loop(ABC, Generic[L]):
         return self._learner.metrics()
 
     def _since_report(self, **totals: float) -> dict[str, float]:
-        """Returns by how much each of these totals has grown since the last call."""
+        """Returns the increase of each of these totals since the last call."""
         old, self._totals = self._totals, totals
         return {name: value - old.get(name, 0) for name, value in totals.items()}
 
@@ -136,12 +136,12 @@ class Loop(ABC, Generic[L]):
         """The state of every actor; None for one that cannot be saved."""
 
     def save(self, folder: Path) -> None:
-        """Writes all that a resumed run needs into ``folder``; training can continue afterwards."""
+        """Writes everything that a resumed run needs into ``folder``; training can continue afterwards."""
         self._write(folder, self._actor_states())
 
     @abstractmethod
     def rescue(self, folder: Path) -> None:
-        """Writes what can be saved after a worker failed, as :meth:`save` does; environments start anew.
+        """Writes what can be saved after a worker failed; a run resumed from it starts new episodes.
 
         Raises:
             ParlError, OSError: nothing could be saved.
@@ -165,7 +165,7 @@ class Saveable(Protocol):
         ...
 
     def save(self) -> bytes:
-        """Its state; raises what its environment raises when that cannot be saved."""
+        """Returns the state; raises the environment's error if that cannot be saved."""
         ...
 
     def close(self) -> None:
@@ -177,17 +177,17 @@ def state_or_reason(actor: Saveable) -> bytes | str:
     """Returns the state of ``actor``, or the reason why it cannot be saved."""
     try:
         return actor.save()
-    except Exception as error:  # what an environment raises when it cannot be saved is its own
+    except Exception as error:  # an environment may raise any error
         return f"{type(error).__name__}: {error}"
 
 
 def kept(name: str, state: bytes | str | None, exact: bool = False) -> bytes | None:
-    """The ``state`` of actor ``name`` if it has one; warns where it gave a reason instead.
+    """Returns ``state`` if it is bytes or None; if it is a reason why there is none, warns and returns None.
 
     Args:
-        name: for the warning.
-        state: of :func:`state_or_reason`.
-        exact: a resumed run would repeat the same numbers if there were a state.
+        name: name of the actor, for the warning.
+        state: from :func:`state_or_reason`.
+        exact: whether a resumed run repeats the same numbers if there is a state.
     """
     if not isinstance(state, str):
         return state
@@ -206,7 +206,7 @@ class LocalLoop(Loop[L]):
     """Whether a resumed run repeats the numbers of an uninterrupted one."""
 
     def _load_actors(self, actors: Sequence[Any], saved: Checkpoint | None) -> None:
-        """Takes ``actors`` and gives them their saved states."""
+        """Stores ``actors`` and loads their saved states."""
         self._actors = list(actors)
         for index, actor in enumerate(self._actors):
             state = checkpoint.actor_state(saved, index)
@@ -222,7 +222,7 @@ class LocalLoop(Loop[L]):
         ]
 
     def rescue(self, folder: Path) -> None:
-        """Saves as :meth:`save` does: there is no other process that could have failed."""
+        """Saves as :meth:`save` does: there are no workers that could have failed."""
         self.save(folder)
 
     def close(self) -> None:

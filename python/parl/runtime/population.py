@@ -1,6 +1,7 @@
-"""The topology of evolution: processes evaluate members of a population, and only seeds and returns travel.
+"""The topology of evolutionary algorithms: processes evaluate the members of a population.
 
-A generation is cut into ``member_batches`` of equal size. An idle actor takes the next batch, computes the
+Only seeds and returns are sent between processes. A generation is divided into ``member_batches`` of equal
+size. An idle actor takes the next batch, computes the
 weights of its members from their seeds, plays one episode of each member, all in one vector environment, and
 returns the episodes' returns. Networks whose episodes have ended are removed from the computation. The
 learner's weights and the members' weights are in shared memory. The environment seeds of a batch depend on
@@ -39,21 +40,22 @@ from parl.runtime.workers import (
 )
 from parl.types import Array, Member, PopulationAlgorithm, PopulationLearner
 
-# How long an actor may take over its part of a generation.
+# Seconds within which one of the batches under evaluation must be finished.
 _ANSWER_S = 3600.0
-# Networks of ended episodes are taken out when these are as large a share of all: it copies the others.
+# Networks whose episodes have ended are removed when they are this fraction of all: removal copies the
+# others.
 _ENDED = 0.25
-# Bytes that rows of weights start at a multiple of, everywhere: sums may depend on it.
+# Alignment of the array of weights in bytes, the same in all processes, because sums may depend on it.
 _ALIGNMENT = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class PopulationSetup(RunSetup):
-    """One run of an algorithm that searches among whole networks; ``num_envs`` are members of a generation.
+    """Description of a run of an evolutionary algorithm; ``num_envs`` is the size of the population.
 
     Attributes:
         total_steps: transitions in the whole run.
-        member_batches: batches that a generation is cut into, at least one per actor.
+        member_batches: number of batches that a generation is divided into, at least one per actor.
     """
 
     algorithm: PopulationAlgorithm
@@ -61,12 +63,12 @@ class PopulationSetup(RunSetup):
     member_batches: int
 
     def cut(self) -> list[slice]:
-        """Members of each batch; the sizes of two batches differ by one at most."""
+        """The members of each batch, as slices; batch sizes differ by at most one."""
         edges = [number * self.num_envs // self.member_batches for number in range(self.member_batches + 1)]
         return [slice(start, stop) for start, stop in itertools.pairwise(edges)]
 
     def env_seed(self, generation: int) -> int:
-        """Seed of the first member's environment; member i's is this plus i."""
+        """Seed of the first member's environment; member i uses this plus i."""
         return training_seed(int(np.random.SeedSequence([self.seed, generation]).generate_state(1)[0]))
 
 
@@ -75,7 +77,7 @@ class PopulationEvaluator:
 
     Args:
         setup: the run.
-        index: number of the actor.
+        index: index of the actor.
     """
 
     def __init__(self, setup: PopulationSetup, index: int) -> None:
@@ -88,7 +90,7 @@ class PopulationEvaluator:
             np.dtype(name) for name in (spec.observation_dtype, spec.action_dtype)
         )
         self._action_shape = () if spec.num_actions else spec.action_shape
-        # One generator for all would start a batch as it starts any other, if the batch were all.
+        # A vector environment with one generator for all must know which part of the generation a batch is.
         self._total = setup.num_envs if getattr(self._env.unwrapped, "starts_parts", False) else None
         space: Any = self._env.single_action_space
         self._bounds = None if spec.num_actions else (space.low, space.high)
@@ -96,21 +98,21 @@ class PopulationEvaluator:
     def play(
         self, base: Tensor, members: Sequence[Member], weights: Tensor, first: int, env_seed: int
     ) -> tuple[Array, Array]:
-        """One episode of each member, of an Atari game the whole game, for its points.
+        """Plays one episode of each member; of an Atari game the whole game, counted in the game's points.
 
         Args:
-            base: (P,), what members may be relative to.
-            members: n of them, no more than the environments.
-            weights: (n, P), is filled with theirs.
-            first: number of the first among the generation's members.
-            env_seed: of the generation.
+            base: (P,) weights that the members' weights may be relative to.
+            members: n members, at most one per environment.
+            weights: (n, P), filled with the members' weights.
+            first: number of the first member within the generation.
+            env_seed: seed of the generation.
 
         Returns:
-            returns (n,) float64 and lengths (n,) int64.
+            Returns (n,) float64 and lengths (n,) int64 of the episodes.
 
         Raises:
-            NonFiniteError: a reward or an observation of a member is NaN or infinite; environments are
-                numbered by the members of the generation, steps within the episode.
+            NonFiniteError: a reward or an observation is NaN or infinite; the message has the number of the
+                member within the generation and of the step within the episode.
         """
         check = FiniteCheck(self._spec, first)
         networks = self._policy.assemble(self._decoder.decode(base, members, weights))
@@ -155,16 +157,16 @@ class PopulationEvaluator:
 
 
 def _rows(memory: Any, count: int, size: int) -> Tensor:
-    """(count, size) float32 in shared ``memory`` with a row's alignment to spare."""
+    """A (count, size) float32 view of shared ``memory``, aligned; ``memory`` is larger by the alignment."""
     values = np.frombuffer(memory, np.float32)
     start = -values.ctypes.data % _ALIGNMENT // values.itemsize
     return torch.from_numpy(values[start : start + count * size]).view(count, size)
 
 
 def _packed(members: Sequence[Member]) -> tuple[list[Member], list[tuple[int, int]]]:
-    """What all but the last seed of members are, each once, and for each member which of these and the last.
+    """Returns the distinct parents (seeds but the last), and each member as (number of parent, last seed).
 
-    Members have few parents, and chains of seeds grow: the wire carries each parent once.
+    Members have few parents, and the lists of seeds grow, so each parent is sent only once.
     """
     parents = {member[:-1]: 0 for member in members}
     for number, parent in enumerate(parents):
@@ -179,7 +181,7 @@ def _unpacked(parents: list[Member], members: list[tuple[int, int]]) -> list[Mem
 def _run_actor(
     connection: Connection, setup: PopulationSetup, index: int, snapshot: SharedWeights, memory: Any
 ) -> None:
-    """An actor's loop: (first member, members, environment seed) in, (returns, lengths) out, None ends it."""
+    """An actor's loop: receives (first member, members, seed), sends (returns, lengths), ends on None."""
     evaluation = PopulationEvaluator(setup, index)
     base, version = torch.zeros(snapshot.size), -1
     weights = _rows(memory, setup.num_envs, snapshot.size)
@@ -227,7 +229,7 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         try:
             returns, lengths = self._evaluate(members, self._setup.env_seed(self._updates))
         except WorkerTimeoutError:
-            # The state after the last whole generation is what is saved.
+            # Checkpoints have the state after the last complete generation.
             self._learner.load_state_dict(before)
             if self._interrupted:
                 return
@@ -277,10 +279,10 @@ class PopulationLoop(WorkerLoop[PopulationLearner]):
         return returns, lengths
 
     def _actor_states(self) -> list[bytes | None]:
-        return []  # generations depend on their seeds alone
+        return []  # generations depend only on their seeds
 
     def rescue(self, folder: Path) -> None:
-        """Saves the learner as it was after the last whole generation."""
+        """Saves the learner in its state after the last complete generation."""
         self.save(folder)
 
     def _stop_workers(self, workers: WorkerGroup) -> None:

@@ -1,15 +1,15 @@
 """Seeds of environments. Training, a run's evaluations and later evaluations use ranges that do not overlap.
 
 ====================  =====================================================================
-Seeds                 Who uses them
+Seeds                 Use
 ====================  =====================================================================
-0 .. 2**23            :func:`parl.evaluate` and :func:`parl.record`, as the caller says
-2**23 .. 2**24        evaluations that a run makes while it trains, one seed an episode
+0 .. 2**23            :func:`parl.evaluate` and :func:`parl.record`, chosen by the caller
+2**23 .. 2**24        evaluations of a run during training, one seed per episode
 2**24 .. 2**31        training environments
 ====================  =====================================================================
 
-A vector environment gives environment i the seed ``seed + i``; some vectors (CartPole) have one generator
-instead, which ``seed`` starts.
+A vector environment gives environment i the seed ``seed + i``; some vector environments (CartPole) have
+one generator, seeded with ``seed``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 
 _RUN_FIRST = 2**23
 _TRAINING_FIRST, _TRAINING_END = 2**24, 2**31 - 2**20
-# Evaluations of a run start somewhere in the lower half of their range and go up.
+# Evaluations of a run start at a random seed in the lower half of their range and go up.
 _RUN_EPISODES = 2**22
 
 
 def training_seed(draw: int) -> int:
-    """Seed of the first environment of a vector of at most 2**20.
+    """Seed of the first of at most 2**20 training environments.
 
     Args:
-        draw: random, 0..2**32.
+        draw: random number in 0..2**32.
     """
     seed = draw >> 1
     if seed < _TRAINING_FIRST:
@@ -35,17 +35,17 @@ def training_seed(draw: int) -> int:
 
 
 def evaluation_seed(seed: int, played: int, episodes: int) -> int:
-    """Seed of the first episode of an evaluation; episode i has this plus i.
+    """Seed of the first episode of an evaluation; episode i uses this plus i.
 
-    Evaluations of the same run share no seed until it has played 2**22 episodes; then they start again.
+    Evaluations of the same run share no seed until it has played 2**22 episodes; then the seeds repeat.
 
     Args:
-        seed: of the run.
-        played: episodes in the run's evaluations so far.
-        episodes: in this evaluation, at most 2**20.
+        seed: seed of the run.
+        played: number of episodes in the run's evaluations so far.
+        episodes: number of episodes in this evaluation, at most 2**20.
     """
     start = int(np.random.SeedSequence([seed, 2**31]).generate_state(1)[0]) % _RUN_EPISODES
-    # A multiple of `episodes` is not enough: their number may change when a run is resumed.
+    # From the number of episodes, not of evaluations: `episodes` may change when a run is resumed.
     return _RUN_FIRST + start + played % (_RUN_EPISODES - episodes)
 
 

@@ -9,12 +9,12 @@ from parl.envs import EnvMaker
 from parl.runtime.distributed.torchrun import Group
 from parl.types import EnvSpec, Policy
 
-# So far apart are the seeds of resumes and of processes.
+# Distance between the seeds of successive resumes, and between those of processes.
 _RESUME_SEEDS, _RANK_SEEDS = 1_000_003, 2_000_029
 
 
 def env_range(index: int, actors: int, num_envs: int) -> tuple[int, int]:
-    """Number of the first environment of actor ``index`` and of the first behind its last."""
+    """Number of the first environment of actor ``index``, and number of its last one plus 1."""
     return index * num_envs // actors, (index + 1) * num_envs // actors
 
 
@@ -31,7 +31,7 @@ class RunSetup:
         actors: number of actors.
         processes: whether actors that run concurrently are processes; else they are threads.
         device: torch device of the learners.
-        threads: of torch in each learner.
+        threads: number of torch threads of each learner.
         group: the process group that torchrun started, or None.
     """
 
@@ -47,12 +47,12 @@ class RunSetup:
     group: Group | None = None
 
     def own_seed(self, resumes: int = 0) -> int:
-        """Seed of what differs between the processes of torchrun, and after each resume."""
+        """Seed of random numbers that differ between processes of torchrun and between resumes."""
         rank = 0 if self.group is None else self.group.rank
         return self.seed + _RESUME_SEEDS * resumes + _RANK_SEEDS * rank
 
     def env_range(self, index: int) -> tuple[int, int]:
-        """Number of the first environment of actor ``index`` and of the first behind its last."""
+        """Number of the first environment of actor ``index``, and number of its last one plus 1."""
         return env_range(index, self.actors, self.num_envs)
 
     @property
@@ -62,13 +62,13 @@ class RunSetup:
 
     @property
     def pickles(self) -> bool:
-        """Whether actors may pickle environments: those of a user's own function."""
+        """Whether actors may pickle environments, which only a user's own function makes necessary."""
         return not isinstance(self.maker.env, str)
 
     def make_learner(self) -> Any:
-        """A learner with the run's first weights."""
+        """Makes a learner with the initial weights of the run."""
         return self.algorithm.make_learner(self.seed, self.device)
 
     def make_policy(self) -> Policy:
-        """A policy for evaluations."""
+        """Makes a policy for evaluations."""
         return self.algorithm.make_policy(0, 1, 1, 0)

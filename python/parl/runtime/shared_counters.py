@@ -1,7 +1,7 @@
-"""Counters of actors and learners, and the driver's command, in shared memory; each has one writer.
+"""Counters of actors and learners, and the driver's command, in shared memory.
 
-There are no locks, so a killed process cannot leave one locked. Each row takes two cache lines and has one
-writer; readers may read a value that is a moment old.
+There are no locks that a killed process could leave locked. Each row takes two cache lines and has one
+writer; readers may read slightly older values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UPDATES, LEARNER_WAIT_NS = range(2)
 _WORDS = 16
 # Vector steps are counted by their policy's lag in versions: 0, 1, 2-3, 4-7, ..., the last bucket open.
 LAG_BUCKETS = 16
-# Finished episodes of an actor that the driver has not read yet; older ones are overwritten.
+# Number of finished episodes kept per actor until the driver reads them; older ones are overwritten.
 EPISODE_SLOTS = 512
 Row = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -41,7 +41,7 @@ class SharedCounters:
     """Counters of ``actors`` actors and ``learners`` learners, and the driver's command.
 
     Args:
-        context: a ``multiprocessing`` context; the memory is unnamed, so that none can be left behind.
+        context: a ``multiprocessing`` context; the memory has no name, so that it cannot outlive the run.
     """
 
     def __init__(self, context: Any, actors: int, learners: int) -> None:
@@ -80,7 +80,7 @@ class SharedCounters:
 
     @property
     def command(self) -> int:
-        """What the driver wants: RUN, PARK or STOP."""
+        """The driver's command: RUN, PARK or STOP."""
         return int(self._control[0])
 
     @command.setter
@@ -89,7 +89,7 @@ class SharedCounters:
 
     @property
     def awake(self) -> tuple[int, int]:
-        """How many actors may run, and the number of the first of them."""
+        """Number of actors that may run, and the index of the first of them."""
         return int(self._control[1]), int(self._control[2])
 
     @awake.setter
@@ -102,7 +102,7 @@ class SharedCounters:
         return (actor - first) % self.actors < count
 
     def count_lag(self, actor: int, lag: int, steps: int = 1) -> None:
-        """``steps`` vector steps of ``actor`` with weights ``lag`` versions old."""
+        """Counts ``steps`` vector steps that ``actor`` took with weights ``lag`` versions old."""
         self.actor[actor, LAG_SUM] += lag * steps
         self.actor[actor, VECTOR_STEPS] += steps
         self.lags[actor, min(lag.bit_length(), LAG_BUCKETS - 1)] += steps
@@ -125,7 +125,7 @@ class SharedCounters:
             self.add_episodes(actor, counts.finished)
 
     def add_episodes(self, actor: int, finished: list[tuple[float, int]]) -> None:
-        """Return and length of each episode that ``actor`` finished."""
+        """Adds the return and length of each episode that ``actor`` finished."""
         row = self.actor[actor]
         count = int(row[EPISODES])
         for item in finished:
@@ -134,7 +134,7 @@ class SharedCounters:
         row[EPISODES] = count
 
     def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call (the driver's)."""
+        """Return and length of the episodes finished since the last call; only the driver calls this."""
         taken: list[tuple[float, int]] = []
         for actor in range(self.actors):
             count = int(self.actor[actor, EPISODES])

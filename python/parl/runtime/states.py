@@ -24,10 +24,10 @@ _PICKLE = b"\x80"
 
 
 def to_bytes(tree: Any) -> bytes:
-    """``tree`` of None, numbers, text, bytes, lists, tuples, deques, mappings, arrays and tensors.
+    """Serializes a tree of None, numbers, text, bytes, lists, tuples, deques, mappings, arrays and tensors.
 
     Raises:
-        TypeError: something else is in it.
+        TypeError: ``tree`` contains another type.
     """
     arrays: dict[str, np.ndarray[Any, Any]] = {}
 
@@ -79,7 +79,7 @@ def from_bytes(data: bytes) -> Any:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return _decode(json.loads(arrays.pop(_TREE).tobytes()), arrays)
-    except Exception as error:  # of zip files, numpy and JSON, whatever the bytes are
+    except Exception as error:  # any error of zip, numpy or JSON
         raise RunDirectoryError(f"the state of an actor is damaged: {error}") from error
 
 
@@ -122,8 +122,8 @@ def save(env: Any, snapshot: Snapshot, rest: Mapping[str, Any], pickles: bool) -
     """Serializes an actor's environment and its other state.
 
     Args:
-        env: of the actor.
-        snapshot: of ``env``.
+        env: the actor's environment.
+        snapshot: snapshot of ``env``.
         rest: the actor's other state, plain data.
         pickles: whether an environment that is not plain data may be pickled.
 
@@ -141,12 +141,12 @@ def save(env: Any, snapshot: Snapshot, rest: Mapping[str, Any], pickles: bool) -
 
 
 def load(state: bytes, env: Any, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-    """Returns the environment in its saved state, and the other state that :func:`save` was given.
+    """Returns the environment in its saved state, and the other state that was passed to :func:`save`.
 
     Args:
         state: from :func:`save`; if it is a pickle, the caller has checked that it is trusted.
         env: a newly made environment; closed if an unpickled one replaces it.
-        snapshot: of ``env``.
+        snapshot: snapshot of ``env``.
 
     Raises:
         RunDirectoryError: the state is damaged or of another environment.
@@ -164,7 +164,7 @@ def load(state: bytes, env: Any, snapshot: Snapshot) -> tuple[Any, dict[str, Any
 
 
 def _pickles_to_new(env: Any) -> bool:
-    """Whether a pickle restores these environments without their state, as with Gymnasium's ``EzPickle``."""
+    """Whether unpickling makes these environments anew, without state, as Gymnasium's ``EzPickle`` does."""
     from gymnasium.utils import EzPickle
 
     return any(isinstance(one.unwrapped, EzPickle) for one in [env, *getattr(env.unwrapped, "envs", [])])

@@ -1,10 +1,10 @@
-"""Publishes the policy's weights from learner to actors through two buffers in shared memory and a version.
+"""Publishes the policy's weights from learner to actors through shared memory: two buffers and a version.
 
 The writer fills the idle buffer and then increments the version. A reader copies the buffer of the version it
 read, and copies again if the writer has reused that buffer meanwhile. There are no locks.
 
-The version is written after the buffer and read before it. x86-64 keeps that order by itself; the lock taken
-and freed in between is the fence that other processors need.
+The version is written after the buffer and read before it. x86-64 keeps that order; acquiring and releasing a
+lock in between is the fence that other processors need.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SharedWeights:
         """Copies the newest weights into ``weights`` (P,) unless version ``have`` is the newest.
 
         Returns:
-            the version that ``weights`` now holds.
+            The version that ``weights`` now has.
         """
         while True:
             version = int(self._header[0])

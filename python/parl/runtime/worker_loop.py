@@ -14,7 +14,7 @@ from parl.runtime.shared_counters import PARK, RUN, STOP, SharedCounters
 from parl.runtime.workers import INTERRUPTED_END_S, Deadline, Worker, WorkerGroup
 
 ANSWER_S = 120.0
-"""Seconds in which an actor finishes its step or rollout and saves its environment."""
+"""Seconds within which an actor must finish its step or rollout and save its environment."""
 IDLE_S = 0.002
 """Seconds between two reads of the driver's command while parked."""
 
@@ -25,7 +25,7 @@ def send_state(connection: Connection, actor: Saveable) -> None:
 
 
 def answer_while_parked(connection: Connection, actor: Saveable) -> None:
-    """Sends a parked actor's state to the driver if it asks for it within :data:`IDLE_S`."""
+    """Sends a parked actor's state to the driver if the driver requests it within :data:`IDLE_S`."""
     if connection.poll(IDLE_S):
         connection.recv()
         send_state(connection, actor)
@@ -38,7 +38,7 @@ class WorkerLoop(Loop[L]):
         learner: see :class:`Loop`.
         total_steps: see :class:`Loop`.
         saved: see :class:`Loop`.
-        context: of ``multiprocessing``, for workers and shared memory.
+        context: a ``multiprocessing`` context, for workers and shared memory.
     """
 
     def __init__(self, learner: L, total_steps: int, saved: Checkpoint | None, context: Any) -> None:
@@ -54,10 +54,10 @@ class WorkerLoop(Loop[L]):
         self._actors.append(self._workers.start(name, target, args, process))
 
     def _ask_for_states(self, other: Callable[[int, Any], object]) -> list[bytes | None]:
-        """The state of every actor.
+        """Requests and returns the state of every actor.
 
         Args:
-            other: called with an actor's number and what it sent before its state.
+            other: called with an actor's index and each message that it sends before its state.
         """
         for worker in self._actors:
             worker.send("state")
@@ -71,7 +71,7 @@ class WorkerLoop(Loop[L]):
         return self._ask_for_states(lambda index, value: None)
 
     def rescue(self, folder: Path) -> None:
-        """Writes learner, replay and counters; environments start anew."""
+        """Writes learner, replay and counters; a run resumed from them starts new episodes."""
         self._write(folder, [None] * len(self._actors))
 
     @abstractmethod
@@ -87,13 +87,13 @@ class WorkerLoop(Loop[L]):
 
 
 class CommandedLoop(WorkerLoop[L]):
-    """A loop whose workers follow the command, and write the counters, of a :class:`SharedCounters`.
+    """A loop whose workers read the driver's command from :class:`SharedCounters` and write counters to it.
 
     Args:
         learner: see :class:`Loop`.
         total_steps: see :class:`Loop`.
         saved: see :class:`Loop`.
-        context: of ``multiprocessing``.
+        context: a ``multiprocessing`` context.
         actors: number of actors.
         learners: number of learners.
     """
@@ -119,7 +119,7 @@ class CommandedLoop(WorkerLoop[L]):
         return float(self._counters.rewards.sum()), self._counters.episodes
 
     def save(self, folder: Path) -> None:
-        """Parks the workers between two of their steps and writes the checkpoint's parts into ``folder``."""
+        """Pauses the workers between two of their steps and writes a checkpoint into ``folder``."""
         self._counters.command = PARK
         try:
             super().save(folder)

@@ -25,7 +25,7 @@ from typing import Any
 from parl.errors import NonFiniteError, WorkerError
 
 _PR_SET_PDEATHSIG = 1
-# Seconds that a hanging worker may delay an interrupted run by not answering, and then by not ending.
+# Seconds for which an interrupted run waits for the answer of a hanging worker, and then for its end.
 INTERRUPTED_S = 3.0
 INTERRUPTED_END_S = 1.0
 # Seconds between two checks for an interrupt while waiting for an answer.
@@ -34,7 +34,7 @@ _PRELOAD = ["numpy", "torch", "gymnasium", "parl.runtime.off_policy.asynchronous
 
 
 def _backward_works_in_a_fork() -> bool:
-    """Whether autograd works in a forked child; in some builds of torch not once this process has used it."""
+    """Whether autograd works in a forked child; with some builds of torch not after the parent used it."""
     import torch
 
     child = os.fork()
@@ -50,7 +50,7 @@ def _backward_works_in_a_fork() -> bool:
 def _share_by_files_without_shm() -> None:
     """Lets processes share memory by files where ``/dev/shm`` is missing or not writable; warns about it.
 
-    Such files lie in the temporary directory, as the replay's do then, and lose their names at once.
+    The files are in the temporary directory, like those of the replay in this case, and are unlinked at once.
     """
     shm = "/dev/shm"
     if sys.platform != "linux" or os.access(shm, os.W_OK | os.X_OK):
@@ -71,10 +71,10 @@ def _share_by_files_without_shm() -> None:
 def choose_context(processes: bool, device: str = "cpu") -> Any:
     """Chooses the fastest safe way to start processes: ``fork`` where that is safe, else a ``forkserver``.
 
-    Without ``processes`` any context serves, as it then only allocates shared memory.
+    Without ``processes`` the context only allocates shared memory, so that any context is suitable.
 
-    A fork takes milliseconds, as torch is loaded already; a forkserver imports torch first, in seconds. A
-    fork is safe while this process has no other Python thread, no CUDA context and has not used autograd.
+    A fork takes milliseconds, because torch is loaded; a forkserver first imports torch, which takes seconds.
+    A fork is safe while this process has no other Python thread, no CUDA context and has not used autograd.
     """
     import torch
 
@@ -83,7 +83,7 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
     _share_by_files_without_shm()
     quiet = threading.active_count() == 1 and device == "cpu" and not torch.cuda.is_initialized()
     quiet = quiet and sys.platform == "linux"
-    # The threads of a process group are none of Python's.
+    # A process group has threads that threading does not count.
     quiet = quiet and not (torch.distributed.is_available() and torch.distributed.is_initialized())
     if quiet and _backward_works_in_a_fork():
         return multiprocessing.get_context("fork")
@@ -94,7 +94,7 @@ def choose_context(processes: bool, device: str = "cpu") -> Any:
 
 def _die_with_parent(parent: int) -> None:
     if not parent:
-        # The forkserver, whose child this is, lives as long as its children do: watch the driver itself.
+        # The parent is the forkserver, which lives as long as its children: wait for the driver instead.
         driver = multiprocessing.parent_process()
         assert driver is not None
         threading.Thread(target=lambda: (driver.join(), os._exit(1)), daemon=True).start()
@@ -102,26 +102,26 @@ def _die_with_parent(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # it died before the kernel was told
+        os._exit(1)  # the parent ended before prctl
 
 
 def _main(target: Callable[..., None], connection: Connection, parent: int | None, args: Any) -> None:
     """Runs ``target(connection, *args)`` in a worker and reports how it failed.
 
-    ``parent`` is None in a thread, the process that forked this one, or 0 where a forkserver did.
+    ``parent`` is None in a thread, the id of the process that forked this one, or 0 if a forkserver did.
     """
     if parent is not None:
         import torch
 
         _die_with_parent(parent)
-        # Ctrl-C goes to the whole terminal group; the driver decides what it means.
+        # Ctrl-C signals all processes of the terminal; only the driver handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         torch.set_num_threads(1)
     try:
         target(connection, *args)
     except BaseException as error:
-        # The message names the value of the environment or loss: no traceback is needed.
+        # Its message names the value and its source, so that no traceback is needed.
         said = error if isinstance(error, NonFiniteError) else traceback.format_exc()
         with contextlib.suppress(OSError):
             connection.send(("error", said))
@@ -132,16 +132,16 @@ def _main(target: Callable[..., None], connection: Connection, parent: int | Non
 
 
 class WorkerTimeoutError(WorkerError):
-    """A worker did not answer in time; it may still be at work."""
+    """A worker did not answer in time; it may still be running."""
 
 
 class Deadline:
     """A common time limit for the answers of several workers.
 
     Args:
-        seconds: from now on.
-        interrupted: once it returns true, only :data:`INTERRUPTED_S` are left, so that an environment that
-            hangs delays the end of an interrupted run by no more.
+        seconds: the limit, from now on.
+        interrupted: once it returns true, at most :data:`INTERRUPTED_S` seconds are left, so that a hanging
+            environment does not delay the end of an interrupted run for longer.
     """
 
     def __init__(self, seconds: float, interrupted: Callable[[], bool]) -> None:
@@ -179,7 +179,7 @@ class Worker:
 
         Raises:
             WorkerError: the worker failed or died.
-            NonFiniteError: it met a number that is not finite.
+            NonFiniteError: the worker raised it.
         """
         try:
             self.connection.send(message)
@@ -195,7 +195,7 @@ class Worker:
         """Waits for the worker's next message and returns it.
 
         Args:
-            patience: how long to wait, in seconds where it is a number.
+            patience: how long to wait; a number is in seconds.
 
         Raises:
             WorkerTimeoutError: the worker sent nothing in that time.
@@ -215,14 +215,14 @@ class Worker:
             self._fail(None)
 
     def state(self, patience: Deadline, other: Callable[[Any], object] = lambda _: None) -> Any:
-        """Waits for the state that this actor was asked for; after an interrupt, returns why there is none.
+        """Waits for the actor's state, which was requested; after an interrupt, returns why there is none.
 
         Args:
             patience: how long to wait.
-            other: is given what the worker sends before.
+            other: called with each message that the worker sends before its state.
 
         Raises:
-            WorkerTimeoutError: the worker sent nothing in that time, and nothing was interrupted.
+            WorkerTimeoutError: the worker sent nothing in that time, and the run was not interrupted.
             WorkerError: it failed or died.
         """
         try:

@@ -1,4 +1,4 @@
-"""Training from one call: the only place that puts algorithm, environment, runtime and run together.
+"""Training in one call: the only module that combines algorithm, environment, runtime and run directory.
 
 ::
 
@@ -146,7 +146,7 @@ def train(
 
 
 def _check_device(device: str, maker: EnvMaker) -> None:
-    """Refuses a device of the learners that is not here.
+    """Checks that the device of the learners exists.
 
     Raises:
         ConfigError: names the device.
@@ -158,17 +158,17 @@ def _check_device(device: str, maker: EnvMaker) -> None:
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
-        raise ConfigError(f"device = {device!r} is no device of torch, such as 'cpu' or 'cuda:0'") from error
-    # Environments on a device look for it themselves, and say more.
+        raise ConfigError(f"device = {device!r} is not a torch device, such as 'cpu' or 'cuda:0'") from error
+    # Environments on a CUDA device check it themselves, with a more detailed message.
     if kind == "cuda" and not is_on_device(maker) and not torch.cuda.is_available():
         raise ConfigError(f"device = {device!r}: torch {torch.__version__} finds no CUDA device here")
 
 
 def _joined(name: str, device: str) -> Group | None:
-    """The processes that ``torchrun`` started, connected; None without it.
+    """Connects this process to the others that ``torchrun`` started; None without ``torchrun``.
 
     Raises:
-        ConfigError: the algorithm is of a topology that torchrun cannot run.
+        ConfigError: the algorithm cannot run under torchrun.
     """
     if "WORLD_SIZE" not in os.environ:
         return None
@@ -179,13 +179,13 @@ def _joined(name: str, device: str) -> Group | None:
         return None
     if not topology_of(name).grouped:
         able = sorted(other for other in ALGORITHMS if topology_of(other).grouped)
-        raise ConfigError(f"{name} is not one of those that torchrun runs: {', '.join(able)}")
+        raise ConfigError(f"{name} cannot run under torchrun, only: {', '.join(able)}")
     group.connect(group.device(device))
     return group
 
 
 def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
-    """Keywords of :func:`train` as settings of the run and of the algorithm."""
+    """Divides the keywords of :func:`train` into settings of the run and of the algorithm."""
     where = f"train({name!r})"
     run = {field.name for field in dataclasses.fields(topology_of(name).config)}
     own = {field.name for field in dataclasses.fields(module_of(name).Config)}
@@ -200,12 +200,12 @@ def _options_layer(name: str, options: Mapping[str, Any]) -> Layer:
 def _maker_of(
     name: str, env: str | Callable[..., Any] | None, layers: Sequence[Layer], config: Any = None
 ) -> EnvMaker:
-    """Makes the environments that a run will have.
+    """Returns the maker of a run's environments.
 
     Args:
-        name: of the algorithm.
+        name: name of the algorithm.
         env: see :func:`train`.
-        layers: settings by name, of which those of the environment are read.
+        layers: settings by name, of which ``env`` and ``env_options`` are read.
         config: settings of the run to start from; None: the defaults.
     """
     from parl.envs import EnvMaker
@@ -218,13 +218,13 @@ def _maker_of(
 
 
 def _probed(maker: EnvMaker) -> tuple[EnvSpec, dict[str, Any]]:
-    """Description and own settings of the environments of ``maker``."""
+    """Makes one environment; returns its description and its own settings."""
     from parl.envs import spec_of
 
     probe = maker(1)
     spec = spec_of(probe)
     environment = getattr(probe.unwrapped, "settings", {})
-    environment.pop("num_envs", None)  # That is the probe's.
+    environment.pop("num_envs", None)  # The number in the probe, not in the run.
     probe.close()
     return spec, environment
 
@@ -237,15 +237,15 @@ def settings_for(
     table: Mapping[str, Any] | None = None,
     where: str | Path = "",
 ) -> tuple[Any, Any]:
-    """The settings that a run starts from: those that suit the environment, a preset's or a table's on top.
+    """The settings of a run and its algorithm: the defaults for the environment, then a preset or a table.
 
     Args:
-        name: of the algorithm.
+        name: name of the algorithm.
         env: a Gymnasium id; by default that of the table or the preset.
-        env_options: keywords of the environment; likewise.
-        preset: one of the algorithm's.
-        table: of settings, such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
-        where: the table is from, for error messages.
+        env_options: keyword arguments of the environment; by default those of the table or the preset.
+        preset: name of a preset of the algorithm.
+        table: settings, such as a run's ``config.toml``: ``algorithm``, ``[run]`` and ``[<algorithm>]``.
+        where: source of the table, for error messages.
 
     Raises:
         ConfigError: there is no such algorithm, preset or environment, or the table has an unknown key, a
@@ -261,7 +261,7 @@ def settings_for(
 
 
 def settings_from(name: str, table: Mapping[str, Any], where: str | Path = "") -> tuple[Any, Any]:
-    """The settings of a run with a table such as a ``config.toml``: see :func:`settings_for`."""
+    """The settings of a run from a table such as a ``config.toml``; see :func:`settings_for`."""
     return settings_for(name, table=table, where=where)
 
 
@@ -274,7 +274,7 @@ def _evaluation_maker(maker: EnvMaker, config: RunConfig) -> EnvMaker:
 
 @dataclasses.dataclass(frozen=True)
 class _Opened:
-    """What a run directory says of its run."""
+    """An opened run directory with its algorithm, settings and environments."""
 
     run: RunDirectory
     name: str
@@ -284,7 +284,7 @@ class _Opened:
     spec: EnvSpec
 
     def parts(self, config: Any) -> Any:
-        """The topology's setup with the settings ``config``."""
+        """The setup of the run with the settings ``config``."""
         made = make_algorithm(self.name, self.algorithm, self.spec)
         return topology_of(self.name).setup(made, config, self.maker, self.spec)
 
@@ -339,7 +339,7 @@ def resume(path: str | Path, *, trust: bool = False, **options: Unpack[ResumeOpt
         FileNotFoundError: there is no run.
         RunDirectoryError: another process trains in the directory; or a file of the run or of its last
             checkpoint is missing, damaged, edited or of another run. The message names the file and why.
-        UntrustedRunError: the run holds pickles of another process, and ``trust`` is false.
+        UntrustedRunError: the run has pickles that another process wrote, and ``trust`` is false.
         WorkerError: an actor or learner failed.
     """
     opened = _open(path, trust)
@@ -391,10 +391,11 @@ def evaluate(
 
     Args:
         path: the run directory.
-        episodes: how many, each in a freshly seeded environment.
-        seed: of the first; episode i starts from ``seed + i``. Seeds below 2**23 are used by no run, neither
-            in training nor in its own evaluations.
-        checkpoint: ``"best"``, chosen by its score, which is therefore too high on average, or ``"last"``.
+        episodes: number of episodes, each in a freshly seeded environment.
+        seed: seed of the first episode; episode i uses ``seed + i``. Runs use no seeds below 2**23, neither
+            in training nor in their own evaluations.
+        checkpoint: ``"last"``; or ``"best"``, the one with the highest score, which is too high on average,
+            because the checkpoint was chosen by it.
         trust: load pickles of the run, see :func:`resume`.
 
     Returns:
@@ -411,12 +412,12 @@ def evaluate(
 
 
 def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = None) -> str:
-    """How scores of the run at ``path`` come about, in one line to be given along with them.
+    """One line that says how scores of the run at ``path`` are measured, to be reported with them.
 
     Args:
         path: the run directory.
         checkpoint: ``"best"`` or ``"last"``.
-        episodes: played for the score, to be said along.
+        episodes: number of episodes of the score, to include in the line; None leaves it out.
 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
@@ -428,7 +429,7 @@ def protocol(path: str | Path, checkpoint: str = "best", episodes: int | None = 
 
 
 def _evaluator_of(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Evaluator, EnvMaker]:
-    """Plays with the policy of a checkpoint; and the maker of its environments."""
+    """Returns an evaluator with the policy of a checkpoint, and the maker of its environments."""
     from parl.runtime import checkpoint as files
 
     if checkpoint not in ("best", "last"):
@@ -439,7 +440,7 @@ def _evaluator_of(path: str | Path, checkpoint: str, trusted: bool) -> tuple[Eva
     if not setup.spec.has_images:
         import torch
 
-        torch.set_num_threads(1)  # More than one costs more than it gives on small networks.
+        torch.set_num_threads(1)  # Several threads make small networks slower.
     learner = setup.make_learner()
     files.load_learner(files.read(folder), learner)
     maker = _evaluation_maker(opened.maker, opened.config)
@@ -461,18 +462,18 @@ def record(
 
     Args:
         path: the run directory.
-        out: file to write, ``.mp4``, ``.gif`` or ``.png``; its folder is made if missing.
-        seed: of the environment.
+        out: file to write, ``.mp4``, ``.gif`` or ``.png``; its folder is created if missing.
+        seed: seed of the environment.
         checkpoint: ``"best"`` or ``"last"``.
-        scale: height of a picture's pixel in the file; by default 2 for Atari games, else 1.
+        scale: height of each pixel in the file, in pixels; by default 2 for Atari games, else 1.
         trust: load pickles of the run, see :func:`resume`.
 
     Returns:
-        the episode's return.
+        The return of the episode.
 
     Raises:
         FileNotFoundError: there is no run, or it has no checkpoint.
-        ConfigError: the environment gives no pictures, or the file cannot be of that kind.
+        ConfigError: the environment does not render pictures, or the type of the file is not supported.
     """
     from parl.atari.pictures import write_frames
     from parl.envs import AtariVectorEnv, EnvMaker, games_over, points
@@ -522,7 +523,7 @@ def _picture(env: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 class _Callable(types.ModuleType):
-    """Lets ``parl.train(...)`` train whether or not ``parl.train`` was imported as a module before."""
+    """Makes the module ``parl.train`` callable, so that ``parl.train(...)`` also works after its import."""
 
     __signature__ = inspect.signature(train)
 

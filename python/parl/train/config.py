@@ -13,7 +13,7 @@ from parl.ops.bounds import check_bounds, check_choices
 
 
 def check_starts(config: Any) -> None:
-    """Refuses random_starts out of bounds.
+    """Checks the bounds of ``random_starts``.
 
     Raises:
         ConfigError: names the value and the bounds.
@@ -23,10 +23,10 @@ def check_starts(config: Any) -> None:
 
 
 def refuse_unused(config: Any, names: Iterable[str], reason: str) -> None:
-    """Refuses settings that were set, but have no effect.
+    """Checks that settings without effect have their default values.
 
     Raises:
-        ConfigError: names the setting and ``reason``, what leaves it without effect.
+        ConfigError: a setting of ``names`` was changed; names it and ``reason``, why it has no effect.
     """
     defaults = {field.name: field.default for field in fields(config)}
     for name in names:
@@ -40,41 +40,44 @@ class RunConfig:
     """Settings of a run that all algorithms share."""
 
     env: str = "CartPole-v1"
-    """Gymnasium id."""
+    """Gymnasium id of the environment, such as CartPole-v1 or parl/Pong-v0."""
     env_options: tuple[str, ...] = ()
-    """Keywords of the environment, such as obs_type=ram stack_num=2."""
+    """Keyword arguments of the environment, such as obs_type=ram stack_num=2."""
     evaluation_env_options: tuple[str, ...] = ()
-    """Keywords that replace those of env_options in evaluations, such as reward_clipping=False."""
+    """Keyword arguments that replace those of env_options in evaluations, such as reward_clipping=False."""
     seed: int = 0
     """Seed of all random numbers of the run, 0..2**31."""
     total_steps: int = 500_000
-    """Transitions that all environments collect together, such as 50k or 10M."""
+    """Length of the run: transitions collected by all environments together, such as 50k or 10M."""
     num_envs: int = 64
-    """Environments of all actors together."""
+    """Number of environments, of all actors together."""
     schedule: Literal["async", "deterministic"] = "async"
-    """async: actors and learners overlap. deterministic: a fixed order, equal numbers for equal seeds."""
+    """async: actors and learners run at the same time. deterministic: they alternate in a fixed order, so
+    that equal seeds give equal results."""
     evaluation_episodes: int = 100
-    """Episodes of an evaluation, without exploration; 0 never evaluates."""
+    """Episodes per evaluation, played without exploration; 0 turns evaluations off."""
     evaluation_every: int = 0
-    """Transitions between evaluations; 0 evaluates at the end, and when stop_at_return seems reached."""
+    """Transitions between evaluations; 0: at the end, and when training returns come close to
+    stop_at_return."""
     stop_at_return: float | None = None
-    """Ends the run when an evaluation's mean return reaches this, and that of a second one on other seeds."""
+    """Mean evaluation return that ends the run, once a second evaluation on other seeds reaches it too."""
     checkpoint_every: int = 0
     """Transitions between checkpoints; 0: see checkpoint_every_s."""
     checkpoint_every_s: float = 120.0
-    """Seconds between checkpoints where checkpoint_every is 0 (async schedule only)."""
+    """Seconds between checkpoints if checkpoint_every is 0 (async schedule only)."""
     log_every_s: float = 1.0
-    """Seconds between records in metrics.jsonl, less at the start; deterministic: every 1,000 transitions."""
+    """Seconds between records in metrics.jsonl, less at the start of the run. The deterministic schedule
+    writes a record every 1,000 transitions instead."""
     device: str = "cpu"
-    """torch device of the learners."""
+    """torch device of the learners, such as cpu or cuda:0."""
     runs: str = "runs"
-    """Folder that holds run directories."""
+    """Folder in which the run directory is created."""
     name: str | None = None
     """Name of the run directory; by default algorithm, environment and seed."""
     tensorboard: bool | None = None
-    """Write TensorBoard events too; None: where tensorboard is installed."""
+    """Also write TensorBoard event files; None: if tensorboard is installed."""
     quiet: bool = False
-    """Show no progress."""
+    """Print no progress."""
 
     def __post_init__(self) -> None:
         check_bounds(
@@ -96,7 +99,7 @@ class RunConfig:
 
 
 def keywords(options: Iterable[str]) -> dict[str, Any]:
-    """Keywords from words such as ``obs_type=ram`` or ``stack_num=2``: Python values, else text.
+    """Parses words such as ``obs_type=ram`` or ``stack_num=2``; values are Python literals, else text.
 
     Raises:
         ConfigError: a word has no ``=``.
@@ -114,7 +117,7 @@ def keywords(options: Iterable[str]) -> dict[str, Any]:
 
 
 def words(options: Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
-    """The form that :func:`keywords` reads, from a mapping or from itself."""
+    """Converts a mapping to the words that :func:`keywords` parses; words are returned unchanged."""
     if isinstance(options, Mapping):
         return tuple(f"{name}={value}" for name, value in options.items())
     return tuple(options)
@@ -122,42 +125,47 @@ def words(options: Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class OffPolicyRunConfig(RunConfig):
-    """Settings of a run with a replay: actors collect, learners sample, a ratio couples them."""
+    """Settings of a run with a replay: actors write to it, learners sample from it, at a fixed ratio."""
 
     actors: int | Literal["auto"] = "auto"
-    """Actors that step environments at the same time; auto measures and chooses."""
+    """Number of actors, which step environments in parallel; auto: the fastest number, measured at the
+    start."""
     learners: int | Literal["auto"] = "auto"
-    """Learners that share every batch; auto measures and chooses."""
+    """Number of learners, which divide each batch among them; auto: the fastest number, measured at the
+    start."""
     threads: int | Literal["auto"] = "auto"
-    """Threads of each learner; auto: 1 for small networks or if deterministic, else 1 per core, up to 4."""
+    """Threads of each learner; auto: 1 for small networks, on a GPU and in the deterministic schedule, else
+    one per core, at most 4."""
     actor_kind: Literal["auto", "process", "thread"] = "auto"
-    """Whether actors are threads, which suit environments that release the GIL, or processes; auto: threads
-    for parl's Atari games."""
+    """Whether actors are processes or threads. Threads suit environments that release the GIL. auto: threads
+    for parl's Atari games, else processes."""
     learner_kind: Literal["process", "thread"] = "process"
-    """Whether several learners are processes, or threads of one process (async schedule)."""
+    """Whether several learners are processes or threads of one process (async schedule)."""
     replay_ratio: float = 1.0
-    """Transitions sampled per transition collected, counted from learning_starts on."""
+    """Transitions sampled per transition collected, not counting the first learning_starts transitions."""
     batch_size: int = 64
-    """Transitions per update, all learners together."""
+    """Transitions per update, of all learners together."""
     replay_capacity: int = 50_000
     """Capacity of the replay, in transitions."""
     learning_starts: int = 2_000
     """Transitions collected before the first update."""
     park_actors: bool = True
-    """Stop some actors, a different one each time, while fewer are enough to hold replay_ratio."""
+    """Pause some of the actors, in rotation, while fewer are enough for replay_ratio."""
     double_buffer: bool = False
-    """Split each actor's environments into two groups: one steps while the policy acts for the other."""
+    """Split each actor's environments into two groups: one steps while the policy chooses actions for the
+    other."""
     prefetch: int | Literal["auto"] = "auto"
-    """Batches sampled in advance, while gradients are averaged or, with one learner, by a thread; auto: one
-    if there are several learners (async schedule)."""
+    """Batches sampled in advance: by several learners while gradients are averaged, by a single learner in a
+    thread. auto: 1 with several learners in the async schedule, else 0."""
     priority_delay: int = 0
-    """Updates after which new priorities are written to the replay."""
+    """Number of updates by which the replay receives new priorities late; 0: after each update."""
     engine: Literal["local", "ray"] = "local"
-    """local: actors on this machine. ray: Ray actors, on any machine of a cluster (async schedule)."""
+    """local: actors on this machine. ray: Ray actors on the machines of a cluster (async schedule)."""
     ray_address: str | None = None
-    """The cluster, as ray.init takes it (auto, host:port); None: RAY_ADDRESS, else a new one here."""
+    """Address of the Ray cluster, as for ray.init (auto, host:port); None: RAY_ADDRESS, else a new cluster on
+    this machine."""
     ray_steps: int = 16
-    """Vector steps of a Ray actor per request."""
+    """Vector steps that a Ray actor takes per request."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,15 +202,16 @@ class OffPolicyRunConfig(RunConfig):
 
 @dataclass(frozen=True)
 class SyncRunConfig(RunConfig):
-    """Settings of a run that learns from rollouts and keeps no replay."""
+    """Settings of a run that learns from rollouts, without a replay."""
 
     num_envs: int = 8
-    """Environments, all stepped together."""
+    """Number of environments, all stepped together."""
     random_starts: int | Literal["auto"] = "auto"
-    """Steps of random actions before learning, in which environments start anew one by one, so that their
-    episodes do not go side by side; auto: 500 above 64 environments, else none."""
+    """Steps of random actions before learning, in which environments are reset one by one, so that their
+    episodes do not end at the same time; auto: 500 for more than 64 environments, else 0."""
     threads: int | Literal["auto"] = "auto"
-    """Threads of torch while it learns; auto: one for small networks on vectors, else one per core."""
+    """torch threads of the learner; auto: 1 for vector observations and in the deterministic schedule, else
+    one per core."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -213,18 +222,18 @@ class SyncRunConfig(RunConfig):
 
 @dataclass(frozen=True)
 class DatasetRunConfig(SyncRunConfig):
-    """Settings of a run that learns from files. total_steps counts a row each time it is learned from."""
+    """Settings of a run that learns from files. total_steps counts a row each time it is used."""
 
     data: tuple[str, ...] = ()
-    """Recorded episodes: files of parl play --record, or .npz files with observations and actions."""
+    """Files of recorded episodes: from parl play --record, or .npz files with observations and actions."""
     num_envs: int = 64
-    """Rows are sampled in batches of this number times rollout_steps."""
+    """A batch has this number times rollout_steps rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.random_starts not in ("auto", 0):
             raise ConfigError(
-                f"random_starts = {self.random_starts}: rows of files have no starts; leave it at 'auto'"
+                f"random_starts = {self.random_starts}: recorded data has no starts; leave it at 'auto'"
             )
 
 
@@ -233,14 +242,14 @@ class HogwildRunConfig(RunConfig):
     """Settings of a run with several actors that collect at the same time."""
 
     num_envs: int = 16
-    """Environments of all actors together."""
+    """Number of environments, of all actors together."""
     random_starts: int | Literal["auto"] = "auto"
-    """Steps of random actions before learning, in which environments start anew one by one, so that their
-    episodes do not go side by side; auto: 500 above 64 environments, else none."""
+    """Steps of random actions before learning, in which environments are reset one by one, so that their
+    episodes do not end at the same time; auto: 500 for more than 64 environments, else 0."""
     actors: int | Literal["auto"] = "auto"
-    """Actors that step environments at the same time; auto: one per core."""
+    """Number of actors, which step environments in parallel; auto: one per core, or two with predictors."""
     actor_kind: Literal["process", "thread"] = "process"
-    """Whether actors are threads, which suit environments that release the GIL, or processes."""
+    """Whether actors are processes or threads. Threads suit environments that release the GIL."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -255,13 +264,14 @@ class AsyncRunConfig(HogwildRunConfig):
     """Settings of a run whose actors collect rollouts while the learner learns from earlier ones."""
 
     max_lag: int = 32
-    """Largest age of a rollout's weights, in updates; older rollouts are discarded and counted."""
+    """Largest policy lag of a rollout: the updates since its weights were published. Rollouts with a larger
+    lag are discarded and counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bounds(self, ("max_lag", 0, 2**53))
         if self.schedule == "deterministic":
-            refuse_unused(self, ("max_lag",), "schedule = 'deterministic', where no policy lags")
+            refuse_unused(self, ("max_lag",), "schedule = 'deterministic', where the policy lag is 0")
 
 
 @dataclass(frozen=True)
@@ -269,13 +279,14 @@ class PredictorRunConfig(AsyncRunConfig):
     """Settings of a run in which predictor threads choose the actors' actions."""
 
     predictors: int = 1
-    """Predictor threads at the start, at most one per actor."""
+    """Initial number of predictor threads, which choose the actions of all actors; at most one per actor."""
     trainers: int = 1
-    """Trainer threads at the start, at most one per actor."""
+    """Initial number of trainer threads, which compute the updates; at most one per actor."""
     rollouts_per_update: int = 2
-    """Rollouts per update at the start, at most one per actor."""
+    """Initial number of rollouts per update; at most one per actor."""
     tune_every_s: float = 5.0
-    """Seconds between adjustments of the numbers of actors, predictors, trainers and rollouts; 0: never."""
+    """Seconds between adjustments of the numbers of actors, predictors, trainers and rollouts per update; 0:
+    never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -288,7 +299,7 @@ class PredictorRunConfig(AsyncRunConfig):
         )
         if self.schedule == "deterministic":
             names = ("predictors", "trainers", "rollouts_per_update", "tune_every_s")
-            refuse_unused(self, names, "schedule = 'deterministic', where actors take turns")
+            refuse_unused(self, names, "schedule = 'deterministic', which runs one actor at a time")
 
 
 @dataclass(frozen=True)
@@ -296,18 +307,19 @@ class PopulationRunConfig(RunConfig):
     """Settings of a run of an evolutionary algorithm."""
 
     num_envs: int = 64
-    """Members of a generation; each plays one episode in an environment of its own."""
+    """Population size. In a generation each member plays one episode in its own environment."""
     actors: int | Literal["auto"] = "auto"
-    """Processes that evaluate members; auto: one per core; deterministic: all in this process."""
+    """Number of processes that evaluate members; auto: one per core. The deterministic schedule evaluates all
+    members in this process."""
     member_batches: int | Literal["auto"] = "auto"
-    """Batches into which a generation is divided, each evaluated by one process; auto: batches of 16 members
-    where environments are stepped one by one, else one batch for each process."""
+    """Number of batches into which a generation is divided; each is evaluated by one process. auto: batches
+    of 16 members if environments are stepped one by one, else one batch per process."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.device != "cpu":
             raise ConfigError(
-                f"device = {self.device!r}: members of a population are evaluated on processors; leave it at "
+                f"device = {self.device!r}: members of a population are evaluated on the CPU; leave it at "
                 "'cpu'"
             )
         if self.schedule == "deterministic" and self.actors not in ("auto", 1):
@@ -320,5 +332,5 @@ class PopulationRunConfig(RunConfig):
                 raise ConfigError(f"{name} = {value} is neither auto nor in 1..num_envs = {self.num_envs}")
         if self.actors != "auto" and self.member_batches != "auto" and self.member_batches < self.actors:
             raise ConfigError(
-                f"member_batches = {self.member_batches} is below actors = {self.actors}: some would be idle"
+                f"member_batches = {self.member_batches} is below actors = {self.actors}: actors would idle"
             )

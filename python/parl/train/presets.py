@@ -1,8 +1,8 @@
 """Presets that most algorithms have under the same names: for Atari, classic control and MuJoCo.
 
-They stand on the settings that suit the environment anyway (``default_config``, ``default_run``) and say only
-what differs. None of these was searched for: each is the defaults, or those of its source. What was searched
-for on an environment is a preset in the algorithm's own file.
+They change the defaults for the environment (``default_config``, ``default_run``) and contain only what
+differs. None of them is tuned: each has the defaults, or the settings of the source that its note names.
+Presets that were tuned on an environment are in the algorithm's own module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from parl.types import Preset
 
 _PONG, _CARTPOLE, _CHEETAH = ({"env": name} for name in ("parl/Pong-v0", "CartPole-v1", "HalfCheetah-v5"))
 _RAM = {"env_options": ("obs_type=ram", "stack_num=2", "padding=reset")}
-_GUESS = "a guess for many environments; no device has run it yet"
+_GUESS = "a guess for many environments; not run on a GPU yet"
 _THERE: dict[str, Any] = {"env_options": ("device=cuda",)}
 
 
@@ -117,14 +117,14 @@ PRESETS: Mapping[str, Mapping[str, Preset]] = {
     "td3": {"mujoco": _OFF_POLICY_CHEETAH},
     "ddpg": {"mujoco": _OFF_POLICY_CHEETAH},
     "es": {
-        "atari-cpu": _source("the console's memory", _PONG | _RAM),
+        "atari-cpu": _source("observations are the console's memory", _PONG | _RAM),
         "classic": _source("the defaults", _CARTPOLE | {"num_envs": 32}),
         "mujoco": _source("the defaults", _CHEETAH),
     },
     "ga": {
-        "atari-cpu": _source("the console's memory", _PONG | _RAM),
+        "atari-cpu": _source("observations are the console's memory", _PONG | _RAM),
         "classic": _source("the defaults", _CARTPOLE | {"num_envs": 32}),
         "mujoco": _source("the defaults", _CHEETAH),
     },
 }
-"""By algorithm and name. Algorithms that run on processors alone have none for a GPU."""
+"""Algorithm -> name -> preset. Algorithms that run only on CPUs have none for a GPU."""

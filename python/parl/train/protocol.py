@@ -1,4 +1,4 @@
-"""What evaluations play, and how a score came about, in one line that is kept beside it."""
+"""Environments of evaluations, and the protocol: a line stored with a score that says how it was measured."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from parl.run import RunDirectory
 from parl.train.config import keywords
 
 _OWN = "parl/"
-# A score is a whole game's, in its own points, whatever training makes of rewards and lost lives.
+# A score is that of a whole game, in the game's points, even if training clips rewards or ends episodes when
+# a life is lost.
 _REWARDS: Mapping[str, Any] = {"reward_clipping": False}
 _LIVES: Mapping[str, Any] = {"episodic_life": False, "life_loss_info": False, "life_loss": None}
 
 
 def evaluation_options(env: str, options: Mapping[str, Any], evaluation: Iterable[str]) -> dict[str, Any]:
-    """Keywords of the environments of evaluations.
+    """Keyword arguments of the environments in evaluations.
 
-    Of parl's Atari games rewards are not clipped and a lost life ends nothing, unless ``evaluation`` says so;
-    and they are played on the processor.
+    parl's Atari games then run on the CPU, without reward clipping, and an episode does not end when a life
+    is lost, unless ``evaluation`` sets these options.
 
     Args:
         env: Gymnasium id.
-        options: keywords in training.
-        evaluation: words such as ``reward_clipping=True``, which win.
+        options: keyword arguments in training.
+        evaluation: words such as ``reward_clipping=True``, which take precedence.
     """
     given = keywords(evaluation)
     found = dict(options)
@@ -37,9 +38,9 @@ def protocol_of(run: RunDirectory, env_steps: int, episodes: int | None = None) 
     """The protocol of evaluations of ``run``: algorithm, environment and its settings, weights, seeds.
 
     Args:
-        run: the directory.
-        env_steps: transitions after which the weights were taken.
-        episodes: played for the score, where that is known.
+        run: the run directory.
+        env_steps: number of transitions after which the weights were saved.
+        episodes: number of episodes of the score; None if unknown.
     """
     config = run.config
     settings = config["run"]

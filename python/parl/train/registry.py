@@ -1,7 +1,7 @@
-"""Which algorithms there are, the topology each belongs to, and their settings for an environment.
+"""Table of all algorithms with their topologies, and resolution of their settings for an environment.
 
-An algorithm is a module with ``Config``, ``default_config(spec)``, a class that makes its parts, and, where
-it has them, ``default_run(spec)`` (settings of the run that suit the environment) and ``PRESETS``.
+An algorithm is a module with ``Config``, ``default_config(spec)``, a class that makes policies and learners,
+and optionally ``default_run(spec)`` (default settings of the run for an environment) and ``PRESETS``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where an algorithm lives.
+    """Module, class and topology of an algorithm.
 
     Attributes:
-        module: its name.
-        kind: the class in it that makes policies and learners.
+        module: name of the module.
+        kind: name of the class in it that makes policies and learners.
         topology: key of :data:`parl.train.topologies.TOPOLOGIES`.
     """
 
@@ -84,7 +84,7 @@ def make_algorithm(name: str, algorithm: Any, spec: EnvSpec) -> Any:
 
 
 def presets_of(name: str) -> dict[str, Preset]:
-    """All presets of algorithm ``name`` by their names: those that most have, then its own."""
+    """All presets of algorithm ``name`` by their names: the common ones, then those of its own module."""
     return {**PRESETS.get(name, {}), **getattr(module_of(name), "PRESETS", {})}
 
 
@@ -92,7 +92,7 @@ def preset_of(name: str, preset: str) -> Preset:
     """A preset of algorithm ``name``.
 
     Raises:
-        ConfigError: it has no such preset; names those it has.
+        ConfigError: it has no such preset; the message lists those it has.
     """
     presets = presets_of(name)
     if preset not in presets:
@@ -101,7 +101,7 @@ def preset_of(name: str, preset: str) -> Preset:
 
 
 class Layer(NamedTuple):
-    """Settings from one source, by name. Those of a later layer win.
+    """Settings from one source, by name. Later layers take precedence.
 
     Attributes:
         where: the source, for error messages.
@@ -141,13 +141,13 @@ def table_layer(name: str, table: Mapping[str, Any], where: str | Path = "") -> 
 def resolve(
     name: str, spec: EnvSpec | None, layers: Sequence[Layer] = (), run: Any = None, own: Any = None
 ) -> tuple[Any, Any]:
-    """The run's and the algorithm's settings. Every way to start or resume a run gets them here.
+    """Returns the settings of a run and of its algorithm, for every way to start or resume a run.
 
-    The order, later ones win: the dataclasses' defaults, those that suit the environment, the layers.
+    In the order of increasing precedence: defaults of the dataclasses, defaults for the environment, layers.
 
     Args:
-        name: of the algorithm.
-        spec: of the environment; None leaves out the defaults that suit it.
+        name: name of the algorithm.
+        spec: description of the environment; None leaves out the defaults for it.
         layers: settings by name.
         run: settings of the run to start from, in place of the defaults.
         own: settings of the algorithm to start from, in place of the defaults.
@@ -170,7 +170,7 @@ def resolve(
 
 
 def _merged(config: Any, sources: Sequence[tuple[str, Mapping[str, Any]]]) -> Any:
-    """``config`` with the values of all sources; bounds are checked once, when all are in."""
+    """``config`` with the values of all sources; bounds are checked once, when all are set."""
     fields = {field.name: field for field in dataclasses.fields(config)}
     values: dict[str, Any] = {}
     for where, source in sources:
@@ -180,15 +180,15 @@ def _merged(config: Any, sources: Sequence[tuple[str, Mapping[str, Any]]]) -> An
 
 
 def refuse_unused(name: str, own: Any, spec: EnvSpec) -> None:
-    """Refuses settings of the algorithm that were set, but have no effect beside the others.
+    """Checks that settings of the algorithm without effect have their default values.
 
     Args:
-        name: of the algorithm.
+        name: name of the algorithm.
         own: its settings.
-        spec: of the environment.
+        spec: description of the environment.
 
     Raises:
-        ConfigError: names the setting and what leaves it without effect.
+        ConfigError: a setting was changed that has no effect with the others; names it and the reason.
     """
     suited = module_of(name).default_config(spec)
     reasons = own.unused(spec)
@@ -202,15 +202,15 @@ def default_settings(name: str, spec: EnvSpec | None = None, preset: str | None 
     """The run's and the algorithm's default settings.
 
     Args:
-        name: of the algorithm.
-        spec: of the environment, for settings that suit its observations.
-        preset: one of the algorithm's, whose settings win over those.
+        name: name of the algorithm.
+        spec: description of the environment, for the defaults that depend on it.
+        preset: name of a preset of the algorithm, whose settings take precedence.
     """
     return resolve(name, spec, preset_layer(name, preset))
 
 
 def _coerce(kind: str, field: dataclasses.Field[Any], value: Any) -> Any:
-    """``value`` in the type of the field's default; text such as 10M where a whole number is wanted."""
+    """Converts ``value`` to the type of the field's default; whole numbers may be text such as 10M."""
     name, default = field.name, field.default
     number_or_auto = default == "auto" and "int" in str(field.type)
     try:
@@ -233,11 +233,11 @@ def replace(config: Any, values: Mapping[str, Any], kind: str) -> Any:
     """``config`` with ``values`` in place of its own.
 
     Raises:
-        ConfigError: a key is unknown or a value wrong; ``kind`` says whose.
+        ConfigError: a key is unknown or a value wrong; the message starts with ``kind``.
     """
     return _merged(config, [(kind, values)])
 
 
 def table_of(name: str, config: Any, algorithm: Any) -> dict[str, Any]:
-    """The table that :func:`table_layer` reads."""
+    """The settings as a table that :func:`table_layer` reads."""
     return {"algorithm": name, "run": dataclasses.asdict(config), name: dataclasses.asdict(algorithm)}

@@ -1,7 +1,7 @@
 """Topologies: how actors and learners are arranged, with the settings and the loop of each arrangement.
 
-A topology turns settings into a setup of ``parl.runtime``, which knows no algorithm. ``trainer.py`` runs,
-logs, evaluates and saves all topologies in the same way.
+A topology turns settings into a setup for ``parl.runtime``, which does not depend on algorithms.
+``trainer.py`` runs, logs, evaluates and saves all topologies in the same way.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ if TYPE_CHECKING:
     from parl.types import EnvSpec
 
 
-# Members of a population that are played at once where that costs no more than playing all at once.
+# Members per batch if environments are stepped one by one: a large batch is then no faster than a small one.
 _BATCH_MEMBERS = 16
 
 
 class Topology(Protocol):
-    """One topology."""
+    """Protocol of a topology."""
 
     config: type[Any]
-    """Settings of a run, a kind of :class:`RunConfig`."""
+    """Class of the settings of a run, a subclass of :class:`RunConfig`."""
     grouped: bool
-    """Whether the processes that torchrun starts can share a run."""
+    """Whether processes of torchrun can share a run."""
 
     def resolve_auto(
         self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec, say: Callable[[str], None]
     ) -> Any:
-        """``config`` with numbers in place of ``auto``; says why."""
+        """Returns ``config`` with numbers in place of ``auto``; passes the reasons to ``say``, as text."""
         ...
 
     def setup(self, algorithm: Any, config: Any, maker: EnvMaker, spec: EnvSpec) -> Any:
-        """A :class:`parl.runtime.setup.RunSetup`: the parts of a run."""
+        """Returns the description of a run, a :class:`parl.runtime.setup.RunSetup`."""
         ...
 
     def loop(self, setup: Any, config: Any, saved: Checkpoint | None) -> Loop[Any]:
-        """The running topology."""
+        """Starts the training loop of ``setup``, from the checkpoint ``saved`` if there is one."""
         ...
 
 
 class OffPolicyTopology:
-    """Actors write into a replay, learners sample from it."""
+    """Actors write into a replay and learners sample from it."""
 
     config = OffPolicyRunConfig
     grouped = True
@@ -76,7 +76,7 @@ class OffPolicyTopology:
         spec: EnvSpec,
         say: Callable[[str], None],
     ) -> OffPolicyRunConfig:
-        """See :class:`Topology`: numbers of actors and learners, measured, and of threads."""
+        """See :class:`Topology`: sets the numbers of actors and learners, by measuring, and of threads."""
         from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.distributed.torchrun import Group
 
@@ -89,7 +89,7 @@ class OffPolicyTopology:
             if config.learners not in ("auto", 1):
                 raise ConfigError(
                     f"learners = {config.learners}: under torchrun every process is one learner; "
-                    "say --nproc-per-node instead"
+                    "set --nproc-per-node instead"
                 )
             config = dataclasses.replace(config, learners=1)
             say(f"{group.size} processes of torchrun share environments, batch, replay and steps")
@@ -102,7 +102,7 @@ class OffPolicyTopology:
         actors = None if config.actors == "auto" else config.actors
         learners = None if config.learners == "auto" else config.learners
         if config.schedule == "deterministic":
-            say("the deterministic schedule runs in one thread: 1 actor and 1 learner unless told otherwise")
+            say("the deterministic schedule runs in one thread: 1 actor and 1 learner unless set otherwise")
             return dataclasses.replace(config, actors=actors or 1, learners=learners or 1)
         if config.engine == "ray":
             return self._resolve_cluster(config, actors, learners or 1, say)
@@ -126,7 +126,7 @@ class OffPolicyTopology:
     def _resolve_cluster(
         self, config: OffPolicyRunConfig, actors: int | None, learners: int, say: Callable[[str], None]
     ) -> OffPolicyRunConfig:
-        """An actor for every processor of the cluster that no learner needs."""
+        """Sets one actor per processor of the Ray cluster, less those that the learners need."""
         from parl.runtime.distributed.ray_actors import RayCluster
 
         if actors is None:
@@ -148,7 +148,7 @@ class OffPolicyTopology:
         if products < MANY_PRODUCTS:
             return 1
         threads = min(cores, 4)
-        say(f"{threads} threads in each learner: an update takes about {products / 1e6:,.0f} M products")
+        say(f"{threads} threads per learner: an update takes about {products / 1e6:,.0f}M multiplications")
         return threads
 
     def setup(
@@ -163,11 +163,12 @@ class OffPolicyTopology:
         group = Group.found()
         if group is not None:
             config = _divided(config, group)
-        # A row can be drawn once the n steps after it are known: by then every environment has taken n + 1.
+        # A row can be sampled once the n steps after it are known: every environment has then taken n + 1
+        # steps.
         drawable = config.num_envs * (int(algorithm.replay_options()["n_step"]) + 1)
         starts = max(config.learning_starts, drawable)
         far = config.engine == "ray"
-        # Actors elsewhere collect several vector steps at once.
+        # Ray actors collect several vector steps per request.
         at_once = config.num_envs * (config.ray_steps if far else 1)
         pacer = Pacer(config.replay_ratio, config.batch_size, at_once, starts, config.total_steps)
         return OffPolicySetup(
@@ -213,17 +214,17 @@ def _in_processes(config: OffPolicyRunConfig, maker: EnvMaker) -> bool:
 
 
 def _on_threads(maker: EnvMaker, actors: int, num_envs: int) -> str:
-    """How many threads step the environments of each actor, if they have any, to be said."""
+    """Part of a message: the threads that step each actor's environments; empty if these have no threads."""
     threads = maker.threads_per_actor(actors, max(1, num_envs // actors))
     each = " each" if actors > 1 else ""
     return f" on {threads} thread{'s' * (threads > 1)}{each}" if threads else ""
 
 
 def _resolve_on_device(config: OffPolicyRunConfig, say: Callable[[str], None]) -> OffPolicyRunConfig:
-    """Settings of a run whose environments are on a device: one process, where all is.
+    """Settings of a run whose environments are on a CUDA device, which is always one process.
 
     Raises:
-        ConfigError: others were asked for.
+        ConfigError: a setting is not possible in one process.
     """
     if config.device == "cpu":
         raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
@@ -242,18 +243,18 @@ def _resolve_on_device(config: OffPolicyRunConfig, say: Callable[[str], None]) -
         value = getattr(config, name)
         if value not in (only, "auto"):
             raise ConfigError(
-                f"{name} = {value!r}: with environments on a CUDA device all is one process, {only!r}"
+                f"{name} = {value!r}: with environments on a CUDA device the run is one process: set {only!r}"
             )
     if "WORLD_SIZE" in os.environ:
-        raise ConfigError("torchrun starts processes; environments on a CUDA device are all in one")
+        raise ConfigError("torchrun starts processes; with environments on a CUDA device the run is one")
     say(f"environments, replay and learner are on {config.device}, in one process")
     return dataclasses.replace(config, actors=1, learners=1, threads=1, prefetch=0)
 
 
 def _actors_of(group: Group, config: OffPolicyRunConfig, say: Callable[[str], None]) -> int:
-    """As many actors for every process of ``group`` as it has cores beside its learner, at least one.
+    """Number of actors: in each process of ``group`` one per core that its learner leaves, at least one.
 
-    Not measured: the processes would measure in each other's way, and have to choose alike.
+    It is not measured, because the processes would disturb each other and must choose the same number.
     """
     envs = config.num_envs // group.size // (2 if config.double_buffer else 1)
     each = max(1, min(usable_cores() // group.local_size - 1, 16, envs))
@@ -262,7 +263,7 @@ def _actors_of(group: Group, config: OffPolicyRunConfig, say: Callable[[str], No
 
 
 def _divided(config: OffPolicyRunConfig, group: Group) -> OffPolicyRunConfig:
-    """The settings of one process of ``group``."""
+    """The settings of one process of ``group``: its share of environments, batch, replay and steps."""
     actors = config.actors if config.actors == "auto" else group.share("actors", config.actors)
     shared = {name: group.share(name, getattr(config, name)) for name in ("num_envs", "batch_size")}
     rounded = {
@@ -280,10 +281,10 @@ def _prefetch(config: OffPolicyRunConfig) -> int:
 
 
 def _refuse_device(maker: EnvMaker) -> None:
-    """Refuses environments on a CUDA device.
+    """Checks that the environments are not on a CUDA device.
 
     Raises:
-        ConfigError: they are there.
+        ConfigError: they are.
     """
     from parl.runtime.cuda.envs import is_on_device
 
@@ -294,14 +295,14 @@ def _refuse_device(maker: EnvMaker) -> None:
         )
 
 
-# More environments than this start at random places, after so many steps.
+# "auto" of random_starts: above _IN_STEP environments _RANDOM_STARTS steps, else none.
 _IN_STEP, _RANDOM_STARTS = 64, 500
 
 
 def _rollout_setup(
     algorithm: Any, config: RunConfig, maker: EnvMaker, spec: EnvSpec, **own: Any
 ) -> RolloutSetup:
-    """The parts of a run that learns from rollouts; ``own`` is what differs between its topologies."""
+    """The setup of a run that learns from rollouts; ``own``: further fields, which depend on the topology."""
     from parl.runtime.on_policy.setup import RolloutSetup
 
     starts = getattr(config, "random_starts", 0)
@@ -321,7 +322,7 @@ def _rollout_setup(
 
 
 class SyncTopology:
-    """The learner steps the environments and learns from what it saw; nothing is kept."""
+    """The learner steps the environments itself and learns from each rollout; there is no replay."""
 
     config: type[Any] = SyncRunConfig
     grouped = True
@@ -334,7 +335,7 @@ class SyncTopology:
         spec: EnvSpec,
         say: Callable[[str], None],
     ) -> SyncRunConfig:
-        """See :class:`Topology`: threads of torch."""
+        """See :class:`Topology`: sets the number of torch threads."""
         from parl.runtime.cuda.envs import is_on_device
         from parl.runtime.distributed.torchrun import Group
 
@@ -346,7 +347,7 @@ class SyncTopology:
                 raise ConfigError("environments on a CUDA device need the learner there too: device = 'cuda'")
             if config.threads not in ("auto", 1):
                 raise ConfigError(
-                    f"threads = {config.threads}: the learner is on {config.device}, which one thread drives"
+                    f"threads = {config.threads}: the learner is on {config.device}, which needs one thread"
                 )
             say(f"environments, policy, rollouts and learner are on {config.device}, in one process")
             return dataclasses.replace(config, threads=1)
@@ -384,7 +385,7 @@ class SyncTopology:
 
 
 class DatasetTopology(SyncTopology):
-    """The learner learns from files of recorded play."""
+    """The learner learns from files of recorded episodes."""
 
     config = DatasetRunConfig
     grouped = False
@@ -411,7 +412,7 @@ class DatasetTopology(SyncTopology):
 
 
 class HogwildTopology:
-    """Workers collect and learn at once, on weights that they share."""
+    """Workers collect and learn at the same time and update shared weights without locks."""
 
     config: type[Any] = HogwildRunConfig
     grouped = False
@@ -425,7 +426,7 @@ class HogwildTopology:
         spec: EnvSpec,
         say: Callable[[str], None],
     ) -> HogwildRunConfig:
-        """See :class:`Topology`: the number of actors."""
+        """See :class:`Topology`: sets the number of actors."""
         _refuse_device(maker)
         if config.actors != "auto":
             return config
@@ -449,7 +450,7 @@ class HogwildTopology:
         )
 
     def loop(self, setup: RolloutSetup, config: RunConfig, saved: Checkpoint | None) -> Loop[Any]:
-        """See :class:`Topology`: in the deterministic schedule the actors take turns."""
+        """See :class:`Topology`; the deterministic schedule runs one actor after the other."""
         from parl.runtime.on_policy.sync import SyncRolloutLoop
 
         return (
@@ -478,7 +479,7 @@ class AsyncTopology(HogwildTopology):
 
 
 class PredictorTopology(AsyncTopology):
-    """Actors without networks ask predictors; a trainer learns from a queue."""
+    """Predictors choose the actions of actors without networks; trainers learn from the rollouts."""
 
     config = PredictorRunConfig
     actors_per_core = 2  # an actor waits for its actions most of the time
@@ -503,7 +504,7 @@ class PredictorTopology(AsyncTopology):
 
 
 class PopulationTopology:
-    """Processes evaluate members of a population; the learner sees their returns."""
+    """Processes evaluate the members of a population; the learner learns from their returns."""
 
     config = PopulationRunConfig
     grouped = False
@@ -516,7 +517,7 @@ class PopulationTopology:
         spec: EnvSpec,
         say: Callable[[str], None],
     ) -> PopulationRunConfig:
-        """See :class:`Topology`: the number of processes and of member_batches."""
+        """See :class:`Topology`: sets the numbers of processes and of member batches."""
         _refuse_device(maker)
         given, actors, member_batches = config, config.actors, config.member_batches
         if actors == "auto":
@@ -533,7 +534,7 @@ class PopulationTopology:
         if config != given:
             parts = f"{member_batches} batch{'es' * (member_batches > 1)}"
             by = f"{actors} process{'es' * (actors > 1)}"
-            say(f"{config.num_envs} members a generation, in {parts}, evaluated by {by}")
+            say(f"{config.num_envs} members per generation, in {parts}, evaluated by {by}")
         return config
 
     def setup(

@@ -1,4 +1,4 @@
-"""One process's share of a run: trains, logs, evaluates and saves, whatever the topology of the algorithm."""
+"""One process's share of a run: trains, logs, evaluates and saves, for all topologies."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from parl.train.config import RunConfig
     from parl.train.topologies import Topology
 
-# An unscheduled evaluation starts once training earns this share of ``stop_at_return``, measured over this
-# many vector steps as rewards received per episode ended: returns of whole episodes are those of older
-# policies.
+# An unscheduled evaluation starts when training reaches this fraction of ``stop_at_return``: the sum of
+# rewards divided by the number of ended episodes, over this many vector steps. Returns of whole episodes
+# would be those of older policies.
 _PROMISING = 0.8
 _PROMISING_WINDOW = 75
-# Vector steps between checks of returns, clocks and signals; between two evaluations of a promising policy.
+# Vector steps between checks of returns, clocks and signals, and between unscheduled evaluations.
 _LOOK_EVERY = 25
 _EVALUATE_EVERY = 75
 # After an unscheduled evaluation, this many times its duration passes before the next (async schedule).
 _EVALUATION_REST = 2.0
-# Seconds that the training loop has to answer an interrupt; workers that hang are given up within four.
+# Seconds within which the training loop must respond to an interrupt; it abandons hanging workers within
+# four.
 _ANSWER_S = 6.0
 
 
@@ -47,12 +48,12 @@ class Run:
     """How a run ended.
 
     Attributes:
-        path: its directory.
+        path: the run directory.
         env_steps: transitions collected.
         updates: optimizer steps.
         training_s: seconds from the start of collection to the last checkpoint, over all resumes.
         evaluation_return: mean return of the last evaluation, None without one.
-        stopped: why: ``"total_steps"``, ``"stop_at_return"``, ``"interrupted"``, or ``"followed"`` in a
+        stopped: reason: ``"total_steps"``, ``"stop_at_return"``, ``"interrupted"``, or ``"followed"`` in a
             process of torchrun other than the first.
     """
 
@@ -65,7 +66,7 @@ class Run:
 
 
 def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
-    """Plays episodes in environments of ``maker`` with a policy of ``setup``."""
+    """Returns an evaluator with environments of ``maker`` and a policy of ``setup``."""
     from parl.runtime.evaluate import Evaluator
 
     return Evaluator(maker, setup.make_policy(), setup.spec)
@@ -74,7 +75,7 @@ def make_evaluator(setup: RunSetup, maker: EnvMaker) -> Evaluator:
 def follow(
     run: RunDirectory, topology: Topology, config: RunConfig, setup: Any, saved: Checkpoint | None
 ) -> Run:
-    """The share of a process of torchrun that is not the first: learns along, and saves what only it has."""
+    """Runs a process of torchrun other than rank 0: takes part in training and saves its own state."""
     began = time.monotonic()
     checkpoints = run.checkpoints_of(setup.group.rank)
 
@@ -82,7 +83,7 @@ def follow(
         with checkpoints.write(loop.env_steps) as folder:
             write(folder)
 
-    # The first process decides what an interrupt means.
+    # Rank 0 handles interrupts for all processes.
     with _signals(lambda: None):
         loop: Any = topology.loop(setup, config, saved)
         try:
@@ -116,12 +117,12 @@ class Trainer:
         self._interrupted = False
 
     def go(self, saved: Checkpoint | None) -> Run:
-        """Trains until the end, a stop or an interruption."""
+        """Trains until total_steps, stop_at_return or an interrupt."""
         before_s = float(saved.counters.get("training_s", 0.0)) if saved else 0.0
         self._episodes_played = int(saved.counters.get("evaluation_episodes", 0)) if saved else 0
         self._began = time.monotonic() - before_s
         self._saved_clock = self._logged_clock = time.monotonic()
-        # The environments of evaluations come first: workers are forked, and find everything loaded.
+        # Made before workers are forked, so that these inherit the modules that it imports.
         evaluator = make_evaluator(self._setup, self._evaluation)
         with (
             _signals(self._interrupt, _ANSWER_S) as self._signals,
@@ -137,7 +138,7 @@ class Trainer:
                 try:
                     stopped = self._ended(loop, saved) or self._train(loop, log, evaluator)
                 except NonFiniteError:
-                    # What is in memory may be on its way to NaN: the last checkpoint stays.
+                    # The state in memory may be diverging: keep the last checkpoint.
                     self._progress.say(f"nothing is saved; {self._last_checkpoint()}")
                     raise
                 except WorkerError:
@@ -164,7 +165,7 @@ class Trainer:
             loop.interrupt()
 
     def _ended(self, loop: Loop[Any], saved: Checkpoint | None) -> str | None:
-        """Why nothing is left to do: the last process saved the end, and may have been killed after that."""
+        """Why the run ended, if ``saved`` is its end: the process may have been killed after saving it."""
         score = saved.counters.get("score") if saved else None
         if score is None:
             return None
@@ -193,8 +194,8 @@ class Trainer:
                 try:
                     solved = self._evaluate(loop, log, evaluator)
                 except _NoAnswer:
-                    # Of the evaluation; the training loop stands between two updates and can be saved.
-                    self._progress.say("the evaluation is cut off")
+                    # Only the evaluation hangs; the training loop is between two updates and can be saved.
+                    self._progress.say("the evaluation was aborted")
                     continue
                 if solved or over or config.evaluation_every:
                     self._save(loop, self._evaluation_return)
@@ -209,7 +210,7 @@ class Trainer:
         if self._config.schedule == "deterministic":
             return loop.env_steps - self._logged_at >= 1_000
         now = time.monotonic()
-        # Closer together at the start, so that a run of seconds has a curve too.
+        # More often at the start, so that a run of some seconds has a learning curve too.
         return now - self._logged_clock >= min(self._config.log_every_s, 0.1 + 0.05 * (now - self._began))
 
     def _evaluation_is_due(self, loop: Loop[Any]) -> bool:
@@ -219,7 +220,8 @@ class Trainer:
             return True
         goal = config.stop_at_return
         now = (loop.env_steps, *loop.rewards_and_episodes())
-        # Long enough, and with an end in it: episodes may be longer than the window.
+        # The window has at least _PROMISING_WINDOW vector steps and one end of an episode, which may take
+        # longer.
         while (
             len(self._window) > 1
             and now[0] - self._window[1][0] >= _PROMISING_WINDOW * config.num_envs
@@ -259,10 +261,10 @@ class Trainer:
         self._logged_at, self._logged_clock = loop.env_steps, time.monotonic()
 
     def _evaluate(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> bool:
-        """Evaluates the weights; returns whether they reach ``stop_at_return``, twice, on different seeds.
+        """Evaluates the weights; returns whether evaluations on two sets of seeds reach ``stop_at_return``.
 
-        A run evaluates many times: the first mean that is high enough is a maximum over noisy ones, and too
-        high on average. The second does not depend on that choice, and it is the score that is kept.
+        A run evaluates many times, so the first mean above the limit is selected from noisy ones and too
+        high on average. The second one is not selected; it is stored as the score.
         """
         goal = self._config.stop_at_return
         score = self._play(loop, log, evaluator)
@@ -278,7 +280,7 @@ class Trainer:
         return True
 
     def _play(self, loop: Loop[Any], log: MetricsLog, evaluator: Evaluator) -> float:
-        """The mean return of one evaluation, which is logged and becomes the score of the weights."""
+        """Runs and logs one evaluation; returns its mean return, which becomes the score of the weights."""
         from parl.ops.finite import check_state
 
         check_state({"weights": loop.learner.weights}, f"the policy after {loop.env_steps:,} steps")
@@ -311,14 +313,14 @@ class Trainer:
         return score
 
     def _last_checkpoint(self) -> str:
-        """What parl resume starts from, as part of a message."""
+        """Part of a message: the checkpoint from which parl resume continues."""
         try:
             return f"parl resume goes on from {self._run.checkpoints.last()}"
         except FileNotFoundError:
             return "there is no earlier checkpoint"
 
     def _rescue(self, loop: Loop[Any]) -> None:
-        """Saves what outlives a failed worker, if anything does; the failure itself matters more."""
+        """Saves what can be saved after a worker failed; errors are printed, since the failure is raised."""
         try:
             self._save(loop, None, loop.rescue)
         except (ParlError, OSError) as error:
@@ -340,15 +342,15 @@ class Trainer:
 
 
 class _NoAnswer(KeyboardInterrupt):
-    """The main thread did not come back to the training loop in time after an interrupt."""
+    """The main thread did not return to the training loop in time after an interrupt."""
 
 
 class _signals:  # noqa: N801 - a context manager, used like a function
-    """Within it the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
+    """Context: the first SIGINT or SIGTERM calls ``action``, a second SIGINT raises KeyboardInterrupt.
 
-    After an interrupt the training loop has ``answer_s`` seconds to call :meth:`answer`; an environment that
-    hangs in this process keeps it from that, and :class:`_NoAnswer` is raised in the main thread. With None
-    there is no such limit.
+    If the training loop does not call :meth:`answer` within ``answer_s`` seconds after an interrupt, for
+    example because an environment in this process hangs, :class:`_NoAnswer` is raised in the main thread.
+    None: no limit.
     """
 
     def __init__(self, action: Callable[[], None], answer_s: float | None = None) -> None:
@@ -358,7 +360,7 @@ class _signals:  # noqa: N801 - a context manager, used like a function
         self._timer: threading.Timer | None = None
 
     def answer(self) -> None:
-        """Ends the wait: the training loop has seen the interrupt."""
+        """Ends the time limit; called when the training loop has noticed the interrupt."""
         self._answered = True
         if self._timer is not None:
             self._timer.cancel()
@@ -373,7 +375,7 @@ class _signals:  # noqa: N801 - a context manager, used like a function
         if self._late:
             self._late = False
             if self._answered:
-                return  # the answer came between the end of the wait and this signal
+                return  # answer() was called between the end of the time limit and this signal
             raise _NoAnswer
         if self._asked and number == signal.SIGINT:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What actors on a CUDA device share: environments, a policy beside them, and episode statistics."""
+"""Base class of actors on a CUDA device: environments, policy and episode statistics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from parl.runtime.cuda.episode_stats import EpisodeStats
 
 
 class CudaEnvActor(ABC):
-    """Environments and a policy on one device; nothing here waits for the device unless it says so.
+    """Environments and a policy on one device. Methods synchronize with the device only where documented.
 
     Args:
-        envs: owned from now on.
+        envs: vector environment, owned by the actor from now on.
         policy: chooses the actions.
-        same_step: environments reset in the step that ends an episode.
-        seed: of the first reset.
+        same_step: whether environments reset in the step that ends an episode.
+        seed: seed of the first reset.
     """
 
     def __init__(self, envs: CudaVectorEnv, policy: Any, same_step: bool, seed: int) -> None:
@@ -34,11 +34,11 @@ class CudaEnvActor(ABC):
 
     @abstractmethod
     def _newest_obs(self) -> Tensor:
-        """Observations (N, ...) that the next actions are for."""
+        """The newest observations (N, ...), for which the next actions are chosen."""
 
     @abstractmethod
     def _set_obs(self, obs: Tensor) -> None:
-        """Takes observations (N, ...), which may be on another device."""
+        """Replaces the newest observations by ``obs`` (N, ...), which may be on another device."""
 
     def _count(self, reward: Tensor, terminated: Tensor, truncated: Tensor, infos: dict[str, Any]) -> None:
         """Adds one step of every environment to the episode statistics."""
@@ -46,11 +46,11 @@ class CudaEnvActor(ABC):
         self.episodes.step(points(reward, infos), done, games_over(terminated, done, infos))
 
     def check(self) -> None:
-        """Waits, and raises what went wrong in environments."""
+        """Synchronizes, and raises errors of the environments."""
         self._envs.check()
 
     def save(self) -> bytes:
-        """The environments, the policy's generator and unfinished episodes; waits."""
+        """Returns environments, the policy's generator and unfinished episodes as bytes; synchronizes."""
         rest = {
             "obs": self._newest_obs().cpu(),
             "policy": self.policy.state_dict(),

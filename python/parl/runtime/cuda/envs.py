@@ -16,26 +16,26 @@ def is_on_device(maker: EnvMaker) -> bool:
 
 
 class CudaVectorEnv(Protocol):
-    """What a step of a vector environment on a device gives."""
+    """Protocol of a vector environment on a CUDA device."""
 
     num_envs: int
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Observations (N, ...)."""
+        """Resets all environments; returns observations (N, ...) and infos."""
         ...
 
     def step(
         self, actions: Tensor, *, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
-        """Observations, rewards, terminated, truncated, (N, ...) each, and figures."""
+        """Steps all environments; returns observations, rewards, terminated, truncated and infos."""
         ...
 
     def check(self) -> None:
-        """Raises what went wrong."""
+        """Synchronizes, and raises errors of the environments."""
         ...
 
     def close(self) -> None:
-        """Frees all."""
+        """Frees all memory."""
         ...

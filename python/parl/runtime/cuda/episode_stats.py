@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 class EpisodeStats:
-    """Returns and lengths of games (see :func:`parl.envs.games_over`), added up on a device.
+    """Returns and lengths of games (see :func:`parl.envs.games_over`), summed on a device.
 
     Args:
         num_envs: N.
-        next_step: the row after an end only resets.
-        device: torch's device.
+        next_step: whether the step after the end of an episode only resets.
+        device: torch device.
         capacity: finished episodes kept between two calls of :meth:`take`; further ones are only counted.
     """
 
@@ -22,20 +22,20 @@ class EpisodeStats:
         self._next_step, self._capacity = next_step, capacity
         self._of = torch.zeros((2, num_envs), dtype=torch.float64, device=device)
         self._resets = torch.zeros(num_envs, dtype=torch.bool, device=device)
-        # Those of them that begin another game.
+        # Resets that begin a new game, and not only a new episode.
         self._fresh = self._resets
-        # One place more, where all goes that has none.
+        # The additional last place takes all values that are not kept.
         self._ended = torch.zeros((2, capacity + 1), dtype=torch.float64, device=device)
         self._count = torch.zeros((), dtype=torch.int64, device=device)
         self._reward = torch.zeros((), dtype=torch.float64, device=device)
 
     def step(self, reward: Tensor, done: Tensor, over: Tensor | None = None) -> None:
-        """Takes one step of every environment, (N,) each; does not wait.
+        """Adds one step of every environment; does not synchronize.
 
         Args:
-            reward: of any number type.
-            done: bool, where an episode has ended.
-            over: bool, where a game has; by default where an episode has.
+            reward: (N,), of any number type.
+            done: (N,) bool, whether an episode has ended.
+            over: (N,) bool, whether a game has ended; by default ``done``.
         """
         over = done if over is None else over
         reward = reward.double()
@@ -53,7 +53,7 @@ class EpisodeStats:
         self._of.masked_fill_(over, 0.0)
 
     def take(self) -> tuple[list[tuple[float, int]], float]:
-        """Return and length of the episodes that ended since the last call, and all rewards; waits."""
+        """Return and length of the episodes ended since the last call, and sum of rewards; synchronizes."""
         count = min(int(self._count), self._capacity)
         returns, lengths = self._ended[:, :count].tolist()
         reward = float(self._reward)
@@ -62,7 +62,7 @@ class EpisodeStats:
         return [(value, int(length)) for value, length in zip(returns, lengths, strict=True)], reward
 
     def restart(self, mask: Tensor) -> None:
-        """The environments that ``mask`` (N,) bool names were reset by hand."""
+        """Restarts the episodes of the environments in ``mask`` (N,) bool, which the caller has reset."""
         self._of.masked_fill_(mask, 0.0)
         self._resets = self._resets & ~mask
         self._fresh = self._fresh & ~mask

@@ -1,4 +1,4 @@
-"""What loops on a CUDA device share: episodes are read when they are asked for, and no error can be saved."""
+"""Base class of loops on a CUDA device: reads episodes on request; nothing can be saved after an error."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from parl.runtime.loop import L, LocalLoop
 
 
 class CudaLoop(LocalLoop[L]):
-    """A loop with one actor, on a device that nothing waits for between two reports."""
+    """A loop with one actor on a CUDA device, which synchronizes with the device only where documented."""
 
     @property
     def _actor(self) -> Any:
         return self._actors[0]
 
     def _read_episodes(self) -> None:
-        """Counts the episodes and rewards since the last call; waits."""
+        """Counts the episodes and rewards since the last call; synchronizes."""
         finished, reward = self._actor.episodes.take()
         self.count(Counts(0, finished, reward))
 
     def take_episodes(self) -> list[tuple[float, int]]:
-        """Return and length of the episodes finished since the last call; waits."""
+        """Return and length of the episodes finished since the last call; synchronizes."""
         self._read_episodes()
         return super().take_episodes()
 
     def rewards_and_episodes(self) -> tuple[float, int]:
-        """Sum of all rewards, and number of all episodes ended, since this loop was made; waits."""
+        """Sum of rewards and number of episodes ended since this loop was made; synchronizes."""
         self._read_episodes()
         return super().rewards_and_episodes()
 
     def _check(self) -> None:
-        """Waits, and raises what went wrong on the device."""
+        """Synchronizes, and raises errors of the device."""
         self._actor.check()
 
     def report(self) -> dict[str, Any]:
-        """Metrics of the time since the last call; waits, and raises what went wrong on the device."""
+        """Metrics of the time since the last call; synchronizes, and raises errors of the device."""
         self._check()
         check_state({"weights": self._learner.weights}, "the learner")
         return super().report()
@@ -48,16 +48,16 @@ class CudaLoop(LocalLoop[L]):
         return super()._actor_states()
 
     def rescue(self, folder: Path) -> None:
-        """Refuses: after an error on a device its memory cannot be read."""
-        raise RunDirectoryError(f"nothing is written into {folder}: the device failed; resume goes on before")
+        """Raises an error: after an error on a device its memory cannot be read."""
+        raise RunDirectoryError(f"cannot write {folder}: the device failed; resume the last checkpoint")
 
 
 def require_cuda_policy(algorithm: Any, able: str) -> None:
-    """Refuses an algorithm that cannot act on the device it learns on.
+    """Checks that an algorithm can act on the device it learns on.
 
     Args:
-        algorithm: of the run.
-        able: names of algorithms that can.
+        algorithm: algorithm of the run.
+        able: names of algorithms that can, for the message.
 
     Raises:
         ConfigError: it has no ``make_device_policy``.

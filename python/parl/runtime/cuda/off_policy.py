@@ -1,10 +1,10 @@
 """Off-policy training with environments, network, replay and learner on one CUDA device, in one process.
 
 An iteration acts, steps all environments, writes their rows and makes the updates that the replay ratio asks
-for. The host only launches work and reads nothing back: observations are drawn, stored, sampled and learned
-from where they are. Episode statistics are summed on the device and read for reports.
+for. The host only launches work and reads nothing back: observations stay on the device. Episode statistics
+are summed there and read for reports.
 
-With ``cuda_graph`` of the algorithm an update is one graph: draw, gradients, step, priorities.
+With the algorithm's setting ``cuda_graph`` an update is one CUDA graph: sample, gradients, step, priorities.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class CudaActor(CudaEnvActor):
     """Writes one row per environment and step into a replay on the device.
 
     Args:
-        envs: owned from now on.
+        envs: vector environment, owned by the actor from now on.
         policy: chooses the actions.
-        replay: takes the rows.
-        same_step: truncated rows come with their last observation.
-        seed: of the first reset.
+        replay: destination of the rows.
+        same_step: whether environments reset in the step that ends an episode; rows then have ``final_obs``.
+        seed: seed of the first reset.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CudaActor(CudaEnvActor):
         self._obs = self._first_obs
 
     def step(self, env_steps: int) -> Counts:
-        """One vector step; rows that only reset an environment are counted too. Does not wait."""
+        """Takes one vector step; counts rows that only reset an environment too. Does not synchronize."""
         action = self.policy.act(self._obs, env_steps)
         obs, reward, terminated, truncated, infos = self._envs.step(action)
         self._replay.add(
@@ -74,13 +74,13 @@ class CudaActor(CudaEnvActor):
 
 
 class CudaUpdate:
-    """One update: draw, gradients, step, priorities; as calls or as one graph. Does not wait.
+    """An update: sample, gradients, step, priorities; as calls or one CUDA graph. Does not synchronize.
 
     Args:
-        learner: learns.
-        replay: on the learner's device.
-        size: transitions of a batch.
-        as_graph: record it, and replay that.
+        learner: computes and applies the gradients.
+        replay: replay on the learner's device.
+        size: number of transitions in a batch.
+        as_graph: whether to record the update as a CUDA graph and replay that.
     """
 
     def __init__(self, learner: Any, replay: PrioritizedReplay, size: int, as_graph: bool) -> None:
@@ -91,7 +91,7 @@ class CudaUpdate:
         self._update = execution.Recorded(self._all, [learner.generator], as_graph)
 
     def __call__(self, beta: float) -> None:
-        """Takes one update with this exponent of importance weights."""
+        """Makes one update with exponent ``beta`` of the importance weights."""
         if beta != self._known:
             self._beta.fill_(beta)
             self._known = beta

@@ -1,12 +1,11 @@
 """The sync topology with environments, policy, rollouts and learner on one CUDA device.
 
-An iteration acts and steps T times into one rollout on the device, and learns from it. The host only launches
-work and reads nothing back; episode statistics are summed on the device and read for reports. Environments
-reset in the step that ends an episode, so that every row is a step and all shapes are equal in every rollout.
-With ``cuda_graph`` of the algorithm the T steps are one graph, and all that is learned from them is another.
+An iteration collects one rollout of T steps on the device and learns from it. The host only launches work and
+reads nothing back; episode statistics are summed on the device and read for reports. Environments reset in
+the step that ends an episode, so that every row is a step and all rollouts have equal shapes. With the
+algorithm's setting ``cuda_graph`` the T steps are one CUDA graph and the updates from the rollout another.
 
-Under ``torchrun`` every process has a device, environments and a learner of its own, and gradients are
-averaged.
+Under ``torchrun`` every process has its own device, environments and learner, and gradients are averaged.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from parl.runtime.on_policy.sync import SyncRolloutLoop
 from parl.runtime.seeds import actor_seeds
 from parl.types import EnvSpec, Rollout, RolloutLearner
 
-# Truncated episodes whose last observation is kept, in a step and in a rollout; others count as terminated.
+# Truncated episodes whose last observation is kept, per step and per rollout; others count as terminated.
 AT_ONCE, CAPACITY = 32, 64
 
 
 class CudaRolloutBuffer:
-    """Arrays of one rollout on a device, written step by step without waiting.
+    """Arrays of one rollout on a device, written step by step without synchronizing.
 
     Args:
-        spec: of the environment.
+        spec: description of the environment.
         steps: T.
         num_envs: N.
-        device: torch's.
+        device: torch device.
     """
 
     def __init__(self, spec: EnvSpec, steps: int, num_envs: int, device: Any) -> None:
@@ -57,7 +56,7 @@ class CudaRolloutBuffer:
         self.log_prob, self.reward = (empty(steps, num_envs) for _ in range(2))
         self._terminated, self._ended = (empty(steps, num_envs, dtype=torch.bool) for _ in range(2))
         self._capacity, self._at_once = min(CAPACITY, steps * num_envs), min(AT_ONCE, num_envs)
-        # One place more, where all goes that has none.
+        # The additional last place takes all values that are not kept.
         self._final_obs = empty(self._capacity + 1, *spec.observation_shape, dtype=kind)
         self._final_at = empty(self._capacity + 1, 2, dtype=torch.int64)
         self._count = empty(dtype=torch.int64)
@@ -66,12 +65,12 @@ class CudaRolloutBuffer:
         self._place = torch.arange(self._capacity, device=device)
 
     def begin(self) -> None:
-        """The next row follows on the last one."""
+        """Begins a rollout: its first observations are the last ones of the previous rollout."""
         self.obs[0].copy_(self.obs[-1])
         self._count.zero_()
 
     def ends(self, t: int, terminated: Tensor, truncated: Tensor, final_obs: Tensor) -> None:
-        """How step t ended, (N,) each, and the last observations (N, ...) of those that did."""
+        """Stores where step t ended episodes, (N,) each, and the last observations (N, ...) of these."""
         at_once = self._at_once
         cut = truncated & ~terminated
         rank = torch.cumsum(cut, 0) - 1
@@ -93,7 +92,7 @@ class CudaRolloutBuffer:
     def tensors(self) -> Rollout:
         """The rollout on the same memory; valid until the next one begins.
 
-        Places of ``final_obs`` that no episode needs hold what the last step of environment 0 led to.
+        Unused rows of ``final_obs`` have the observation after the last step of environment 0.
         """
         used = self._place < self._count
         wide = used.view(-1, *[1] * (self._final_obs.dim() - 1))
@@ -113,14 +112,14 @@ class CudaRolloutBuffer:
 
 
 class CudaRolloutActor(CudaEnvActor):
-    """Fills one rollout again and again.
+    """Collects rollouts into one buffer.
 
     Args:
-        envs: reset in the step of an end; owned from now on.
-        spec: their description.
+        envs: vector environment with same-step autoreset, owned by the actor from now on.
+        spec: description of the environments.
         policy: chooses the actions.
         steps: T.
-        seed: of the first reset.
+        seed: seed of the first reset.
         random_steps: see :class:`parl.runtime.on_policy.rollout.RolloutActor`.
     """
 
@@ -145,11 +144,11 @@ class CudaRolloutActor(CudaEnvActor):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether random steps come first."""
+        """Whether :meth:`take_random_steps` must be called before the first rollout."""
         return self._random_steps > 0
 
     def collect(self) -> None:
-        """Fills the rollout; does not wait."""
+        """Fills the rollout; does not synchronize."""
         rollout = self.rollout
         rollout.begin()
         for t in range(self._steps):
@@ -239,7 +238,7 @@ class CudaRolloutLoop(CudaLoop[RolloutLearner], SyncRolloutLoop):
         return []  # the actor has its own
 
     def _collect(self, seconds: float) -> Iterator[list[Collected]]:
-        """One rollout; does not wait."""
+        """Collects one rollout; does not synchronize."""
         actor, setup = self._actor, self._setup
         if actor.is_fresh:
             self.count(Counts(actor.take_random_steps(), [], 0.0), setup.scale)
@@ -257,7 +256,7 @@ class CudaRolloutLoop(CudaLoop[RolloutLearner], SyncRolloutLoop):
         return steps
 
     def _learn_once(self) -> int:
-        # Schedules have been set: the progress is not read while a graph is replayed.
+        # Schedules have been set already: a replayed graph does not read the progress.
         return self._learner.learn(self._actor.rollout.tensors(), self._progress, self._average)
 
     def _figures(self, elapsed: float) -> dict[str, Any]:

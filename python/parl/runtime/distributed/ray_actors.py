@@ -1,16 +1,16 @@
 """Actors on other machines: each is a Ray actor; a thread beside the learners sends it requests.
 
 The thread takes the place of a local actor's process: it owns the actor's row of the shared counters, asks
-the pacer and writes into the replay. The network carries the weights, once per version and machine, and rows,
-several vector steps at a time::
+the pacer and writes into the replay. Weights are sent once per version and machine, rows several vector steps
+at a time::
 
-    thread     read the command | pace | request rows with the newest weights | write the rows that came
+    thread     read the command | wait for the pacer | request rows with the newest weights | write rows
     Ray actor  take the weights | step the environments `steps` times | return the rows
 
-Each actor has up to two open requests, so that it does not wait for the network. An actor that fails, with
-its process or its machine, is counted and replaced by a new one with fresh episodes. An actor that fails
-several times in a row without a result in between ends the run. While Ray has no free processor for an actor,
-it gets no requests; the run goes on, and saves, with the other actors.
+Each actor has up to two open requests, so that it does not wait for the network. If an actor, its process or
+its machine fails, the failure is counted and a new actor with new episodes replaces it. An actor that fails
+several times in a row without a result ends the run. While Ray has no free processor for an actor, it gets no
+requests; the run goes on, and saves, with the other actors.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from parl.runtime.weights import SharedWeights
 if TYPE_CHECKING:
     from parl.runtime.off_policy.setup import OffPolicySetup
 
-# Open requests of an actor.
+# Largest number of open requests of an actor.
 _OPEN_MAX = 2
-# Failures of an actor in a row, without a result between them, that end the run.
+# Number of failures of an actor in a row, without a result between them, that ends the run.
 _FAILURES_MAX = 3
 _WAIT_S = 0.1
-# Tickets kept for priorities that come later than their rows.
+# Number of tickets kept for priorities that arrive later than their rows.
 _TICKETS = 2**16
 # Seeds of a replaced actor differ from those of any resumed run.
 _SEEDS_PER_RESUME = 1_000
@@ -56,9 +56,9 @@ class RayCluster:
     """How a run uses Ray.
 
     Attributes:
-        address: of the cluster, as ``ray.init`` takes it; None: the one that ``RAY_ADDRESS`` names, else a
-            new one on this machine.
-        steps: vector steps of an answer.
+        address: address of the cluster, as for ``ray.init``; None: that in ``RAY_ADDRESS``, else a new
+            cluster on this machine.
+        steps: vector steps per request.
     """
 
     address: str | None
@@ -66,7 +66,7 @@ class RayCluster:
 
 
 def connect(remote: RayCluster, actors: int) -> bool:
-    """Connects this process with the cluster, if it is not yet; whether it was not.
+    """Connects this process to the cluster, unless it is connected; returns whether it was not.
 
     Raises:
         ConfigError: ray is not installed, no cluster answers, or it has too few processors.
@@ -90,14 +90,14 @@ def connect(remote: RayCluster, actors: int) -> bool:
 
 
 def disconnect() -> None:
-    """Ends the connection that :func:`connect` made, and the cluster if it was made for it."""
+    """Closes the connection that :func:`connect` made, and ends the cluster if it was started for it."""
     import ray
 
     ray.shutdown()
 
 
 def cluster_cpus(remote: RayCluster) -> int:
-    """Processors of the cluster."""
+    """Number of processors of the cluster."""
     import ray
 
     fresh = connect(remote, 0)
@@ -116,13 +116,13 @@ class RowBuffer:
         self._count = 0
 
     def add(self, **columns: Any) -> Any:
-        """Keeps a copy of one row per environment; gives their numbers, (N,), which stand for tickets."""
+        """Copies one row per environment; returns their numbers (N,), which are used as tickets."""
         self._rows.append({name: _copied(column) for name, column in columns.items()})
         first, self._count = self._count, self._count + len(columns["env_id"])
         return np.arange(first, self._count)
 
     def update_priorities(self, tickets: Any, priorities: Any) -> None:
-        """Keeps priorities of rows by their numbers."""
+        """Stores priorities of rows by their numbers."""
         self._priorities.append((np.array(tickets), np.array(priorities)))
 
     def take_priorities(self) -> tuple[Any, Any] | None:
@@ -160,8 +160,8 @@ class RolloutResult:
 
     Attributes:
         rows: columns (steps * N, ...), with ``env_id``.
-        counts: of these steps.
-        version: of the weights that acted.
+        counts: counts of these steps.
+        version: version of the weights that were used.
         priorities: numbers of rows, counted over all results, and their priorities; or None.
     """
 
@@ -172,7 +172,7 @@ class RolloutResult:
 
 
 class RayActor:
-    """An actor in a process of Ray's, on any machine."""
+    """An actor in a Ray process, on any machine of the cluster."""
 
     def __init__(self, setup: OffPolicySetup, index: int, resumes: int, state: bytes | None) -> None:
         torch.set_num_threads(1)
@@ -180,7 +180,7 @@ class RayActor:
         self._actor = setup.make_actor(index, self._rows, resumes)
         if state is not None:
             self._actor.load(state)
-            self._actor.keep_priorities()  # the numbers of rows start again
+            self._actor.keep_priorities()  # the numbers of rows restart at 0
 
     def collect(self, weights: Any, version: int, env_steps: int, steps: int) -> RolloutResult:
         """Takes ``steps`` vector steps with ``weights`` (P,) float32 of ``version``."""
@@ -192,11 +192,11 @@ class RayActor:
         return RolloutResult(self._rows.take(), counts, version, self._rows.take_priorities())
 
     def save(self) -> bytes | str:
-        """The actor as bytes, or why it cannot be saved."""
+        """The state of the actor as bytes, or the reason why it cannot be saved."""
         return state_or_reason(self._actor)
 
     def process(self) -> tuple[str, int]:
-        """Ray's name of the machine, and the process there."""
+        """Ray's id of the machine, and the id of the process."""
         import os
 
         import ray
@@ -216,11 +216,11 @@ class WeightsRef:
 
     @property
     def version(self) -> int:
-        """Number of the newest weights."""
+        """Version of the newest weights."""
         return self._snapshot.version
 
     def newest(self) -> tuple[Any, int]:
-        """Reference and version."""
+        """Reference to the newest weights, and their version."""
         import ray
 
         with self._lock:
@@ -231,14 +231,14 @@ class WeightsRef:
 
 
 class RayActorHandle:
-    """One Ray actor, seen from the learners: its open requests, its failures and its replacement.
+    """Handle of one Ray actor in the learners' process: open requests, failures and replacement.
 
     Args:
         setup: the run.
-        index: number of the actor.
-        resumes: of the run so far.
-        state: what :meth:`save` gave, or None.
-        weights: the newest ones.
+        index: index of the actor.
+        resumes: number of resumes of the run so far.
+        state: result of :meth:`save`, or None.
+        weights: the newest weights.
     """
 
     def __init__(
@@ -258,14 +258,14 @@ class RayActorHandle:
         kind = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(RayActor)
         resumes = self._resumes + _SEEDS_PER_RESUME * self.failures
         self._host: Any = kind.remote(self._setup, self._index, resumes, state)
-        # Answered once the actor has a place and is made.
+        # Returns once Ray has placed and made the actor.
         self._placed: Any = self._host.process.remote()
         self._state = state
         self._tickets = np.zeros(0, np.uint64)
         self._first_ticket = 0
 
     def is_placed(self, within_s: float) -> bool:
-        """Whether the actor is made, on some machine, within ``within_s``; failures as in :meth:`result`."""
+        """Whether Ray has made the actor within ``within_s`` seconds; failures as in :meth:`result`."""
         import ray
         from ray.exceptions import RayError
 
@@ -284,7 +284,7 @@ class RayActorHandle:
 
     @property
     def in_flight(self) -> int:
-        """Largest number of transitions that open requests can bring."""
+        """Largest number of transitions that open requests can return."""
         return sum(steps for _, steps in self._asked) * len(self.env_id)
 
     def may_ask(self) -> bool:
@@ -297,9 +297,9 @@ class RayActorHandle:
         self._asked.append((self._host.collect.remote(reference, version, env_steps, steps), steps))
 
     def result(self, within_s: float) -> RolloutResult | None:
-        """The oldest request's result, None if it has not come within ``within_s``.
+        """The result of the oldest request; None if it has not arrived within ``within_s`` seconds.
 
-        A failed actor is replaced and its requests are dropped; :attr:`failures` has grown then.
+        A failed actor is replaced and its requests are dropped; this increments :attr:`failures`.
 
         Raises:
             WorkerError: it failed several times in a row.
@@ -326,7 +326,7 @@ class RayActorHandle:
 
         cause = getattr(error, "cause", None)
         if isinstance(cause, NonFiniteError):
-            raise cause  # of the environment: another actor would have the same one
+            raise cause  # an error of the environment, which a new actor would repeat
         self._asked.clear()
         self.failures += 1
         self._in_a_row += 1
@@ -352,7 +352,7 @@ class RayActorHandle:
             self._tickets, self._first_ticket = self._tickets[surplus:], self._first_ticket + surplus
 
     def save(self) -> bytes | str | None:
-        """See :meth:`RayActor.save`; an actor not placed yet gives the state that it starts from."""
+        """See :meth:`RayActor.save`; for an actor that is not placed yet, the state that it starts from."""
         import ray
         from ray.exceptions import RayError
 

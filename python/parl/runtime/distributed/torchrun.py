@@ -1,4 +1,4 @@
-"""Learners started by ``torchrun``: each with environments of its own, gradients averaged over all.
+"""Learners started by ``torchrun``: each has its own environments; gradients are averaged over all.
 
 ::
 
@@ -9,8 +9,8 @@ logs and saves; the other ranks wait while it does. Off-policy (:class:`Torchrun
 flag to the gradients that it sends: average, save or stop. On-policy (:class:`RolloutCoordinator`) it
 broadcasts the same flag before each rollout.
 
-Processes find each other by the variables that ``torchrun`` sets; ``torch.distributed`` does the rest: gloo
-where learners compute on processors, NCCL on GPUs.
+Processes connect by the environment variables that ``torchrun`` sets, and communicate by
+``torch.distributed``: with gloo if learners are on CPUs, NCCL if on GPUs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from parl.errors import ConfigError
 from parl.runtime.gradient_allreduce import pack_flag
 
 SAVE, END, ROLLOUT = 1.0, 2.0, 3.0
-"""What rank 0 may ask for."""
+"""Requests of rank 0."""
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-# Rank 0 may evaluate and save for so long before the other ranks raise.
+# Time limit for evaluations and checkpoints of rank 0, after which the other ranks raise an error.
 _TIMEOUT = timedelta(hours=2)
 
 
@@ -39,9 +39,9 @@ class Group:
     """The processes that ``torchrun`` started, and this one's rank.
 
     Attributes:
-        rank: number of this process.
+        rank: rank of this process.
         size: number of processes.
-        local: number of this process on this machine.
+        local: rank of this process on this machine.
         local_size: number of processes on this machine.
     """
 
@@ -52,7 +52,7 @@ class Group:
 
     @classmethod
     def found(cls) -> Group | None:
-        """The group; None without ``torchrun``, or where it started this process alone."""
+        """The group; None without ``torchrun``, or if it started only this process."""
         if any(name not in os.environ for name in _VARIABLES) or int(os.environ["WORLD_SIZE"]) < 2:
             return None
         size = int(os.environ["WORLD_SIZE"])
@@ -60,21 +60,21 @@ class Group:
         return cls(int(os.environ["RANK"]), size, int(os.environ["LOCAL_RANK"]), here)
 
     def share(self, name: str, value: int) -> int:
-        """This process's share of ``value``, a setting for all of them.
+        """This process's share of ``value``, a setting of the whole group.
 
         Raises:
-            ConfigError: it cannot be shared evenly.
+            ConfigError: ``value`` cannot be divided evenly.
         """
         if value % self.size:
             raise ConfigError(f"{name} = {value} is no multiple of the {self.size} processes of torchrun")
         return value // self.size
 
     def device(self, wanted: str) -> str:
-        """The device of this process: with ``cuda``, that of its number on this machine."""
+        """The device of this process: for ``cuda``, the device with its local rank."""
         return f"cuda:{self.local}" if wanted == "cuda" else wanted
 
     def connect(self, device: str) -> None:
-        """Joins the others; safe to call twice."""
+        """Joins the process group; safe to call twice."""
         import torch.distributed as dist
 
         if device.startswith("cuda"):
@@ -91,7 +91,7 @@ class Group:
         return box[0]
 
     def disconnect(self) -> None:
-        """Leaves; safe to call twice."""
+        """Leaves the process group; safe to call twice."""
         import torch.distributed as dist
 
         if dist.is_initialized():
@@ -99,10 +99,10 @@ class Group:
 
 
 class TorchrunAllReduce:
-    """The learners of a group. See :class:`parl.runtime.gradient_allreduce.GradientAllReduce`.
+    """A :class:`parl.runtime.gradient_allreduce.GradientAllReduce` over the processes of torchrun.
 
     Attributes:
-        asked: what rank 0 asked for when :meth:`average` last returned False.
+        asked: request of rank 0 when :meth:`average` last returned False.
     """
 
     def __init__(self, group: Group, device: str) -> None:
@@ -113,11 +113,11 @@ class TorchrunAllReduce:
     def average(
         self, gradients: Tensor, present: bool, meanwhile: Callable[[], object] | None = None
     ) -> bool:
-        """See :class:`GradientAllReduce`; only rank 0 is ever absent, and that asks all to end."""
+        """See :class:`GradientAllReduce`; only rank 0 can be absent, which asks all to end."""
         return self._sum(gradients, 0.0 if present else END, meanwhile)
 
     def ask(self, gradients: Tensor, request: float) -> None:
-        """Called by rank 0: asks all for ``request``; this update is left out."""
+        """Called by rank 0: sends ``request`` to all processes, which skip this update."""
         self._sum(gradients, request, None)
 
     def _sum(self, gradients: Tensor, flag: float, meanwhile: Callable[[], object] | None) -> bool:
@@ -139,11 +139,11 @@ class TorchrunAllReduce:
 
 
 class RolloutCoordinator:
-    """Rank 0 tells the other processes before each rollout what comes next; gradients are averaged.
+    """Broadcasts the requests of rank 0 before each rollout, and averages gradients.
 
     Args:
-        group: its processes are connected.
-        device: where learners compute.
+        group: the group, connected.
+        device: device of the learners.
     """
 
     def __init__(self, group: Group, device: str) -> None:
@@ -151,11 +151,11 @@ class RolloutCoordinator:
         self._device = device
 
     def send(self, request: float, env_steps: int) -> None:
-        """Called by rank 0: what all do next, and how many transitions the run has."""
+        """Called by rank 0: sends the next request and the number of transitions so far."""
         self._broadcast(torch.tensor([request, float(env_steps)], dtype=torch.float64))
 
     def receive(self) -> tuple[float, int]:
-        """Called by the other ranks: what rank 0 sent."""
+        """Called by the other ranks: returns what rank 0 sent."""
         request, env_steps = self._broadcast(torch.zeros(2, dtype=torch.float64)).tolist()
         return request, int(env_steps)
 

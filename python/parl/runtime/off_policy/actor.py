@@ -23,12 +23,12 @@ class Actor(EnvActor):
 
     Args:
         env: a vector environment of ``num_envs``, owned by the actor from now on.
-        spec: its description.
+        spec: description of the environment.
         policy: chooses the actions.
-        replay: takes the rows.
+        replay: destination of the rows.
         first_env: number of the first environment within the run.
-        seed: of the first reset.
-        initial_priorities: computes the rows' first priorities; None: the replay chooses them.
+        seed: seed of the first reset.
+        initial_priorities: computes the rows' initial priorities; None: the replay chooses them.
         pickles: see :class:`EnvActor`.
     """
 
@@ -58,7 +58,7 @@ class Actor(EnvActor):
         return observations
 
     def step(self, env_steps: int) -> Counts:
-        """One vector step.
+        """Takes one vector step.
 
         Args:
             env_steps: transitions that the run has collected, for the policy's schedules.
@@ -134,7 +134,7 @@ class Actor(EnvActor):
             self._initial_priorities.clear()
 
     def keep_priorities(self) -> None:
-        """Leaves rows that are written with the priorities they have."""
+        """Leaves the priorities of the rows written so far unchanged."""
         if self._initial_priorities is not None:
             self._initial_priorities.keep_priorities()
 
@@ -150,9 +150,9 @@ def make_actor(
     seed: int,
     double_buffer: bool = False,
 ) -> Actor | DoubleBufferedActor:
-    """Actor ``index`` of ``actors``, which share ``num_envs`` environments as evenly as can be.
+    """Makes actor ``index`` of ``actors``, which share ``num_envs`` environments as evenly as possible.
 
-    Each environment's first seed and each policy's generator follow from ``seed`` and their number alone.
+    The first seeds of its environments and the seed of its policy depend only on ``seed`` and ``index``.
     """
     from parl.runtime.off_policy.double_buffer import DoubleBufferedActor
 

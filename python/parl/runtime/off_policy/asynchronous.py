@@ -3,12 +3,12 @@
 The driver is learner 0. The other learners and the actors are workers. All share the replay, the counters and
 the weights through memory; they use a pipe to the driver only while they are parked::
 
-    actor      read the command | newest weights | pace | step the environments, write rows
-    learner    read the command | pace | draw, compute, average with the others, step, set priorities
-    driver     learner 0; also publishes the weights after each update, and watches the workers
+    actor      read the command | wait for the pacer | read the newest weights | step, write rows
+    learner    read the command | wait for the pacer | sample, compute, average, step, set priorities
+    driver     learner 0; also publishes the weights after each update and monitors the workers
 
-Learners skip an update together: one that cannot take part sets a flag in the all-reduce, and all leave that
-update out.
+Learners skip an update together: one without gradients sets a flag in the all-reduce, and all skip the
+update.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _run_actor(
     resumes: int,
     state: bytes | None,
 ) -> None:
-    """An actor's main function; ``replay`` is a name to attach to, or the replay itself."""
+    """An actor's main function; ``replay`` is the name of a shared replay, or the replay itself."""
     if isinstance(replay, str):
         replay = PrioritizedReplay.attach(replay)
     actor = setup.make_actor(index, replay, resumes)
@@ -88,7 +88,7 @@ def _run_actor(
         env_steps = counters.env_steps
         if not setup.pacer.may_collect(env_steps, int(updates[b.UPDATES])):
             started = time.perf_counter_ns()
-            # Longer and longer: each wake-up takes time from a learner that needs all cores.
+            # The pause grows, because each wake-up takes CPU time from a learner that needs all cores.
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, ACTOR_PAUSE_MAX_S)
             row[b.ACTOR_WAIT_NS] += time.perf_counter_ns() - started
@@ -113,7 +113,7 @@ def _run_learner(
 ) -> None:
     """The loop of learner ``rank >= 1``, in a process or thread; ``replay`` as in :func:`_run_actor`.
 
-    A thread is given its ``learner``: seeding is process-wide.
+    A thread gets its ``learner``, because seeding torch affects the whole process.
     """
     if isinstance(replay, str):
         replay = PrioritizedReplay.attach(replay)
@@ -171,7 +171,7 @@ def _learn(
 
 
 def _stopped_after_parking(counters: SharedCounters) -> bool:
-    """Waits while the workers are parked; whether they are stopped then."""
+    """Waits while the workers are parked; returns whether they must stop then."""
     while counters.command == b.PARK:
         time.sleep(IDLE_S)
     return counters.command == b.STOP
@@ -222,12 +222,12 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         context: Any,
         in_processes: bool,
     ) -> None:
-        """Starts the workers; ``name`` is that of the replay's memory, where processes share it."""
+        """Starts the workers; ``name`` is that of the replay's shared memory, None if it is not shared."""
         assert self._workers is not None
         counters, workers, learner = self._counters, self._workers, self._learner
         counters.actor[0, b.STEPS] = self._env_steps
         if setup.group is not None:
-            # Rank 0 is right: a process that was killed may have saved less.
+            # All take the state of rank 0: a process that was killed may have saved an older one.
             state, self._updates = setup.group.from_first((learner.state_dict(), self._updates))
             learner.load_state_dict(state)
         counters.learner[:, b.UPDATES] = self._updates
@@ -257,9 +257,9 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         self._allreduce = self._make_allreduce(where)
         self._learner_worker = setup.make_learner_worker(learner, self._replay, self._allreduce, 0)
         for worker in workers.workers:
-            worker.answer(ANSWER_S)  # ready: it has attached to the replay
+            worker.answer(ANSWER_S)  # "ready": it has attached to the replay
         if name is not None:
-            self._replay.unlink()  # the name is not needed any more, and cannot be left behind now
+            self._replay.unlink()  # all have attached; without a name the memory cannot outlive the run
         controls = setup.park_actors and setup.actors > 1 and setup.remote is None
         self._parking = ActorParking.of(setup.actors) if controls else None
         self._next_check = self._next_parking = 0.0
@@ -283,7 +283,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
 
     @property
     def env_steps(self) -> int:
-        """Transitions collected; of all processes of torchrun, if each collects as much as this one."""
+        """Transitions collected; with torchrun by all processes, as if each had collected as many as this."""
         return self._counters.env_steps * self._setup.scale
 
     def advance(self, until_env_steps: int, seconds: float) -> None:
@@ -301,7 +301,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         elif self._together(lambda: self._own.update(env_steps)):
             self._after_update()
         else:
-            # The driver alone asks for a skipped update, and it does so between updates.
+            # Only the driver requests a skipped update, and it does so between updates.
             self._raise_peer_error(RuntimeError("a learner skipped an update that the driver did not skip"))
 
     def _after_update(self) -> None:
@@ -310,7 +310,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         self._shared_weights.publish(self._learner.weights)
 
     def _check(self) -> None:
-        """Raises if a worker has failed, and parks or wakes actors, every now and then."""
+        """Raises the error of a failed worker, and parks or wakes actors; does so periodically."""
         now = time.monotonic()
         if now >= self._next_check:
             self._next_check = now + _CHECK_EVERY_S
@@ -320,7 +320,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
                 self._park_or_wake(now)
 
     def _park_or_wake(self, now: float) -> None:
-        """Parks or wakes actors by how long each side has waited since the last call."""
+        """Parks or wakes actors, depending on how long each side has waited since the last call."""
         assert self._parking is not None
         parking, counters = self._parking, self._counters
         waits = (counters.actor[:, b.ACTOR_WAIT_NS].sum(), counters.learner[:, b.LEARNER_WAIT_NS].mean())
@@ -334,7 +334,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         counters.awake = parking.awake, parking.first
 
     def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
-        """Learns along with rank 0 of torchrun until that ends.
+        """Takes part in the updates of rank 0 of torchrun until rank 0 ends.
 
         Args:
             save: called when rank 0 saves, with a function that writes this process's part into a folder.
@@ -352,7 +352,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
                 return
 
     def _together(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns, which talks to other learners; their own error if the connection breaks."""
+        """Returns ``work()``, which communicates with other learners; raises their error if that fails."""
         try:
             return work()
         except RuntimeError as error:
@@ -402,7 +402,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
         }
 
     def _actor_states(self) -> list[bytes | None]:
-        """See :class:`Loop`; all learners skip an update first, so that they are at the same one."""
+        """See :class:`Loop`; all learners first skip an update, so that all have made the same ones."""
         if self._setup.learners > 1:
             self._together(self._own.skip)
         elif self._leads:
@@ -425,7 +425,7 @@ class AsyncOffPolicyLoop(CommandedLoop[Learner]):
             try:
                 workers.check()
                 self._own.skip()
-            except Exception:  # a learner is gone: the others are ended below
+            except Exception:  # a learner has failed: the others are stopped here
                 if self._allreduce is not None:
                     self._allreduce.close()
                 workers.end(within_s=0.5)

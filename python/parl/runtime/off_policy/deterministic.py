@@ -1,9 +1,9 @@
-"""The deterministic schedule of off-policy algorithms: one thread, one order, equal numbers for equal seeds.
+"""The deterministic schedule of off-policy algorithms: one thread, equal results for equal seeds.
 
-An iteration steps the actors in order, then makes the updates that the replay ratio asks for. In an update
-the learners' parts are drawn and computed in order, and their gradients summed in that order. The numbers
-depend on settings and seed alone (on one processor family and one version of torch). A run that is stopped at
-a checkpoint and resumed gives the numbers of an uninterrupted one.
+An iteration steps the actors in a fixed order, then makes the updates that the replay ratio asks for. In an
+update the learners' parts are drawn and computed in order, and their gradients added in that order. The
+results depend only on settings and seed (on one processor family and one version of torch). A run that is
+stopped at a checkpoint and resumed gives the same results as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from parl.runtime.off_policy.learner_worker import (
 from parl.runtime.off_policy.setup import OffPolicySetup
 from parl.types import Batch, Learner
 
-# Batches drawn ahead and priorities not yet set.
+# File of batches drawn in advance and priorities not yet set.
 _PENDING = "pending.npz"
 
 
 def _batch(saved: dict[str, Any]) -> Any:
-    """A batch of what was saved of it; nested where it was."""
+    """Restores a batch, which may be nested, from its saved arrays."""
     return NamedArrays({key: _batch(part) if isinstance(part, dict) else part for key, part in saved.items()})
 
 
@@ -43,7 +43,7 @@ class LocalOffPolicyLoop(LocalLoop[Learner]):
 
     Args:
         setup: the run.
-        device: of the replay.
+        device: device of the replay.
         saved: the checkpoint to start from, or None.
     """
 
@@ -66,11 +66,11 @@ class LocalOffPolicyLoop(LocalLoop[Learner]):
             self._publish()
 
     def _update(self) -> None:
-        """One update."""
+        """Makes one update."""
         raise NotImplementedError
 
     def _publish(self) -> None:
-        """Gives the newest weights to the actors, where they do not share the learner's."""
+        """Copies the newest weights to the actors, unless they act with the learner's networks."""
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
         return {
@@ -113,7 +113,7 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
             actor.policy.weights.copy_(self._learner.weights)
 
     def _draw(self) -> list[Batch]:
-        """Every learner's part of a batch."""
+        """Draws every learner's part of a batch."""
         beta = self._setup.algorithm.replay_beta(self._env_steps)
         return [sampler.draw(beta) for sampler in self._samplers]
 
@@ -133,13 +133,13 @@ class DeterministicOffPolicyLoop(LocalOffPolicyLoop):
         self._priorities.give(drawn)
 
     def rescue(self, folder: Path) -> None:
-        """Refuses: a resumed run repeats what follows the last checkpoint, but not half an iteration."""
+        """Raises an error: a resumed run can repeat iterations after a checkpoint, but not half of one."""
         raise RunDirectoryError(
             f"nothing is written into {folder}: a deterministic run goes on from its last checkpoint"
         )
 
     def save(self, folder: Path) -> None:
-        """Writes the checkpoint's parts into ``folder``, with batches drawn ahead and delayed priorities."""
+        """Writes a checkpoint into ``folder``, with batches drawn in advance and delayed priorities."""
         super().save(folder)
         if self._ahead.ready or self._priorities.waiting:
             pending = (list(self._ahead.ready), list(self._priorities.waiting))

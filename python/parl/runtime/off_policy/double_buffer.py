@@ -1,12 +1,12 @@
-"""Double buffering: of two groups of environments one steps while the policy acts for the other.
+"""Double buffering: one of two groups of environments steps while the policy acts for the other.
 
 ::
 
     actor's thread          act A | record B, act B | record A       act A | ...
     environments' thread    step B ...| step A      | step B ..................
 
-It saves time where environments release the GIL while they step, as parl's own and those in processes do.
-The numbers do not depend on timing: rows, actions and random numbers of each group come in one order.
+This saves time if environments release the GIL while they step, as parl's own and those in processes do.
+Results do not depend on timing: the order of each group's rows, actions and random numbers is fixed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from parl.types import Policy
 
 
 class DoubleBufferedActor:
-    """Two actors with one policy; between two calls the environments of the second one are stepping.
+    """Two actors with one policy; between two calls of :meth:`step` the second one's environments step.
 
     Args:
-        first: has the first group of environments.
-        second: has the second group and the same policy.
+        first: actor of the first group of environments.
+        second: actor of the second group, with the same policy.
     """
 
     def __init__(self, first: Actor, second: Actor) -> None:
@@ -36,7 +36,7 @@ class DoubleBufferedActor:
         self._pending: Future[None] | None = None
 
     def step(self, env_steps: int) -> Counts:
-        """As :meth:`Actor.step`; the second group's rows are those of the step before."""
+        """As :meth:`Actor.step`; the second group's rows are those of the previous step."""
         first, second = self._groups
         first.act(env_steps)
         stepping = self._pool.submit(first.step_envs)

@@ -1,10 +1,10 @@
-"""First priorities of rows: n-step TD errors, computed by the actor with its own network.
+"""Initial priorities of rows: n-step TD errors, computed by the actor with its own network.
 
-A row can be drawn once its n rewards and the observation after them are known. By then the actor has computed
-the action values of that observation, so the TD error costs a sum and no pass through the network. Two kinds
-of rows have the largest priority instead: rows at the end of an episode during the n steps before their error
-is computed, and rows before a truncation in environments that reset in the same step, because no action is
-chosen on their last observation.
+A row can be sampled once its n rewards and the observation after them are known. By then the actor has
+computed the action values of that observation, so the TD error needs no further pass through the network. Two
+kinds of rows have the largest priority so far instead: rows at the end of an episode, until their error is
+computed n steps later, and rows before a truncation in environments with same-step autoreset, because no
+action is chosen for their last observation.
 
 Source: Horgan et al. (2018), "Distributed Prioritized Experience Replay", section 3.
 """
@@ -37,15 +37,15 @@ class _Step:
 
 
 class InitialPriorities:
-    """Computes and sets the first priorities of one actor's rows.
+    """Computes and sets the initial priorities of one actor's rows.
 
     Args:
         policy: gives the action values of the observations it acted on.
         replay: holds the rows.
         num_envs: N.
         n_step: n.
-        gamma: discount a step.
-        next_step: environments reset in the step after an end.
+        gamma: discount per step.
+        next_step: whether environments reset in the step after the end of an episode.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class InitialPriorities:
     def of(
         cls, algorithm: Algorithm, policy: Policy, replay: Sink, num_envs: int, spec: EnvSpec
     ) -> InitialPriorities | None:
-        """InitialPriorities where the algorithm wants them, else None."""
+        """An instance if the algorithm's actors compute initial priorities, else None."""
         if not algorithm.actor_priorities:
             return None
         options = algorithm.replay_options()
@@ -69,7 +69,7 @@ class InitialPriorities:
         return cls(own, replay, num_envs, options["n_step"], options["gamma"], next_step)
 
     def after_act(self) -> None:
-        """Called after the policy acted: sets the priorities of the rows written n steps ago."""
+        """Sets the priorities of the rows written n steps ago; called after the policy acted."""
         chosen, best = self._policy.action_values
         self._steps.append(_Step(np.array(chosen), np.array(best)))
         if len(self._steps) > self._n_step:
@@ -77,7 +77,7 @@ class InitialPriorities:
             self._steps.popleft()
 
     def add(self, tickets: Any, reward: Array, terminated: Array, truncated: Array) -> None:
-        """Called after the rows of the latest step were written."""
+        """Stores what the priorities need; called after the rows of the latest step were written."""
         step = self._steps[-1]
         step.tickets, step.reward = np.asarray(tickets), np.array(reward)
         step.terminated, step.truncated = np.array(terminated), np.array(truncated)
@@ -86,7 +86,7 @@ class InitialPriorities:
             self._resets = step.terminated | step.truncated
 
     def _set_priorities(self) -> None:
-        """Priorities of the oldest step's rows."""
+        """Computes and sets the priorities of the oldest step's rows."""
         steps = self._steps
         row = steps[0]
         total = np.zeros(len(row.chosen), np.float32)
@@ -117,12 +117,12 @@ class InitialPriorities:
             self._replay.update_priorities(row.tickets[known], priorities[known])
 
     def clear(self) -> None:
-        """The next rows begin new episodes."""
+        """Forgets all rows; the next ones begin new episodes."""
         self._steps.clear()
         self._resets[:] = False
 
     def keep_priorities(self) -> None:
-        """Rows written so far keep the priorities they have."""
+        """Leaves the priorities of the rows written so far unchanged."""
         for step in self._steps:
             if step.valid is not None:
                 step.valid[:] = False

@@ -1,7 +1,7 @@
-"""One learner's work: sample its part of the batch, compute, average with its peers, step, set priorities.
+"""The updates of one learner: sample, compute gradients, average them, step, set priorities.
 
-The next batch may be drawn while the gradients are averaged, and priorities may go back some updates late:
-neither hurts (Horgan et al., 2018, learn from priorities that are thousands of updates old).
+The next batch may be sampled while the gradients are averaged, and priorities may be written some updates
+late. Neither harms learning (Horgan et al., 2018, learn from priorities that are thousands of updates old).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from parl.runtime.gradient_allreduce import GradientAllReduce, SingleLearner
 from parl.types import Algorithm, Batch, Learner
 
 T = TypeVar("T")
-# Changes of the importance weights' exponent for which a drawing thread is not stopped.
+# Smaller changes of beta are not passed to the prefetching thread, since it must stop for them.
 _BETA_STEP = 0.005
 
 
 def compute_gradients(learner: Learner, batch: Batch, env_steps: int) -> Any:
-    """New priorities (B,) of ``batch``, whose gradients ``learner`` then has.
+    """Computes the gradients of ``batch`` in ``learner``; returns the new priorities (B,).
 
     Raises:
-        NonFiniteError: a loss or an error is NaN or infinite; says after how many transitions.
+        NonFiniteError: a loss or a TD error is NaN or infinite; the message has ``env_steps``.
     """
     try:
         return learner.compute(batch)
@@ -34,10 +34,10 @@ def compute_gradients(learner: Learner, batch: Batch, env_steps: int) -> Any:
 
 
 def apply_step(learner: Learner, env_steps: int) -> None:
-    """The optimizer's step.
+    """Takes the optimizer's step.
 
     Raises:
-        NonFiniteError: the gradient is NaN or infinite; says after how many transitions.
+        NonFiniteError: the gradient is NaN or infinite; the message has ``env_steps``.
     """
     try:
         learner.step()
@@ -46,15 +46,15 @@ def apply_step(learner: Learner, env_steps: int) -> None:
 
 
 class BatchSampler:
-    """Stratified draws of one learner's part, into arrays that are used again and again.
+    """Draws stratified samples of one learner's part of a batch, into reused arrays.
 
     Args:
-        replay: drawn from.
-        size: transitions in the part.
-        live: batches that are looked at at the same time; the arrays of a batch are filled again so many
-            draws later.
-        rank: number of the part.
-        learners: parts of a draw.
+        replay: the replay to sample from.
+        size: number of transitions in the part.
+        live: number of batches in use at the same time; after as many draws the arrays of a batch are filled
+            again.
+        rank: index of the part.
+        learners: number of parts.
     """
 
     def __init__(self, replay: PrioritizedReplay, size: int, live: int, rank: int, learners: int) -> None:
@@ -64,7 +64,7 @@ class BatchSampler:
         self._batches: deque[Any] = deque()
 
     def draw(self, beta: float) -> Batch:
-        """The next part, drawn with exponent ``beta`` of the importance weights."""
+        """Draws the next part, with exponent ``beta`` of the importance weights."""
         if len(self._batches) < self._live:
             self._batches.appendleft(self._replay.empty_batch(self._size, as_torch=True))
         batch = self._batches[0]
@@ -81,15 +81,15 @@ class BatchSampler:
                 rank=self._rank,
                 learners=self._learners,
             )
-        self._batches.rotate(-1)  # not of a draw that failed
+        self._batches.rotate(-1)  # only if the draw succeeded
         return cast("Batch", batch)
 
 
 class PrefetchQueue(Generic[T]):
-    """BatchSampler lie ready, up to ``depth`` of them: each has missed the priorities of the updates since.
+    """Queue of batches drawn in advance, with the priorities at the time of the draw.
 
     Args:
-        depth: 0 draws when a draw is wanted.
+        depth: number of batches; 0: each batch is drawn when it is taken.
     """
 
     def __init__(self, depth: int) -> None:
@@ -97,21 +97,21 @@ class PrefetchQueue(Generic[T]):
         self.ready: deque[T] = deque()
 
     def take(self, one: Callable[[], T]) -> T:
-        """The oldest draw that lies ready, or ``one()``."""
+        """The oldest batch in the queue, or ``one()`` if it is empty."""
         return self.ready.popleft() if self.ready else one()
 
     def fill(self, one: Callable[[], T]) -> None:
-        """BatchSampler until so many lie ready as shall."""
+        """Adds batches drawn by ``one()`` until the queue has ``depth``."""
         while len(self.ready) < self._depth:
             self.ready.append(one())
 
 
 class DelayedPriorities:
-    """Priorities on their way back to a replay.
+    """Writes priorities to a replay some updates late.
 
     Args:
-        replay: takes them.
-        delay: updates between the one that computed them and the one after which they are set.
+        replay: the replay.
+        delay: updates between the one that computed the priorities and the one after which they are set.
     """
 
     def __init__(self, replay: PrioritizedReplay, delay: int) -> None:
@@ -121,20 +121,20 @@ class DelayedPriorities:
         self.waiting: deque[list[tuple[Any, Any]]] = deque()
 
     def give(self, drawn: list[tuple[Any, Any]]) -> None:
-        """Takes tickets and priorities of one update, and sets those whose time has come."""
+        """Queues tickets and priorities of one update, and sets the priorities that are due."""
         if not self._wanted:
             return
         if not self._delay and not self.waiting:
             for tickets, priorities in drawn:
                 self._replay.update_priorities(tickets, priorities)
             return
-        if self._delay:  # the arrays of the tickets are filled again meanwhile
+        if self._delay:  # the arrays of the tickets are reused before then
             drawn = [(tickets.copy(), priorities) for tickets, priorities in drawn]
         self.waiting.append(drawn)
         self._set(self._delay)
 
     def flush(self) -> None:
-        """Sets all."""
+        """Sets all queued priorities."""
         self._set(0)
 
     def _set(self, keep: int) -> None:
@@ -149,13 +149,13 @@ class LearnerWorker:
     Args:
         algorithm: gives the exponent of the importance weights.
         learner: computes gradients and steps.
-        replay: drawn from.
-        peers: the other learners.
-        size: transitions in the part.
-        rank: number of the learner among those that share the replay.
+        replay: the replay to sample from.
+        peers: averages gradients with the other learners.
+        size: number of transitions in the part.
+        rank: index of the learner among those that share the replay.
         learners: number of those learners.
-        prefetch: batches that lie ready, drawn while gradients are averaged.
-        delay: updates by which priorities go back late.
+        prefetch: number of batches drawn in advance, while gradients are averaged or by a thread.
+        delay: number of updates by which priorities are set late.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class LearnerWorker:
         learner.alone = isinstance(peers, SingleLearner)
         self._draws = BatchSampler(replay, size, prefetch + 2, rank, learners)
         self._late = DelayedPriorities(replay, delay)
-        # With peers draws are made while gradients travel; alone, a thread makes them.
+        # Several learners draw while gradients are averaged; for a single learner a thread draws.
         self._ahead: PrefetchQueue[Batch] = PrefetchQueue(0 if isinstance(peers, SingleLearner) else prefetch)
         self._stream: Any = None
         self._stream_beta = 0.0
@@ -185,10 +185,10 @@ class LearnerWorker:
             self._stream = replay.prefetch(size, depth=prefetch, ordered=False, reuse=True, as_torch=True)
 
     def update(self, env_steps: int) -> bool:
-        """One update after ``env_steps`` collected transitions; False if a peer could not take part.
+        """Makes an update after ``env_steps`` transitions; returns False if it was skipped.
 
         Raises:
-            NonFiniteError: a loss, an error or the gradient is NaN or infinite.
+            NonFiniteError: a loss, a TD error or the gradient is NaN or infinite.
         """
         learner = self._learner
         beta = self._algorithm.replay_beta(env_steps)
@@ -212,11 +212,11 @@ class LearnerWorker:
         return next(self._stream)
 
     def flush(self) -> None:
-        """Sets all priorities that are late."""
+        """Sets all delayed priorities."""
         self._late.flush()
 
     def close(self) -> None:
-        """Ends the thread that draws ahead, if there is one; safe to call twice."""
+        """Ends the prefetching thread, if there is one; safe to call twice."""
         if self._stream is not None:
             self._stream.close()
 

@@ -1,23 +1,23 @@
-"""Holds the replay ratio, sampled transitions per collected transition, from both sides.
+"""Holds the replay ratio, sampled per collected transitions, by making either side wait.
 
 With c transitions collected since learning started (the first ``learning_starts`` are free) and s sampled::
 
     learners may sample  B more while  s + B <= ratio * c + band
     actors   may collect N more while  ratio * (c + N) <= s + band
 
-so ``|s - ratio * c| <= band`` at all times. One side can always go on, since ``2 * band >= B + ratio * N``:
-were both inequalities false, their sum would say ``B + ratio * N > 2 * band``. (The vector step that passes
-``learning_starts`` collects up to N at once, which the band holds too: ``band >= ratio * N``.)
+so ``|s - ratio * c| <= band`` at all times. One side can always continue, because ``2 * band >= B + ratio *
+N``: if both inequalities were false, ``B + ratio * N > 2 * band`` would follow. (The vector step that passes
+``learning_starts`` collects up to N at once, within the band: ``band >= ratio * N``.)
 
-Source: the need for the two sides, Reverb's ``SampleToInsertRatio`` (Cassirer et al., 2021).
+Source: limits for both sides, as in Reverb's ``SampleToInsertRatio`` (Cassirer et al., 2021).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Sleeps of a process that waits for the other side; the kernel adds about 60 microseconds. The band lets
-# actors run ahead by some vector steps, so they may look less often and leave the processor to the learners.
+# Sleep times of a process that waits for the other side; the kernel adds about 60 microseconds. The band lets
+# actors run ahead by some vector steps, so they may check less often, which leaves CPU time to the learners.
 LEARNER_PAUSE_S = 1e-4
 ACTOR_PAUSE_S = 5e-4
 ACTOR_PAUSE_MAX_S = 2e-3
@@ -33,7 +33,7 @@ class Pacer:
         num_envs: N, collected by all actors together in one vector step.
         learning_starts: collected before learning may start.
         total_steps: collected in the whole run.
-        slack: the band in units of ``(B + ratio * N) / 2``, at least 2; more lets the sides overlap more.
+        slack: the band in units of ``(B + ratio * N) / 2``, at least 2; larger values allow more overlap.
     """
 
     ratio: float

@@ -1,4 +1,4 @@
-"""What a loop with a replay needs to know of a run."""
+"""Description of a run with a replay."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from parl.types import Algorithm, Learner
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicySetup(RunSetup):
-    """One run with a replay.
+    """Description of a run with a replay.
 
     Attributes:
         learners: number of learners.
-        learner_threads: learners are threads of this process; else all but the first are processes.
-        batch_size: transitions of all learners together in one update.
-        replay_capacity: rows of the replay.
+        learner_threads: whether learners are threads of this process; else all but the first are processes.
+        batch_size: transitions per update, of all learners together.
+        replay_capacity: number of rows of the replay.
         pacer: holds the replay ratio.
-        remote: actors run on Ray; None: on this machine.
-        prefetch: batches drawn ahead.
-        priority_delay: updates after which new priorities reach the replay.
-        park_actors: actors that the replay ratio does not need may be parked.
-        double_buffer: each actor has two groups of environments, which step in turns.
+        remote: the Ray cluster of the actors; None: actors run on this machine.
+        prefetch: number of batches drawn in advance.
+        priority_delay: number of updates by which the replay receives new priorities late.
+        park_actors: whether actors that the replay ratio does not need are parked.
+        double_buffer: whether each actor has two groups of environments, which step alternately.
     """
 
     algorithm: Algorithm
@@ -51,10 +51,11 @@ class OffPolicySetup(RunSetup):
         return self.batch_size // self.learners
 
     def make_replay(self, shared: str | None, device: str = "cpu") -> PrioritizedReplay:
-        """An empty replay, on ``device``; named shared memory if ``shared``. Stacks' pictures are kept once.
+        """Makes an empty replay on ``device``, in shared memory with the name ``shared`` if one is given.
 
-        Importance weights are divided by the largest of the batch or, where learners each see a part of it
-        only, of all rows: either way the learners' mean gradient is that of the whole batch.
+        Each frame of stacked observations is stored once. Importance weights are divided by the largest of
+        the batch or, if each learner has only a part of the batch, of all rows. In both cases the learners'
+        mean gradient is that of the whole batch.
         """
         spec = self.spec
         parts = {name: (shape, dtype) for name, shape, dtype in spec.observation_parts}
@@ -82,7 +83,7 @@ class OffPolicySetup(RunSetup):
         )
 
     def make_actor(self, index: int, replay: Any, resumes: int) -> Actor | DoubleBufferedActor:
-        """Actor ``index`` after so many ``resumes``, writing into ``replay``."""
+        """Makes actor ``index``, which writes into ``replay``; the run was resumed ``resumes`` times."""
         seed, envs = self.own_seed(resumes), self.num_envs
         return make_actor(
             self.maker, self.spec, self.algorithm, replay, index, self.actors, envs, seed, self.double_buffer
@@ -91,7 +92,7 @@ class OffPolicySetup(RunSetup):
     def make_learner_worker(
         self, learner: Learner, replay: PrioritizedReplay, peers: GradientAllReduce, rank: int
     ) -> LearnerWorker:
-        """What learner ``rank`` does in an update."""
+        """Makes the object that runs the updates of learner ``rank``."""
         return LearnerWorker(
             self.algorithm,
             learner,

@@ -1,1 +1,1 @@
-"""Actors collect rollouts, the learner learns from each once."""
+"""Actors collect rollouts; the learner learns from each rollout and discards it."""

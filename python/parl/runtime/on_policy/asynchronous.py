@@ -3,9 +3,9 @@
 Every actor, a process or thread, has two rollout buffers in memory that it shares with the learner. It
 receives the number of a buffer, takes the newest weights, fills the buffer and sends a message. The learner
 learns from buffers in the order in which they come, publishes its weights and sends the buffer's number back.
-An actor is therefore at most two rollouts ahead, but the learner may learn from other actors meanwhile.
+An actor is therefore at most two rollouts ahead, but the learner may learn from other actors in the meantime.
 Policy lag, the number of updates made since the rollout's weights were published, is measured for every
-rollout; rollouts with a lag above ``max_lag`` are left out.
+rollout; rollouts with a lag above ``max_lag`` are discarded.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def serve_rollouts(
     buffers: list[RolloutBuffer],
     state: bytes | None,
 ) -> None:
-    """Fills the buffers whose numbers come; answers ``"state"`` with the actor's state; ends on None.
+    """Fills the buffers whose numbers it receives; answers ``"state"`` with the actor's state; ends on None.
 
     Args:
-        connection: to the driver.
-        actor: closed at the end.
-        index: its number.
+        connection: connection to the driver.
+        actor: the actor, which is closed at the end.
+        index: index of the actor.
         newest: called before each rollout; returns the version of the weights that act.
-        buffers: shared with the driver.
-        state: of a checkpoint, or None.
+        buffers: rollout buffers, shared with the driver.
+        state: state of the actor from a checkpoint, or None.
     """
     torch.set_num_threads(1)
     if state is not None:
@@ -128,7 +128,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
             yield [self._pending.popleft() for _ in range(wanted)]
 
     def _rollouts_wanted(self) -> int:
-        """Rollouts of the next update."""
+        """Number of rollouts for the next update."""
         return 1
 
     def _receive(self, seconds: float) -> None:
@@ -160,7 +160,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
         self._shared_weights.publish(self._learner.weights)
 
     def _finish(self, group: Sequence[Collected]) -> None:
-        """Counts what came with the rollouts and lets the actors fill the buffers again."""
+        """Adds the counts of the rollouts and lets the actors fill the buffers again."""
         super()._finish(group)
         for one in group:
             self._refill(one.actor, one.slot)
@@ -170,7 +170,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
         self._actors[index].send((slot, self._env_steps))
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
-        """See :class:`Loop`; ``policy_lag_max`` is that since the start."""
+        """See :class:`Loop`; ``policy_lag_max`` is the largest since the start."""
         new = self._since_report(
             wait=self._wait_s,
             learn=self._learn_s,
@@ -188,7 +188,7 @@ class AsyncRolloutLoop(RolloutLoop, WorkerLoop[RolloutLearner]):
         }
 
     def _actor_states(self) -> list[bytes | None]:
-        """See :class:`Loop`; rollouts that come before the states are queued."""
+        """See :class:`Loop`; rollouts that arrive before the states are queued."""
         return self._ask_for_states(lambda index, value: self._pending.append(value))
 
     def _stop_workers(self, workers: WorkerGroup) -> None:

@@ -1,13 +1,13 @@
-"""The topology of A3C: workers with environments of their own change the shared weights without locks.
+"""The topology of A3C: workers, each with its own environments, update shared weights without locks.
 
-A worker, a process or thread, copies the newest weights, collects a rollout with them, computes its gradient
-with them and steps on the shared weights, which other workers may have changed meanwhile::
+A worker, a process or thread, copies the newest weights, collects a rollout and computes a gradient with
+them, and updates the shared weights, which other workers may have changed in the meantime::
 
-    worker     read the command | newest weights | collect | gradient | step on the shared weights
-    driver     watches, evaluates, saves; it does not learn
+    worker     read the command | newest weights | collect | gradient | update the shared weights
+    driver     monitors, evaluates, saves; it does not learn
 
 Policy lag is the number of steps that other workers made between the copy and the step. It is measured for
-every rollout. Nothing bounds it but the number of workers.
+every rollout. Only the number of workers limits it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _METRICS_EVERY_S = 0.25
 
 
 def _lag_counter(parameters: HogwildParameters, row: b.Row, since: int) -> Callable[[torch.Tensor], None]:
-    """Called before a step: counts the steps made since ``since``, which the gradient does not know of."""
+    """Returns a function to call before each step, which adds the steps since ``since`` to the lag."""
 
     def count(gradients: torch.Tensor) -> None:
         lag = int(parameters.count) - since
@@ -125,7 +125,7 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         self._check()
 
     def _check(self) -> None:
-        """Reads the counter and, every now and then, the workers' metrics; raises if a worker has failed."""
+        """Reads the counter and, periodically, the workers' metrics; raises the error of a failed worker."""
         self._env_steps = self._counters.env_steps
         now = time.monotonic()
         if now < self._next_check:
@@ -138,13 +138,13 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         self._workers.check()
 
     def _refresh(self) -> None:
-        """Newest weights and counters."""
+        """Reads the newest weights and counters."""
         self._learner.refresh()
         self._env_steps = self._counters.env_steps
         self._updates = int(self._counters.actor[:, b.ACTOR_UPDATES].sum())
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
-        """See :class:`Loop`; ``policy_lag_max`` is that since the start."""
+        """See :class:`Loop`; ``policy_lag_max`` is the largest since the start."""
         rows = self._counters.actor
         new = self._since_report(lag=int(rows[:, b.LAG_SUM].sum()), updates=self._updates)
         return {
@@ -153,7 +153,7 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         }
 
     def _metrics(self) -> dict[str, float]:
-        """Those of worker 0's learner: the driver's does not learn."""
+        """Metrics of worker 0's learner, since the driver's does not learn."""
         return self._latest
 
     def _actor_states(self) -> list[bytes | None]:
@@ -162,6 +162,6 @@ class HogwildLoop(CommandedLoop[HogwildLearner]):
         return states
 
     def rescue(self, folder: Any) -> None:
-        """Writes learner and counters; environments start anew."""
+        """Writes learner and counters; a run resumed from them starts new episodes."""
         self._refresh()
         super().rescue(folder)

@@ -1,4 +1,4 @@
-"""Weights and optimizer state in shared memory, which several learners change at the same time without locks.
+"""Weights and optimizer state in shared memory, which several learners update at once without locks.
 
 If two learners read an element before either writes it, one of the two changes is lost. With gradients of
 many elements this is rare and changes little.
@@ -27,7 +27,7 @@ class HogwildParameters:
         count: (1,) int64, optimizer steps.
 
     Args:
-        context: a ``multiprocessing`` context; the memory has no name, so that none can be left behind.
+        context: a ``multiprocessing`` context; the memory has no name, so that it cannot outlive the run.
         size: P.
     """
 
@@ -50,5 +50,5 @@ class HogwildParameters:
         self._map()
 
     def attach(self, learner: HogwildLearner, fill: bool) -> None:
-        """Lets ``learner`` step on these parameters; ``fill`` writes its own here first."""
+        """Makes ``learner`` update these parameters; with ``fill`` its own are first copied into them."""
         learner.share(self.weights, self.mean, self.square, self.count, fill)

@@ -8,8 +8,8 @@
 
 A rollout may begin with older weights than it ends with; its lag is that of its first step. A single trainer
 runs in the driver's thread. Several trainers are threads: they compute gradients at the same time, each with
-the weights that were the newest when it began, and apply them one after the other. The numbers of actors,
-predictors, trainers and rollouts per update are tuned while the run goes on.
+the weights that were newest when it began, and apply them one after the other. The numbers of actors,
+predictors, trainers and rollouts per update are tuned during the run.
 
 Source: Babaeizadeh et al. (2017), "Reinforcement Learning through Asynchronous Advantage Actor-Critic on a
 GPU".
@@ -44,7 +44,7 @@ from parl.runtime.on_policy.size_tuner import SizeTuner
 from parl.runtime.weights import SharedWeights
 from parl.types import Array, HogwildLearner, RolloutPolicy
 
-# Seconds between two checks of a waiting predictor whether the run has ended.
+# Seconds between two checks of an idle predictor whether the run has ended.
 _CHECK_EVERY_S = 0.05
 
 
@@ -61,7 +61,7 @@ class PredictionSlot:
 
 
 class PredictorClient:
-    """The policy of an actor without a network: asks a predictor. See :class:`parl.types.RolloutPolicy`.
+    """Policy of an actor without a network: requests actions from a predictor. See :class:`RolloutPolicy`.
 
     Attributes:
         weights: empty.
@@ -80,15 +80,15 @@ class PredictorClient:
         return slot.buffer.action[0], slot.buffer.log_prob[0]
 
     def act(self, observations: Array, env_steps: int) -> Array:
-        """The actions alone."""
+        """Actions (N, ...), valid until the next call."""
         return self.sample(observations, env_steps)[0]
 
     def act_greedily(self, observations: Array) -> Array:
-        """The same: actors explore."""
+        """The same as :meth:`act`: predictors only sample."""
         return self.sample(observations, 0)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Empty: the predictors draw the actions."""
+        """Empty: the predictors have the random generators."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -118,7 +118,7 @@ class PredictorLoop(AsyncRolloutLoop):
         saved: the checkpoint to start from, or None.
 
     Raises:
-        ConfigError: several trainers are wanted for an algorithm whose learners cannot share weights.
+        ConfigError: ``trainers`` is above 1, but the algorithm's learners cannot share weights.
     """
 
     def __init__(self, setup: RolloutSetup, saved: Checkpoint | None = None) -> None:
@@ -144,12 +144,12 @@ class PredictorLoop(AsyncRolloutLoop):
         self._running: set[Future[None]] = set()
         self._tuned_at: tuple[float, int] | None = None
         self._parked: list[tuple[int, int]] = []
-        """Actors above the present number, and their free slots."""
+        """Actor and free slot, for actors above the current number."""
         self._stop = threading.Event()
         self._gather_lock = threading.Lock()
         self._predictors: list[threading.Thread] = []
         self._failure: BaseException | None = None
-        """Of a predictor; its actors would wait for ever."""
+        """Error of a predictor, whose actors would wait forever."""
         self._predicted = self._batches = 0
         self._predicted_before = (0, 0)
         self._slots: list[PredictionSlot] = []
@@ -161,7 +161,7 @@ class PredictorLoop(AsyncRolloutLoop):
         self._start_missing()
 
     def _attach(self, fill: bool) -> None:
-        """Lets the newest learner step on the shared weights; ``fill`` writes its own there first."""
+        """Makes the newest learner update the shared weights; ``fill``: its own are first copied there."""
         # Without shareable there is one learner, whose running statistics are part of its weights.
         if self._setup.algorithm.shareable:
             self._parameters.attach(self._learners[-1], fill)
@@ -175,7 +175,7 @@ class PredictorLoop(AsyncRolloutLoop):
         self._start_actor(f"actor {index}", _run_actor, args, setup.processes)
 
     def _start_missing(self) -> None:
-        """Starts trainers and predictors up to the present numbers; surplus ones stay idle."""
+        """Starts trainers and predictors up to the current numbers; surplus ones stay idle."""
         setup = self._setup
         while len(self._learners) < self._tuner.sizes["trainers"]:
             self._learners.append(cast("HogwildLearner", setup.make_learner()))
@@ -204,7 +204,7 @@ class PredictorLoop(AsyncRolloutLoop):
                 continue
             requests = self._gather(ends)
             if requests is None:
-                return  # an actor is gone; the driver raises its error
+                return  # an actor has ended; the driver raises its error
             if not requests:
                 continue
             version = self._shared_weights.read(policy.weights, version)
@@ -220,7 +220,7 @@ class PredictorLoop(AsyncRolloutLoop):
             self._batches += 1
 
     def _gather(self, ends: Mapping[Any, PredictionSlot]) -> list[PredictionSlot] | None:
-        """The slots of all requests that wait at ``ends``; None where an actor's pipe is closed."""
+        """Receives all pending requests; returns their slots, or None if an actor's pipe is closed."""
         with self._gather_lock:
             found: list[PredictionSlot] = []
             for end in wait(list(ends), _CHECK_EVERY_S):
@@ -232,7 +232,7 @@ class PredictorLoop(AsyncRolloutLoop):
             return found
 
     def _update(self, group: Sequence[Collected]) -> None:
-        """One update: in this thread, or by a trainer as soon as one of those wanted is idle."""
+        """Makes one update: in this thread if there is one trainer, else in the next idle trainer thread."""
         trainers = self._tuner.sizes["trainers"]
         self._wait_for_trainers(trainers - 1)
         if trainers == 1:
@@ -254,7 +254,7 @@ class PredictorLoop(AsyncRolloutLoop):
             self._idle.append(learner)
 
     def _train(self, learner: HogwildLearner, group: Sequence[Collected]) -> None:
-        """Computes gradients with the newest weights, and applies them while it holds the lock."""
+        """Computes gradients with the newest weights, and applies them while holding the lock."""
         started = time.perf_counter()
         with self._update_lock:
             rollouts = self._rollouts(group)
@@ -275,11 +275,11 @@ class PredictorLoop(AsyncRolloutLoop):
             self._learn_s += time.perf_counter() - started
 
     def _rollouts_wanted(self) -> int:
-        """Rollouts of the next update."""
+        """Number of rollouts for the next update."""
         return min(self._tuner.sizes["rollouts"], self._tuner.sizes["actors"])
 
     def _refill(self, index: int, slot: int) -> None:
-        """Lets an actor fill a slot again; parks it while fewer actors are wanted."""
+        """Lets an actor fill a slot again; parks it if it is above the current number of actors."""
         self._parked.append((index, slot))
         actors = self._tuner.sizes["actors"]
         for awake, free in [pair for pair in self._parked if pair[0] < actors]:
@@ -300,7 +300,7 @@ class PredictorLoop(AsyncRolloutLoop):
         self._tune()
 
     def _tune(self) -> None:
-        """Changes the sizes every so often, see :class:`SizeTuner`."""
+        """Changes the sizes every ``tune_every_s``, see :class:`SizeTuner`."""
         every_s, now = self._setup.tune_every_s, time.monotonic()
         if not every_s:
             return
@@ -317,7 +317,7 @@ class PredictorLoop(AsyncRolloutLoop):
         self._tuned_at = (now, self._env_steps)
 
     def _figures(self, elapsed: float) -> dict[str, Any]:
-        """See :class:`AsyncRolloutLoop`; with the present sizes."""
+        """See :class:`AsyncRolloutLoop`; with the current sizes."""
         old, self._predicted_before = self._predicted_before, (self._predicted, self._batches)
         batches = self._predicted_before[1] - old[1]
         return {
@@ -328,7 +328,7 @@ class PredictorLoop(AsyncRolloutLoop):
         }
 
     def rescue(self, folder: Path) -> None:
-        """Writes the learner; environments start anew."""
+        """Writes the learner; a run resumed from it starts new episodes."""
         wait_for(self._running)
         self._learners[0].refresh()
         super().rescue(folder)

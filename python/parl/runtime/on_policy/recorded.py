@@ -1,4 +1,4 @@
-"""Recorded play in the place of an environment: rollouts are rows of files, in random order."""
+"""Recorded episodes in place of an environment: rollouts are rows of files, in random order."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from parl.types import Array, RolloutPolicy
 
 
 class RecordedActor:
-    """Fills rollouts with recorded rows, every row once before any comes again.
+    """Fills rollouts with recorded rows, each row once before any is repeated.
 
     Args:
         obs: (M, *observation_shape).
         action: (M, *action_shape).
-        policy: has the weights that a loop writes; it does not act.
-        seed: of the order.
+        policy: holds the weights that the loop writes; it does not act.
+        seed: seed of the order.
     """
 
     def __init__(self, obs: Array, action: Array, policy: RolloutPolicy, seed: int) -> None:
@@ -32,7 +32,7 @@ class RecordedActor:
         self._order = np.zeros(0, np.int64)
 
     def collect(self, buffer: RolloutBuffer, env_steps: int) -> Counts:
-        """Fills ``buffer`` with T N independent rows."""
+        """Fills ``buffer`` with T * N independent rows."""
         steps, envs = buffer.reward.shape
         count = steps * envs
         while len(self._order) < count:
@@ -56,21 +56,21 @@ class RecordedActor:
         self._rng.bit_generator.state, self._order = states.from_bytes(state)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedSetup(RolloutSetup):
-    """One run that learns from files.
+    """Description of a run that learns from files.
 
     Attributes:
-        data: their paths, see :mod:`parl.envs.recorded`.
+        data: paths of the files, see :mod:`parl.envs.recorded`.
     """
 
     data: tuple[str, ...]
 
     def make_actor(self, index: int, resumes: int, policy: RolloutPolicy | None = None) -> Any:
-        """Gives the files' rows in another order after each of ``resumes``."""
+        """Makes an actor that reads the files' rows, in another order after each resume."""
         obs, action = read_play(self.data, self.maker, self.spec)
         seed = self.own_seed(resumes)
         own = policy or self.algorithm.make_policy(index, self.actors, self.num_envs, seed)

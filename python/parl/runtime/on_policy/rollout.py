@@ -1,4 +1,4 @@
-"""An actor that writes rollouts: T steps of its vector environment into arrays that are made once."""
+"""An actor that writes rollouts: T steps of its vector environment into preallocated arrays."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class RolloutBuffer:
     """Arrays of one rollout, numpy and torch on the same memory.
 
     Args:
-        spec: of the environment.
+        spec: description of the environment.
         steps: T.
         num_envs: N.
-        context: a ``multiprocessing`` context whose processes share the arrays when the buffer is given to
-            them; the memory has no name that could be left behind. None: memory of this process alone.
-        memory: H, the width of what the policy remembers; 0 without.
+        context: a ``multiprocessing`` context: processes that receive the buffer share the arrays; the memory
+            has no name, so that it cannot outlive the run. None: memory of this process only.
+        memory: H, size of the policy's recurrent state; 0 if it has none.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RolloutBuffer:
         self._map()
 
     def names(self) -> tuple[str, ...]:
-        """The columns; what a policy remembers only where it does."""
+        """Names of the columns; ``starts`` and ``memory`` only if the policy is recurrent."""
         own = ("starts", "memory") if self.memory.size else ()
         return ("obs", "action", "log_prob", "reward", "terminated", "ended", "valid", *own)
 
@@ -86,7 +86,7 @@ class RolloutBuffer:
 
 
 def concatenate(rollouts: list[Rollout]) -> Rollout:
-    """Rollouts of the same T as one, their environments next to each other."""
+    """Concatenates rollouts of equal T along the environment dimension."""
     if len(rollouts) == 1:
         return rollouts[0]
     columns = {
@@ -102,7 +102,7 @@ def concatenate(rollouts: list[Rollout]) -> Rollout:
 
 
 def _resets_one(env: Any) -> bool:
-    """Whether ``reset`` of a vector environment knows gymnasium's ``reset_mask``."""
+    """Whether ``reset`` of a vector environment supports gymnasium's option ``reset_mask``."""
     from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
     from parl.envs import AtariVectorEnv
@@ -116,9 +116,9 @@ class RolloutActor(EnvActor):
 
     Args:
         env: a vector environment of ``num_envs``, owned by the actor from now on.
-        spec: its description.
+        spec: description of the environment.
         policy: chooses the actions.
-        seed: of the first reset.
+        seed: seed of the first reset.
         random_steps: vector steps of random actions before the first rollout, in which the environments are
             reset one by one, so that their episodes do not end at the same time.
         first_env: number of the first environment within the run.
@@ -146,13 +146,13 @@ class RolloutActor(EnvActor):
         self._inspect_env()
 
     def _observed(self, observations: Any, step: int | str) -> Array:
-        """What an environment returned as rows (N, ...)."""
+        """Checks observations of the environment and converts them to rows (N, ...)."""
         parts = self._rows.parts(observations)
         self._check.observations(parts, step)
         return rows_of(parts)
 
     def _inspect_env(self) -> None:
-        """Finds once what every step needs to know of the environment."""
+        """Reads the properties of the environment that every step needs."""
         self._writes_into = "out" in inspect.signature(self._env.step).parameters
         space = self._env.single_action_space
         self._bounds = None if self._spec.num_actions else (space.low, space.high)
@@ -161,7 +161,7 @@ class RolloutActor(EnvActor):
         """Fills ``buffer``.
 
         Args:
-            buffer: T steps of this many environments.
+            buffer: buffer for T steps of ``num_envs`` environments.
             env_steps: transitions that the run has collected, for the policy's schedules.
 
         Raises:
@@ -202,7 +202,7 @@ class RolloutActor(EnvActor):
         return Counts(collected, finished, unclipped + float(buffer.reward.sum()))
 
     def _take_random_steps(self, env_steps: int) -> int:
-        """Takes the random steps; returns their transitions, which are not learned from.
+        """Takes the random steps; returns the number of their transitions, which are not learned from.
 
         Environment i is reset after a number of steps that is drawn from 0..random_steps. A vector
         environment that cannot reset one environment alone only takes the random actions.
@@ -230,7 +230,7 @@ class RolloutActor(EnvActor):
         return collected
 
     def _remember(self, buffer: RolloutBuffer, t: int) -> None:
-        """Resets the policy's memory where episodes begin at row t; writes the memory before row 0."""
+        """Resets the recurrent state where episodes begin at row t; at row 0, writes it into ``buffer``."""
         assert isinstance(self.policy, RecurrentPolicy)
         buffer.starts[t] = self._starting
         self.policy.restart(self._starting)
@@ -238,7 +238,7 @@ class RolloutActor(EnvActor):
             buffer.memory[:] = self.policy.memory.numpy()
 
     def _step(self, buffer: RolloutBuffer, t: int, env_steps: int) -> Mapping[str, Any]:
-        """Row t of ``buffer`` and the observations after it, from one step of the environment."""
+        """Steps the environment; writes row t of ``buffer`` and the observations after it."""
         action = buffer.action[t]
         if self._bounds is not None:
             action = np.clip(action, *self._bounds)
@@ -256,7 +256,7 @@ class RolloutActor(EnvActor):
         return info
 
     def _keep_final(self, buffer: RolloutBuffer, t: int, info: Mapping[str, Any], env_steps: int) -> None:
-        """Successors of truncated rows, which the next observations do not show."""
+        """Stores the last observations of truncated episodes, which ``buffer.obs`` does not have."""
         for index in np.nonzero(buffer.ended[t] & ~buffer.terminated[t])[0]:
             final = info["final_obs"][index]
             self._check.final(int(index), self._rows.parts(final), env_steps)

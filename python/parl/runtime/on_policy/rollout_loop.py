@@ -1,13 +1,13 @@
-"""Training from rollouts: collect, learn, count. Topologies differ in who collects, and when.
+"""Training from rollouts: collect, learn, count. Topologies differ in where and when rollouts are collected.
 
 An iteration takes groups of rollouts from :meth:`RolloutLoop._collect` and makes one update from each group::
 
     sync         this thread collects a rollout with the newest weights, then learns from it
-    async        workers collect with weights that may be some updates old; too old rollouts are left out
+    async        workers collect with weights that may be some updates old, at most ``max_lag``
     predictor    as async; predictors in this process compute the workers' actions, several trainers learn
     CUDA         as sync, with environments, policy and learner on one device
 
-In ``hogwild`` every worker does what sync does, on shared weights.
+In ``hogwild`` every worker does the same as sync, on shared weights.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ class Collected:
     """One rollout that an actor has finished.
 
     Attributes:
-        actor: its number.
-        counts: what it collected.
+        actor: index of the actor.
+        counts: its transitions, episodes and rewards.
         slot: which of the actor's buffers holds the rollout.
-        version: of the weights that acted at the first step.
-        final: successors that the buffer does not hold, and where they belong, see :class:`Rollout`; None
-            where
-            the buffer is in this process.
+        version: version of the weights at the first step.
+        final: ``final_obs`` and ``final_at`` of the rollout, see :class:`Rollout`, which are not in shared
+            memory; None if the buffer is in this process.
     """
 
     actor: int
@@ -54,9 +53,9 @@ class RolloutLoop(Loop[RolloutLearner]):
 
     Args:
         setup: the run.
-        learner: fresh; takes the saved state.
+        learner: newly made; the saved state is loaded into it.
         saved: the checkpoint to start from, or None.
-        rest: further arguments of the next class.
+        rest: further arguments of the next base class.
     """
 
     _setup: RolloutSetup
@@ -78,10 +77,10 @@ class RolloutLoop(Loop[RolloutLearner]):
 
     @abstractmethod
     def _rollouts(self, group: Sequence[Collected]) -> list[Rollout]:
-        """The rollouts of ``group`` that are learned from; counts lag and what is left out."""
+        """The rollouts of ``group`` to learn from; counts policy lag and discarded rollouts."""
 
     def _update(self, group: Sequence[Collected]) -> None:
-        """One update from rollouts of equal length, side by side."""
+        """Makes one update from rollouts of equal length, which are concatenated."""
         started = time.perf_counter()
         rollouts = self._rollouts(group)
         if rollouts:
@@ -95,18 +94,18 @@ class RolloutLoop(Loop[RolloutLearner]):
         return self._learner.learn(concatenate(rollouts), self._progress, self._average)
 
     def _publish(self) -> None:
-        """Gives the newest weights to the actors, where these do not fetch them."""
+        """Publishes the newest weights, if actors in other threads or processes use them."""
 
     def _finish(self, group: Sequence[Collected]) -> None:
-        """Counts what came with the rollouts."""
+        """Adds the counts of the rollouts."""
         for one in group:
             self.count(one.counts, self._setup.scale)
 
     @property
     def _progress(self) -> float:
-        """Share of the run that is done, 0..1, for schedules."""
+        """Fraction of the run that is done, 0..1, for schedules."""
         return min(1.0, self._env_steps / self._total_steps)
 
 
 def single_learner(gradients: Tensor) -> None:
-    """Averages the gradients of one learner: nothing to do."""
+    """Averages the gradients of one learner: does nothing."""

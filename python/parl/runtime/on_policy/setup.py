@@ -1,4 +1,4 @@
-"""What a loop that learns from rollouts needs to know of a run."""
+"""Description of a run that learns from rollouts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from parl.types import RolloutAlgorithm, RolloutPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSetup(RunSetup):
-    """One run that learns from rollouts.
+    """Description of a run that learns from rollouts.
 
     Attributes:
         total_steps: transitions in the whole run, for schedules.
-        max_lag: updates by which a rollout's weights may be behind; async only.
-        predictors: threads that compute actions at the start; predictor only, as all that follow but one.
-        trainers: threads that learn at the start.
-        rollouts: rollouts of one update at the start.
-        tune_every_s: seconds between changes of these sizes; 0 keeps them.
+        max_lag: largest policy lag of a rollout, in updates; async only.
+        predictors: initial number of threads that compute actions; predictor only, as the next three.
+        trainers: initial number of threads that learn.
+        rollouts: initial number of rollouts per update.
+        tune_every_s: seconds between changes of these sizes; 0: they do not change.
         random_steps: vector steps of random actions before the first rollout, see :class:`RolloutActor`.
     """
 
@@ -40,7 +40,7 @@ class RolloutSetup(RunSetup):
         return end - first
 
     def make_actor(self, index: int, resumes: int, policy: RolloutPolicy | None = None) -> RolloutActor:
-        """Actor ``index`` after so many ``resumes``; ``policy`` takes the place of the algorithm's."""
+        """Makes actor ``index`` after ``resumes`` resumes; ``policy`` replaces the algorithm's policy."""
         policy_seed, env_seed = actor_seeds(self.own_seed(resumes), index)
         envs = self.envs_of(index)
         if policy is None:
@@ -50,6 +50,6 @@ class RolloutSetup(RunSetup):
         return RolloutActor(env, self.spec, policy, env_seed, self.random_steps, first, self.pickles)
 
     def make_buffer(self, index: int, context: Any = None) -> RolloutBuffer:
-        """A rollout of actor ``index``, in memory that processes of ``context`` share, if one is given."""
+        """Makes a buffer for rollouts of actor ``index``, in shared memory of ``context`` if one is given."""
         algorithm, envs = self.algorithm, self.envs_of(index)
         return RolloutBuffer(self.spec, algorithm.rollout_steps, envs, context, algorithm.memory)

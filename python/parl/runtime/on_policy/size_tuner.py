@@ -1,6 +1,6 @@
-"""Sizes tuned while running: one of them changes by one, and the change stays if the rate rises.
+"""Tunes sizes during a run: changes one of them by one, and keeps the change if the rate rises.
 
-Measurements with the present sizes and with a change take turns, since rates drift while a run goes on.
+Measurements with the current sizes and with a change alternate, because rates drift during a run.
 
 Source: Babaeizadeh et al. (2017), "GA3C", section 4.3, which changes sizes at random once a minute.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-# A change that gains less than this is noise.
+# Smallest ratio of rates for which a change is kept; smaller ones are noise.
 _GAIN = 1.03
 
 
@@ -19,12 +19,12 @@ class SizeTuner:
     """Hill climbing over whole numbers.
 
     Attributes:
-        sizes: what to run with now.
+        sizes: the sizes to use now.
 
     Args:
         sizes: name -> size at the start.
-        highest: name -> bound; the lowest is 1.
-        seed: of the choice among changes.
+        highest: name -> largest size; the smallest is 1.
+        seed: seed of the choice among changes.
     """
 
     def __init__(self, sizes: Mapping[str, int], highest: Mapping[str, int], seed: int) -> None:
@@ -36,7 +36,7 @@ class SizeTuner:
         self._trying = False
 
     def measured(self, rate: float) -> bool:
-        """Takes the rate that ``sizes`` gave and chooses the next; True where they changed."""
+        """Takes the rate measured with ``sizes`` and chooses the next sizes; returns whether they changed."""
         before = dict(self.sizes)
         if self._trying:
             if rate > _GAIN * self._rate:

@@ -1,8 +1,8 @@
 """The topology of A2C, PPO and PQN: the learner steps the environments itself, then learns from the rollout.
 
-Collection and learning alternate, so the newest weights always act and policy lag is 0. With
-``schedule = "deterministic"`` torch uses one thread and the numbers depend on settings and seed alone; with
-``"async"`` it uses ``threads``. Environments may have threads of their own in both.
+Collection and learning alternate, so actors always use the newest weights and policy lag is 0. With
+``schedule = "deterministic"`` torch uses one thread and the results depend only on settings and seed; with
+``"async"`` it uses ``threads``. Environments may use further threads in both.
 
 Under ``torchrun`` every process has its share of the environments, and gradients are averaged. Before each
 rollout rank 0 broadcasts what comes next: a rollout, a checkpoint or the end.
@@ -77,13 +77,13 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
             self._coordinator.send(request, self._env_steps)
 
     def follow(self, save: Callable[[Callable[[Path], None]], None]) -> None:
-        """Collects and learns along with rank 0 until that ends.
+        """Collects and learns together with rank 0 until rank 0 ends.
 
         Args:
             save: called when rank 0 saves, with a function that writes this process's part into a folder.
 
         Raises:
-            WorkerError: the connection to the others broke.
+            WorkerError: the connection to the other processes broke.
         """
         assert self._coordinator is not None
         while True:
@@ -94,12 +94,12 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
                 if request == ROLLOUT:
                     super()._iterate(0.0)
             except RuntimeError as error:
-                raise WorkerError("a process of torchrun is gone") from error
+                raise WorkerError("a process of torchrun failed or was killed") from error
             if request == SAVE:
                 save(super().save)
 
     def _load_from_first(self, group: Group) -> None:
-        """Takes learner and counters of rank 0: a process that was killed may have saved less."""
+        """Takes learner and counters of rank 0: a process that was killed may have saved older ones."""
         counts = (self._env_steps, self._updates, self._resumes)
         state, first = group.from_first((self._learner.state_dict(), counts))
         if counts != first:
@@ -111,14 +111,14 @@ class SyncRolloutLoop(RolloutLoop, LocalLoop[RolloutLearner]):
         return {name: min(1.0, value / elapsed) for name, value in seconds.items()}
 
     def save(self, folder: Path) -> None:
-        """Writes the checkpoint's parts into ``folder``; other ranks of torchrun write theirs elsewhere."""
+        """Writes a checkpoint into ``folder``; other ranks of torchrun write theirs into other folders."""
         self._broadcast(SAVE)
         super().save(folder)
 
     def close(self) -> None:
         """Closes the environments, and ends the other processes of torchrun; safe to call twice."""
         if self._actors and self._setup.group is not None and self._setup.group.rank == 0:
-            # If a process is gone, the others have ended already.
+            # If a process has failed, the others have ended already.
             with contextlib.suppress(RuntimeError):
                 self._broadcast(END)
         super().close()
