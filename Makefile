@@ -1,7 +1,7 @@
-# Every command a person or CI runs, one name each. Each is idempotent and does the set-up it needs itself, on a
-# machine with Rust, Python >= 3.11 and a C compiler. Everything lives in .venv, target and dist.
+# Commands for developers and CI. Each can be repeated and installs what it needs, on a machine with Rust,
+# Python >= 3.11 and a C compiler. Everything is written to .venv, target and dist.
 
-# The first of these that is new enough: PYTHON=/path/to/python make ... chooses another.
+# The first of these that is new enough; `make PYTHON=/path/to/python ...` selects another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
@@ -9,48 +9,48 @@ BIN := $(CURDIR)/$(VENV)/bin
 SETUP := $(VENV)/.setup-done
 CARGO ?= cargo
 EXTRAS := train,atari,plot,video
-# The ROM files that the Atari tests read, from the installed ale-py unless the caller names a folder.
+# Folder of the ROM files for the Atari tests: ALE_ROMS_DIR if it is set, otherwise that of the installed ale-py.
 ROMS = $(or $(ALE_ROMS_DIR),$(shell $(BIN)/python -c 'import importlib.util as u, pathlib; print(pathlib.Path(u.find_spec("ale_py").origin).parent / "roms")'))
 SEED ?= 0
 RUN := pong-$(SEED)-$(shell date +%Y%m%d-%H%M%S)
-# How this machine learns Pong: from pictures with a GPU that torch can use, else from the console's memory.
+# Preset for Pong: from pictures if torch can use a GPU, otherwise from the console's memory.
 PRESET = $(shell $(BIN)/python -c 'import torch; print("atari-gpu" if torch.cuda.is_available() else "atari-ram")')
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Not make's count of jobs, which recipes cannot reach: cargo counts its own.
+# Without make's job server, which recipes cannot use: cargo limits its jobs itself.
 export CARGO_MAKEFLAGS :=
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(BIN):$(PATH)
 
-# Every command with a help text, and the parts of `test`.
+# Every target with a help text, and the parts of `test`.
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(MAKEFILE_LIST)) build-tests test-rust test-py
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(SETUP): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "parl needs Python 3.11 or newer; name one with PYTHON=/path/to/python"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "parl needs Python 3.11 or newer: set PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --group dev
 	touch $@
 
-setup: $(SETUP)  ## make .venv with the development tools
+setup: $(SETUP)  ## create .venv with the development tools
 
 build: setup  ## compile the extension into .venv, with the extras that training needs
 	$(BIN)/maturin develop --quiet --release --extras $(EXTRAS)
 
-train: build  ## learn Pong, a few minutes, from pictures on a GPU, else from the console's memory; curve and video
+train: build  ## learn Pong in a few minutes, from pictures on a GPU, otherwise from the console's memory; writes curve and video
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl train ppo --preset $(PRESET) --stop-at-return 18 --seed $(SEED) --name $(RUN)
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/parl eval runs/$(RUN) --episodes 30 --video runs/$(RUN)/videos/pong.mp4
 
 train-cartpole: build  ## train CartPole-v1 with 2 actors and 2 learners, show rates, write the learning curve
 	$(BIN)/parl train dqn --env CartPole-v1 --actors 2 --learners 2 --stop-at-return 475 --seed $(SEED)
 
-test:  ## all quick tests, Rust and Python, and where their time went
+test:  ## all quick tests, Rust and Python, with a table of their times
 	@$(PYTHON) tools/run_tests.py setup build build-tests test-rust test-py
 
-# Apart from `test-rust`, so that the table of times tells compiling from running.
+# Separate from `test-rust`, so that the table shows the times of compiling and running separately.
 build-tests:
 	$(CARGO) test --quiet --no-run
 
@@ -60,18 +60,18 @@ test-rust: build
 test-py: build
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses 8 --dist worksteal --times target/tests/times.json
 
-# MINUTES=20 leaves out the tests that would end later than in 20 minutes.
-test-slow: build  ## the tests that take minutes
+# MINUTES=20 skips tests that would not end within 20 minutes.
+test-slow: build  ## tests that take minutes; MINUTES=20 limits the time
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python -m pytest -m slow --timeout 3600 $(if $(filter command% env%,$(origin MINUTES)),--minutes $(MINUTES))
 
-test-peers: build  ## the tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
+test-peers: build  ## tests of other libraries with parl's classes in place of theirs; ARGS="cpprb torchrl rewritten"
 	$(BIN)/python -m pip install --quiet --group peers
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python tests/peers/run.py $(ARGS)
 
-# PyO3 serves CPython 3.14t and later.
+# PyO3 supports CPython 3.14t and later.
 PYTHON_T ?= python3.14t
 FREE := target/free-threaded
-test-free-threaded:  ## tree and replay in an interpreter without a global lock: PYTHON_T=/path/to/python3.14t
+test-free-threaded:  ## tests of tree and replay in a free-threaded interpreter: PYTHON_T=/path/to/python3.14t
 	$(PYTHON_T) -c 'import sys; sys.exit(sys._is_gil_enabled())'
 	$(PYTHON_T) -m venv $(FREE)
 	$(FREE)/bin/python -m pip install --quiet maturin numpy gymnasium hypothesis psutil pytest pytest-timeout mypy
@@ -79,40 +79,40 @@ test-free-threaded:  ## tree and replay in an interpreter without a global lock:
 	$(FREE)/bin/python -m pip install --quiet --force-reinstall --no-deps $(FREE)/dist/*t-*.whl
 	ALE_ROMS_DIR=$(ROMS) $(FREE)/bin/python -m pytest -p no:cacheprovider tests/border tests/replay -m "not slow"
 
-# Takes half an hour on two free cores; stopped and started again it goes on. GAMES="--games pong,breakout --until 18:00"
-test-games: build  ## every game, mode and difficulty beside ale-py, 10^7 frames; into benches/records
+# Takes half an hour on two free cores; continues after an interruption. GAMES="--games pong,breakout --until 18:00"
+test-games: build  ## compare every game, mode and difficulty with ale-py, 10^7 frames; writes a record
 	$(BIN)/python tests/atari/exactness/games.py $(GAMES) --record
 
-loom:  ## the small concurrent cases, exhaustively
+loom:  ## model checking of small concurrent cases
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --test loom
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --quiet --release -p sumtree --lib replay::loom
 
 stress:  ## 10^9 mixed updates and samples from two threads: no zero-weight draw, exact sums
 	$(CARGO) run --release -p sumtree --example stress -- --operations 1e9 --threads 2
 
-soak:  ## 10^10 operations of threads and of processes that get killed, every row drawn checked; goes on where it stopped
+soak:  ## 10^10 operations of threads, and of processes that are killed, checking every sampled row; can be continued
 	mkdir -p target/soak
 	$(CARGO) run --release -p sumtree --example soak -- threads --operations 1e10 --state target/soak/threads.txt
 	$(CARGO) run --release -p sumtree --example soak -- processes --operations 1e10 --state target/soak/processes.txt
 
-# cosmic-ray brings many packages, so it has an environment of its own.
+# cosmic-ray installs many packages, so it has a separate environment.
 MUTANTS := target/mutants/tools
 SAMPLE ?= 100
 MINUTES ?= 60
-mutants: build  ## change the code at random, count what the tests notice: PARTS="ops games" SAMPLE=100 SEED=0 MINUTES=60
+mutants: build  ## change the code at random and count the changes that make a test fail: PARTS="ops games" SAMPLE=100 SEED=0 MINUTES=60
 	test -x $(MUTANTS)/bin/python || $(PYTHON) -m venv $(MUTANTS)
 	$(MUTANTS)/bin/python -m pip install --quiet "cosmic-ray>=8.4" "coverage>=7.10"
 	test -x $(MUTANTS)/bin/cargo-mutants || $(CARGO) install --quiet --locked --root $(MUTANTS) cargo-mutants --version "^27"
 	ALE_ROMS_DIR=$(ROMS) PATH="$(PATH):$(CURDIR)/$(MUTANTS)/bin" $(MUTANTS)/bin/python tests/mutants/run.py $(PARTS) \
 	  --python $(BIN)/python --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
-damage: build  ## 5,000 damaged replay files of each kind: every one is refused, or used without a fault
+damage: build  ## 5,000 damaged replay files of each kind: each must raise an error or be usable
 	$(BIN)/python tests/replay/damage.py $(ARGS)
 
-damage-runs: build  ## 5,000 damages of each file of a run: every one is refused, with the file's name
+damage-runs: build  ## damage each file of a run in 5,000 ways: each must raise an error that names the file
 	$(BIN)/python tests/train/damages.py $(ARGS)
 
-kills: build  ## 200 kills of training runs, between steps on the file system and at random moments: none is lost
+kills: build  ## kill training runs 200 times, between file system calls and at random: none may be lost
 	$(BIN)/python tests/train/kills.py $(ARGS)
 
 lint: build  ## formats, lints, types, import directions, stubs, generated files, retired words
@@ -133,29 +133,29 @@ fmt: setup  ## format everything
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-kernels:  ## write the generated files again
+kernels:  ## regenerate the generated files
 	$(CARGO) xtask kernels
 
-records: build  ## the index of benches/records, docs/benchmarks.md and its figures, from the records
+records: build  ## generate the index of benches/records, docs/benchmarks.md and its figures from the records
 	$(BIN)/python benches/report.py
 
-bench: build  ## the cores (criterion), then the trees of other libraries beside ours
+bench: build  ## the Rust crates (criterion), then the sum tree beside those of other libraries
 	ALE_ROMS_DIR=$(ROMS) $(CARGO) bench
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/tree_peers.py
 
-bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row against its bar; RECORD=1 keeps the table
+bench-replay: build  ## the replay beside cpprb, TorchRL and Tianshou, each row with its bar; RECORD=1 writes a record
 	$(BIN)/python -m pip install --quiet --group peers
 	$(CARGO) build --quiet --release -p sumtree --example measure
 	$(BIN)/python benches/python/replay_bench.py $(if $(RECORD),--record)
 
-counts: build  ## instructions of the hot paths under callgrind: more than recorded by over 3 or 5 % fails
+counts: build  ## instructions of the hot paths under callgrind; fails if over 3 or 5 % more than recorded
 	ALE_ROMS_DIR=$(ROMS) CARGO="$(CARGO)" $(BIN)/python benches/counts.py
 
-bench-console: build  ## one console beside ale-py, each row against its bar; GAMES=all, RECORD=1 keeps the table
+bench-console: build  ## one console beside ale-py, each row with its bar; GAMES=all; RECORD=1 writes a record
 	CARGO="$(CARGO)" $(BIN)/python benches/python/atari_console.py $(if $(GAMES),--games $(GAMES)) $(if $(RECORD),--record)
 
-bench-atari: build  ## Atari environments per core-second, parl and its peers in turns; QUICK=1 is short, RECORD=1 keeps the table
+bench-atari: build  ## Atari environments of parl and its peers, frames per core-second; QUICK=1 is short, RECORD=1 writes a record
 	$(BIN)/python -m pip install --quiet --group peers
 	$(BIN)/python benches/python/atari_vector.py $(if $(QUICK),--quick) $(if $(RECORD),--record)
 
@@ -167,30 +167,30 @@ bench-learning: build  ## CartPole-v1 over ten seeds, Pong from memory over five
 	$(BIN)/python benches/learning/cartpole.py --seeds 10
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/pong.py --seeds 5
 
-bench-topologies: build  ## sync, async, hogwild and predictor beside each other, scaling of populations, a loop's profile
+bench-topologies: build  ## sync, async, hogwild and predictor compared; scaling of populations; profile of a loop
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py rates
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py scaling
 	ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/topologies.py profile
 
-bench-ppo-peers: build  ## PPO beside Stable-Baselines3 and a rewrite of CleanRL's settings: Breakout, 20 minutes; HalfCheetah-v5, 1M steps
+bench-ppo-peers: build  ## PPO beside Stable-Baselines3 and a rewrite with CleanRL's settings: Breakout, 20 minutes; HalfCheetah-v5, 1M steps
 	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco]"
 	for what in breakout cheetah; do ALE_ROMS_DIR=$(ROMS) $(BIN)/python benches/learning/ppo_peers.py $$what $(ARGS); done
 
-bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG to their goals, beside Stable-Baselines3, share of the replay
+bench-offpolicy: build  ## DQN, SAC, TD3 and DDPG: time to a goal, speed beside Stable-Baselines3, share of the replay
 	$(BIN)/python -m pip install --quiet --group peers "gymnasium[mujoco,box2d]"
 	for what in goals peers replay; do $(BIN)/python benches/learning/offpolicy.py $$what $(ARGS); done
 
-docs: build  ## pages of both APIs, into target/doc and site
+docs: build  ## API documentation of Rust and Python, in target/doc and site
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p cuda -p sumtree -p cule -p dense
 	$(BIN)/pdoc --docformat google -o site parl
 
-wheel: setup  ## the manylinux wheel, tried in an empty environment
+wheel: setup  ## build the manylinux wheel and test it in an empty environment
 	$(BIN)/maturin build --quiet --release --zig --compatibility manylinux_2_28 --out dist
 	rm -rf $(VENV)/empty && $(PYTHON) -m venv $(VENV)/empty
 	$(VENV)/empty/bin/python -m pip install --quiet dist/parl_rl-*manylinux_2_28*.whl
 	cd $(VENV)/empty && bin/python -I -c 'import parl; t = parl.SumTree(8); t.update([3], [1.0]); assert t.sample(1)[0][0] == 3; print("parl", parl.__version__, "runs from the wheel")'
 
-ci: test loom lint counts docs wheel  ## everything that CI holds
+ci: test loom lint counts docs wheel  ## everything that CI runs
 
-clean:  ## remove what was built here
+clean:  ## remove everything that was built
 	rm -rf $(VENV) target dist site runs python/parl/_native*.so

@@ -3,10 +3,10 @@
     git worktree add /tmp/before 36eadf8 && (cd /tmp/before && make build)
     python benches/compare_trees.py /tmp/before [--only dqn console-pong] [--pairs 5] [--record]
 
-The extension of each tree must be built. Each measurement is a process of its own with one thread; the trees
-take turns. Printed are the medians of items per second of processor time, and median and range of the ratio
-over the pairs: this tree's speed divided by the other one's. ``--torch-only`` runs this tree's updates of
-learners by torch's autograd, as if they could not be replayed.
+The extension of each tree must be built. Each measurement is a separate process with one thread; the trees
+alternate. Prints the medians of items per second of processor time, and median and range over the pairs of
+this tree's speed divided by the other's. With ``--torch-only`` torch's autograd computes the learners'
+updates in this tree, as if they could not be replayed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def learner(name: str, torch_only: bool) -> float:
         fused.Update.replays_at_all = False
     algorithm, steps, options = LEARNERS[name]
     common = {"total_steps": steps, "quiet": True, "evaluation_episodes": 0, "schedule": "deterministic"}
-    if (Path(parl.__file__).parent / "cli.py").exists():  # a tree with the names of before 24 November 2026
+    if (Path(parl.__file__).parent / "cli.py").exists():  # a tree from before 24 November 2026
         common |= {"total_frames": common.pop("total_steps"), "schedule": "lockstep"}
     with tempfile.TemporaryDirectory(prefix="parl-bench-") as runs:
         begun = time.process_time()
@@ -90,7 +90,7 @@ def rate(call: Callable[[], object], items: int, seconds: float = 1.5) -> float:
 
 
 def console(game: str) -> float:
-    """Frames per second of one console with random actions, of which one in four is read as RGB."""
+    """Frames per second of one console with random actions; every fourth screen is read as RGB."""
     import numpy as np
 
     import parl
@@ -133,7 +133,7 @@ def vector(game: str, num_envs: int) -> float:
 
 
 def tree(what: str, batch: int) -> float:
-    """Leaves per second that a sum tree draws, or updates at random."""
+    """Leaves per second that a sum tree samples, or updates in random order."""
     import numpy as np
 
     import parl
@@ -153,7 +153,7 @@ def tree(what: str, batch: int) -> float:
 
 
 def replay(what: str, batch: int) -> float:
-    """Rows per second that a prioritized replay adds, or draws and updates."""
+    """Rows per second that a prioritized replay adds, or samples and updates."""
     import numpy as np
 
     import parl
@@ -216,7 +216,7 @@ def main() -> None:
         print(json.dumps(CASES[given.one][1](given.torch_only)))
         return
     if given.before is None:
-        parser.error("name the other tree")
+        parser.error("before is missing: the folder of the other tree")
     here = Path(__file__).resolve().parents[1]
     words = ["--torch-only"] if given.torch_only else []
     git = ["git", "-C", str(given.before), "rev-parse", "--short", "HEAD"]

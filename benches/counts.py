@@ -1,15 +1,15 @@
-"""Instruction counts of the hot paths under callgrind: the guard that timings on a busy machine are not.
+"""Counts the instructions of the hot paths with callgrind, since timings vary on a busy machine.
 
-``make counts`` (``python benches/counts.py``) builds the examples named in ``benches/counts.toml``, runs each
-workload under ``valgrind --tool=callgrind``, prints instructions per item and the change against the recorded
-number, and fails when a workload needs more than its tolerance (5 % unless it says otherwise) more. Fewer are
-a reason to record the new number: ``--accept "why it changed"`` writes the table anew and keeps the reason
-beside each figure that changed. A name as argument picks the workloads that contain it. Without valgrind it
-says so and fails: what was not checked is not green.
+``make counts`` (``python benches/counts.py``) builds the examples listed in ``benches/counts.toml``, runs
+each workload under ``valgrind --tool=callgrind`` and prints the instructions per item and the change from the
+recorded number. It fails if a workload takes more instructions than recorded, by more than its tolerance (5 %
+by default). ``--accept "why it changed"`` records the new numbers, with the reason for each that changed; use
+it for lower numbers too. An argument selects the workloads whose name contains it. Without valgrind the
+command fails.
 
-Counts repeat to the instruction on one machine and compiler. Other compilers, and other versions of the C
-library, may move them by a few percent; the file says what it was recorded with. valgrind 3.19 knows no
-AVX-512, so workloads fix their instruction path by ``environment``.
+Counts are reproducible to the instruction on one machine and compiler. Other compilers and versions of the C
+library can change them by a few percent; the file names those that it was recorded with. valgrind 3.19 does
+not support AVX-512, so workloads select their instruction path by ``environment``.
 
 A workload, ``[workload."tree/sample/avx2/B=256"]``::
 
@@ -17,10 +17,10 @@ A workload, ``[workload."tree/sample/avx2/B=256"]``::
     example = "measure"
     arguments = ["count", "sample:20:256", "50"]
     environment = { SUMTREE_PATH = "avx2" }
-    function = "counted"           # count only inside functions with this in their name; else everything
-    items = 12800                  # what the count is divided by
-    instructions = 395.25          # recorded, per item
-    reason = "401.5 to 395.25: ..." # why the figure changed the last time
+    function = "counted"           # count only inside functions whose name contains this; default: everything
+    items = 12800                  # number of items, which the count is divided by
+    instructions = 395.25          # recorded instructions per item
+    reason = "401.5 to 395.25: ..." # reason for the last change of the number
     tolerance = 0.05
 """
 
@@ -59,7 +59,7 @@ KEYS = {
 
 
 def build(workloads: dict[str, dict[str, Any]]) -> None:
-    """Builds every example and binary once, as a release."""
+    """Builds every example and binary once, in release mode."""
     wanted: dict[str, set[str]] = {}
     for name, workload in workloads.items():
         unknown = workload.keys() - KEYS
@@ -99,7 +99,7 @@ def count(name: str, workload: dict[str, Any]) -> float:
 
 
 def accept(table: dict[str, Any], counted: dict[str, float], reason: str) -> None:
-    """Records what was counted, and beside each figure that changes what it was and why it changes."""
+    """Records the counts, and for each that changes the old number and the reason."""
     for name, now in counted.items():
         workload = table["workload"][name]
         before, after = workload.get("instructions"), round(now, 2)
@@ -111,7 +111,7 @@ def accept(table: dict[str, Any], counted: dict[str, float], reason: str) -> Non
 
 
 def write(table: dict[str, Any]) -> None:
-    """Writes the table, in order of names."""
+    """Writes the table, sorted by name."""
     lines = [
         "# Instructions per item of the hot paths; written by `python benches/counts.py --accept REASON`.",
         f"recorded = {json.dumps(table['recorded'])}",
@@ -128,7 +128,7 @@ def write(table: dict[str, Any]) -> None:
 
 
 def compiler() -> str:
-    """What the counts depend on besides the source."""
+    """Versions of compiler, C library and machine, which the counts depend on besides the source."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return f"{rustc}, {' '.join(platform.libc_ver())}, {platform.machine()}"
 
@@ -138,11 +138,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", nargs="?", default="", help="only workloads whose name contains this")
-    parser.add_argument("--accept", metavar="REASON", help="record what was counted, and why it changed")
+    parser.add_argument("--accept", metavar="REASON", help="record the counts and why they changed")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
     if arguments.accept is not None and not arguments.accept.strip():
-        parser.error("--accept needs a reason: what changed, and why the new figures are right")
+        parser.error("--accept needs a reason: what changed, and why the new counts are right")
     if shutil.which("valgrind") is None:
         print(
             "INSTRUCTION COUNTS WERE NOT CHECKED: valgrind is not installed (apt install valgrind)",
@@ -173,7 +173,7 @@ def main() -> int:
         return 0
     if worse:
         print(f"more instructions than recorded ({table['recorded']}): {', '.join(worse)}", file=sys.stderr)
-        print("If it is meant, record it: python benches/counts.py --accept REASON", file=sys.stderr)
+        print("if this is intended, record it: python benches/counts.py --accept REASON", file=sys.stderr)
         return 1
     return 0
 

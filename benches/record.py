@@ -1,9 +1,8 @@
-"""Dated records of figures: columns, writer and reader of ``benches/records/DATE-NAME.csv``.
+"""Columns, writer and reader of the records ``benches/records/DATE-NAME.csv``.
 
-A benchmark writes its figures here when it is run with ``--record``; ``benches/report.py`` makes the index,
-the plots and ``docs/benchmarks.md`` from them. One row is one figure: a median with its spread, what was
-measured, and every condition that it depends on. ``DATE-NAME.md`` beside it holds a title and at most ten
-lines of prose.
+Benchmarks write their figures to a record with ``--record``; ``benches/report.py`` generates the index, the
+plots and ``docs/benchmarks.md`` from the records. A row is one figure: a median with its spread, what was
+measured, and the conditions. ``DATE-NAME.md`` in the same folder has a title and at most ten lines of prose.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benches" / "records"
-# What the commit column may hold beside a commit of this history.
+# Values of the commit column other than a commit of this history.
 UNKNOWN_COMMIT = "not recorded"
 LOST_COMMIT = "not in history"
 SPREADS = ("", "quartiles", "range", "Wilson 95 %")
@@ -33,24 +32,24 @@ COUNTS = ("rounds", "seeds", "steps", "threads")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One figure; numbers are text, so that they are carried over digit by digit."""
+    """One figure; numbers are text, so that reading and writing keeps their digits."""
 
-    claim: str  # key of a claim of benches/claims.toml
+    claim: str  # key of a claim in benches/claims.toml
     case: str  # what differs between the rows of a claim: a game, a batch size, an environment
-    library: str  # whose figure it is
-    peer: str = ""  # for a ratio: the library that it is divided by, or divides
-    version: str = ""  # of the library or peer that is not parl
+    library: str  # the measured library
+    peer: str = ""  # for a ratio: the other library
+    version: str = ""  # version of the library or peer that is not parl
     metric: str = ""  # such as "frames per core-second" or "speed ratio", parl's speed divided by the peer's
     unit: str = ""
     median: str = ""
     low: str = ""
     high: str = ""
-    spread: str = ""  # what low and high are, one of SPREADS
-    rounds: str = ""  # repetitions of the measurement
+    spread: str = ""  # meaning of low and high, one of SPREADS
+    rounds: str = ""  # number of repetitions of the measurement
     seeds: str = ""  # number of seeds
     steps: str = ""  # environment steps, transitions
-    threads: str = ""  # threads of each library
-    bar: str = ""  # what was asked for, such as ">= 5"
+    threads: str = ""  # number of threads of each library
+    bar: str = ""  # the value to reach, such as ">= 5"
     conditions: str = ""
     machine: str = ""
     commit: str = ""
@@ -64,7 +63,7 @@ def read(path: Path) -> list[Row]:
     """The rows of a record.
 
     Raises:
-        ValueError: a column is missing or unknown, or a cell does not hold what its column says.
+        ValueError: a column is missing or unknown, or a cell is invalid.
     """
     with path.open(newline="", encoding="utf-8") as file:
         table = csv.DictReader(file)
@@ -84,7 +83,7 @@ def read(path: Path) -> list[Row]:
 
 
 def problems(row: Row) -> list[str]:
-    """What is wrong with a row, in words."""
+    """Messages about invalid cells of a row."""
     found = [
         f"{name} is empty"
         for name in ("claim", "case", "library", "metric", "unit", "median", "machine", "commit", "command")
@@ -108,7 +107,7 @@ def problems(row: Row) -> list[str]:
 
 
 def meets(row: Row) -> bool | None:
-    """Whether the median meets the bar; None where there is none."""
+    """Whether the median meets the bar; None if the row has no bar."""
     if not row.bar:
         return None
     sign, _, number = row.bar.partition(" ")
@@ -116,7 +115,7 @@ def meets(row: Row) -> bool | None:
 
 
 def digits(value: float) -> str:
-    """Four significant digits, or all of a whole number."""
+    """Formats a number with four significant digits, a whole number with all."""
     if float(value).is_integer():
         return str(int(value))
     text = f"{value:.4g}"
@@ -136,7 +135,7 @@ def machine() -> str:
 
 @functools.cache
 def commit() -> str:
-    """The commit of the working tree when this is first called, with ``+`` where files differ from it."""
+    """The commit of the working tree at the first call, followed by ``+`` if files differ from it."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT, check=False)
@@ -149,7 +148,7 @@ def commit() -> str:
 
 
 def version_of(package: str) -> str:
-    """The installed version of a package; empty where it is not installed."""
+    """The installed version of a package; empty if it is not installed."""
     from importlib import metadata
 
     try:
@@ -159,7 +158,7 @@ def version_of(package: str) -> str:
 
 
 def command() -> str:
-    """How this process was started, without the option that keeps its figures."""
+    """The command that started this process, without ``--record``."""
     program = Path(sys.argv[0]).resolve()
     name = str(program.relative_to(ROOT)) if program.is_relative_to(ROOT) else program.name
     words, skip = [], False
@@ -175,25 +174,25 @@ def command() -> str:
 
 
 def add_option(parser: argparse.ArgumentParser, name: str) -> None:
-    """The option ``--record`` of a benchmark, whose value is the name of the record."""
+    """Adds the option ``--record``, whose value is the name of the record."""
     parser.add_argument(
         "--record",
         nargs="?",
         const=name,
         metavar="NAME",
-        help=f"keep the figures in benches/records/DATE-NAME.csv, NAME being {name} unless given",
+        help=f"write the figures to benches/records/DATE-NAME.csv (default NAME: {name})",
     )
 
 
 class Record:
-    """Prints what a benchmark says and keeps its figures.
+    """Prints the lines of a benchmark and collects its figures.
 
-    Used as a context: figures are written when it ends without an error.
+    As a context manager, it writes the figures when the context ends without an error.
 
     Args:
-        name: of the record, as in ``DATE-NAME.csv``; None writes nothing.
-        title: of the record, for the index.
-        conditions: what holds for every row, such as "every library on one core".
+        name: name of the record, as in ``DATE-NAME.csv``; None writes nothing.
+        title: title of the record, for the index.
+        conditions: conditions of every row, such as "every library on one core".
     """
 
     def __init__(self, name: str | None, title: str = "", conditions: str = "") -> None:
@@ -223,7 +222,7 @@ class Record:
         conditions: str = "",
         **columns: str | int | float,
     ) -> None:
-        """Adds a row: the median of ``values``, and their quartiles or range where there is more than one."""
+        """Adds a row: the median of ``values``, and their quartiles or range if there are several."""
         found = [float(value) for value in ([values] if isinstance(values, (int, float)) else values)]
         low, high = "", ""
         if len(found) > 1 and spread == "quartiles":
@@ -253,7 +252,7 @@ class Record:
             raise ValueError(f"{claim}, {case}: {problem}")
 
     def write(self, folder: Path | None = None) -> Path:
-        """Writes today's record; rows of the same command and claim that are there already are replaced."""
+        """Writes today's record; replaces rows of the same command and claim."""
         path = (folder or FOLDER) / f"{datetime.datetime.now(datetime.UTC).date()}-{self.name}.csv"
         mine = {(row.command, row.claim) for row in self.rows}
         kept = [row for row in read(path) if (row.command, row.claim) not in mine] if path.exists() else []

@@ -1,10 +1,10 @@
-"""Makes the index of ``benches/records``, ``docs/benchmarks.md`` and its figures from the records.
+"""Generates the index of ``benches/records``, ``docs/benchmarks.md`` and its figures from the records.
 
     python benches/report.py            # write them: `make records`
-    python benches/report.py --check    # fail where they are not those of the records: part of `make lint`
+    python benches/report.py --check    # fail if one of them is out of date: part of `make lint`
 
-``benches/claims.toml`` holds the claims in the order of the page. A figure keeps the hash of what it shows in
-its description, so that the check does not depend on the version of matplotlib.
+``benches/claims.toml`` lists the claims in the order of the page. The description of a figure has a hash of
+its data, so that the check does not depend on the version of matplotlib.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIGURES = ROOT / "docs" / "benchmarks"
 INDEX = FOLDER / "README.md"
 PROSE_LINES = 10
 NAME = re.compile(r"(\d{4}-\d{2}-\d{2})-[\w-]+")
-# Columns of a table that say under which conditions a figure was taken.
+# Columns of a table with the conditions of a figure.
 CONDITIONS = ("rounds", "seeds", "steps", "threads", "conditions")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
@@ -39,7 +39,7 @@ def load() -> Records:
     """The rows of every record, by the record's name, oldest first.
 
     Raises:
-        ValueError: a record, its name or its prose is not as it should be.
+        ValueError: a record, its name or its prose is invalid.
     """
     records = {}
     for path in sorted(FOLDER.glob("*.csv")):
@@ -54,7 +54,7 @@ def load() -> Records:
     for name, text in pages.items():
         title, _, prose = text.partition("\n")
         if not title.startswith("# ") or len(prose.strip().splitlines()) > PROSE_LINES:
-            raise ValueError(f"{name}.md: a title and at most {PROSE_LINES} lines of prose")
+            raise ValueError(f"{name}.md: expected a title and at most {PROSE_LINES} lines of prose")
     return records
 
 
@@ -64,7 +64,7 @@ def title(name: str) -> str:
 
 
 def commits_not_in_history(records: Records) -> list[str]:
-    """Commits that records name and that the history of this clone lacks; none where it is cut off."""
+    """Messages about commits of records that are not in the history; none in a shallow clone."""
 
     def git(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT, check=False)
@@ -84,7 +84,7 @@ def commits_not_in_history(records: Records) -> list[str]:
 
 
 def claims() -> tuple[list[str | Claim], list[str]]:
-    """Section titles and claims in the order of the page, and what was not measured."""
+    """Section titles and claims in the order of the page, and the lines about what was not measured."""
     order: list[str | Claim] = []
     text = CLAIMS.read_text(encoding="utf-8")
     table = tomllib.loads(text)
@@ -95,7 +95,14 @@ def claims() -> tuple[list[str | Claim], list[str]]:
 
 
 def chosen(records: Records, claim: Claim, plotted: bool = False) -> dict[str, list[Row]]:
-    """The rows of a claim by record: those it names, else the newest; for its figure ``earlier`` ones too."""
+    """The rows of a claim by record.
+
+    The records are those that the claim names, otherwise the newest one with the claim; with ``plotted``,
+    also those that it names as ``earlier``.
+
+    Raises:
+        ValueError: no record, or not every named one, has rows of the claim.
+    """
     key = claim.get("from", claim["key"]) if plotted else claim["key"]
     having = {
         name: found for name, rows in records.items() if (found := [row for row in rows if row.claim == key])
@@ -108,7 +115,7 @@ def chosen(records: Records, claim: Claim, plotted: bool = False) -> dict[str, l
 
 
 def number(text: str) -> str:
-    """A number as the record has it, thousands apart."""
+    """Formats a number of a record with thousands separators."""
     whole, dot, rest = text.partition(".")
     return (f"{int(whole):,}" if whole.lstrip("-").isdigit() else whole) + dot + rest
 
@@ -126,7 +133,7 @@ def cell(row: Row, unit: bool) -> str:
 
 
 def who(row: Row, measured: set[tuple[str, str]]) -> str:
-    """The library of a table's row: a ratio joins the row of its peer where that has figures of its own."""
+    """The library of a table's row; a ratio is put into the row of its peer if the peer has figures."""
     version = f" ({row.version})" if row.version else ""
     peer = row.peer + version
     if not row.peer:
@@ -142,7 +149,7 @@ def counted(count: str, plural: str) -> str:
 
 
 def table(chosen_rows: dict[str, list[Row]], shown: list[str], cases: str) -> list[str]:
-    """A Markdown table: a line for each case and library, a column for each metric."""
+    """A Markdown table with a line per case and library and a column per metric."""
     rows = [
         (NAME.fullmatch(name)[1], row)
         for name, found in chosen_rows.items()
@@ -162,7 +169,7 @@ def table(chosen_rows: dict[str, list[Row]], shown: list[str], cases: str) -> li
     heads = ["case", "date", "library", *CONDITIONS]
     varying = [i for i, _ in enumerate(heads) if i == 0 or len({key[i] for key in lines}) > 1]
     first = next(iter(lines))
-    # The date is that of the record named below the table.
+    # The date is that of the record listed below the table.
     alike = [
         first[i] if head in ("library", "conditions") else counted(first[i], head)
         for i, head in enumerate(heads)
@@ -196,7 +203,7 @@ def sources(chosen_rows: dict[str, list[Row]]) -> list[str]:
 
 
 def points(claim: Claim, records: Records) -> list[tuple[str, Row]]:
-    """Series and row of each dot of a claim's figure; single games rather than their median and worst."""
+    """Series and row of each point of a claim's figure; single games instead of their median and worst."""
     rows = chosen(records, claim, plotted=True)
     found = []
     for name, mine in rows.items():
@@ -213,7 +220,7 @@ def points(claim: Claim, records: Records) -> list[tuple[str, Row]]:
 
 
 def label(row: Row) -> str:
-    """How a figure names a row."""
+    """The label of a row in a figure."""
     if row.peer:
         return (
             f"{row.case}\n{row.library} / {row.peer}" if row.library != "parl" else f"{row.case} / {row.peer}"
@@ -222,7 +229,7 @@ def label(row: Row) -> str:
 
 
 def fingerprint(claim: Claim, shown_points: Iterable[tuple[str, Row]]) -> str:
-    """A hash of all that a figure shows."""
+    """A hash of the data of a figure."""
     shown = [
         (name, row.case, row.library, row.peer, row.metric, row.unit, row.median, row.low, row.high)
         for name, row in shown_points
@@ -231,7 +238,7 @@ def fingerprint(claim: Claim, shown_points: Iterable[tuple[str, Row]]) -> str:
 
 
 def draw(claim: Claim, shown_points: list[tuple[str, Row]], path: Path) -> None:
-    """A figure: a dot for each row, its spread as a line; sorted dots where there are many cases."""
+    """Draws a figure: a point per row with its spread as a line; sorted points if there are many cases."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -346,7 +353,7 @@ def index(records: Records) -> str:
 
 
 def stale(records: Records) -> list[str]:
-    """What is wrong with records, index, page and figures."""
+    """Messages about records with unknown claims or commits, and about files that are out of date."""
     order, _ = claims()
     wanted = [claim for claim in order if not isinstance(claim, str)]
     known = {key for claim in wanted for key in (claim["key"], claim.get("from"))}
@@ -390,7 +397,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if a file is out of date")
     arguments = parser.parse_args()
     records = load()
     if not arguments.check:

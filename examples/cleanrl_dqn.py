@@ -3,8 +3,8 @@
     python examples/cleanrl_dqn.py                             # CartPole-v1, a minute
     python examples/cleanrl_dqn.py --env-id breakout --total-timesteps 10000000 --buffer-size 1000000
 
-A name of gymnasium's makes that environment; any other name is an Atari game, run by ``parl.AtariVectorEnv``.
-Only the lines marked with # replay differ from a script with a uniform buffer.
+An id that Gymnasium has registered makes that environment; any other name is an Atari game of
+``parl.AtariVectorEnv``. Only the lines marked with # replay differ from a script with a uniform buffer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ import parl
 @dataclass
 class Args:
     env_id: str = "CartPole-v1"
-    """a gymnasium id, or an Atari game"""
+    """a Gymnasium id, or an Atari game"""
     seed: int = 1
     total_timesteps: int = 60_000
     num_envs: int = 4
     device: str = "cpu"
     torch_threads: int = 1
-    """of the processor; networks this small are fastest with one"""
+    """threads of torch on the CPU; small networks are fastest with one"""
     learning_rate: float = 1e-3
     buffer_size: int = 50_000
     gamma: float = 0.99
@@ -43,19 +43,19 @@ class Args:
     train_every: int = 8
     """environment steps per gradient step"""
     target_every: int = 1_000
-    """environment steps from one copy of the target network to the next"""
+    """environment steps between updates of the target network"""
     start_e: float = 1.0
     end_e: float = 0.05
     exploration_fraction: float = 0.3
     alpha: float = 0.6
-    """exponent of the priorities; 0 draws uniformly"""
+    """exponent of the priorities; 0 samples uniformly"""
     beta: float = 0.4
-    """exponent of the importance weights at the start; 1 at the end"""
+    """exponent of the importance weights at the start; it rises to 1"""
     quiet: bool = False
 
 
 def make_envs(args: Args) -> gym.vector.VectorEnv:
-    """Vector environments that begin the next episode in the step after the last one."""
+    """Makes vector environments with next-step autoreset."""
     if args.env_id in gym.registry:
         return gym.make_vec(args.env_id, num_envs=args.num_envs)
     return parl.AtariVectorEnv(args.env_id, num_envs=args.num_envs, reward_clipping=True)
@@ -79,7 +79,7 @@ class QNetwork(nn.Module):
 
 
 def main(args: Args) -> float:
-    """Trains, and returns the mean return of the last 20 episodes, 0 if none was finished."""
+    """Trains; returns the mean return of the last 20 episodes, or 0 if none was finished."""
     random.seed(args.seed)
     np.random.seed(args.seed)
     torch.manual_seed(args.seed)
@@ -94,7 +94,7 @@ def main(args: Args) -> float:
     replay = parl.PrioritizedReplay(  # replay
         args.buffer_size,
         {
-            "obs": (space.shape, space.dtype),  # next observations are those of the next rows
+            "obs": (space.shape, space.dtype),  # the next row holds the next observation
             "action": ((), "int64"),
             "reward": ((), "float32"),
             "terminated": ((), "bool"),
@@ -109,7 +109,7 @@ def main(args: Args) -> float:
 
     obs, _ = envs.reset(seed=args.seed)
     returns, finished = np.zeros(args.num_envs), list[float]()
-    # Where an episode just ended, gymnasium ignores the action and gives the first observation of the next.
+    # Environments whose episode has ended: the next step ignores the action and begins a new episode.
     begins = np.zeros(args.num_envs, np.bool_)
     start = time.time()
     for step in range(0, args.total_timesteps, args.num_envs):
@@ -157,6 +157,6 @@ def main(args: Args) -> float:
 
 
 if __name__ == "__main__":
-    # A run that only shows that everything works.
+    # A short run, to check that everything works.
     quick = Args(total_timesteps=1_500, learning_starts=500) if "PARL_EXAMPLE_QUICK" in os.environ else Args()
     print(f"mean return of the last 20 episodes: {main(tyro.cli(Args, default=quick)):.1f}")

@@ -1,4 +1,4 @@
-"""A random agent in many Atari environments: emulated frames per second of parl, and of ale_py beside it.
+"""A random agent in many Atari environments: emulated frames per second of parl and of ale_py.
 
 python examples/random_atari.py [game] [number of environments] [seconds]
 """

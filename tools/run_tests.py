@@ -1,7 +1,7 @@
-"""Runs steps of `make`, one after the other, and prints where their time went: `run_tests.py STEP...`.
+"""Runs targets of the Makefile one after the other and prints their times: `run_tests.py STEP...`.
 
-After the steps come the Python tests by folder and the ten slowest of them, from the file that the step
-`test-py` writes (`pytest --times`). Processor seconds count all processes of a step, on all cores.
+Also prints the times of the Python tests by folder and of the ten slowest tests, from the file that the step
+`test-py` writes (`pytest --times`). Processor seconds include all processes of a step, on all cores.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ TIMES = ROOT / "target" / "tests" / "times.json"
 
 
 def run(step: str) -> tuple[int, float, float]:
-    """Runs a target of the Makefile; its exit status, processor and wall seconds."""
+    """Runs a target of the Makefile; returns its exit status, processor seconds and wall seconds."""
     processor, began = sum(os.times()[2:4]), time.monotonic()
     status = subprocess.run(["make", "--no-print-directory", step], cwd=ROOT, check=False).returncode
     return status, sum(os.times()[2:4]) - processor, time.monotonic() - began
 
 
 def table(title: str, rows: list[tuple[str, float, float]]) -> str:
-    """Rows of a name, processor seconds and wall seconds."""
+    """Formats rows of name, processor seconds and wall seconds."""
     width = max(len(name) for name, *_ in [(title,), *rows])
     lines = [f"{name:{width}} {processor:12.1f} {wall:9.1f}" for name, processor, wall in rows]
     return "\n".join([f"{title:{width}}  processor s    wall s", *lines])
 
 
 def folders_and_slowest(tests: dict[str, tuple[float, float]]) -> list[str]:
-    """Tables of the Python tests: by folder, and the ten that take the most processor time."""
+    """Tables of the times of the Python tests: by folder, and the ten with the most processor time."""
     folders: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for name, seconds in tests.items():
         folder = folders["/".join(name.split("/")[:2])]
@@ -44,7 +44,7 @@ def folders_and_slowest(tests: dict[str, tuple[float, float]]) -> list[str]:
 
 
 def main(steps: list[str]) -> int:
-    """Runs the steps; the exit status of the first that fails, behind all of them."""
+    """Runs all steps, or stops after a failed build; returns the exit status of the first that failed."""
     TIMES.unlink(missing_ok=True)
     rows, status = [], 0
     for step in steps:

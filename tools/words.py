@@ -1,9 +1,9 @@
 """Finds retired words in names, settings, messages and pages: part of ``make lint``.
 
-    python tools/words.py          # fails where a retired word is used
-    python tools/words.py --all    # counts every word of the list, those that are not enforced yet too
+    python tools/words.py          # fails if a retired word is used
+    python tools/words.py --all    # counts the uses of every word of the list, enforced or not
 
-``tools/words.toml`` holds the words with what replaces them, ``docs/glossary.md`` the project's own terms.
+``tools/words.toml`` lists the words and their replacements, ``docs/glossary.md`` the project's own terms.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ FIELDS = {"pattern", "use", "files", "except", "enforced"}
 
 
 def load(text: str) -> tuple[list[dict], list[str]]:
-    """The words of a list, and the files that are left out for all of them.
+    """Parses a list: its words, and the patterns of files that are not searched.
 
     Raises:
-        ValueError: an entry has an unknown field, lacks one, or its pattern is no regular expression.
+        ValueError: an entry has an unknown field, lacks one, or its pattern is not a regular expression.
     """
     table = tomllib.loads(text)
     words = table["word"]
     for word in words:
         if not {"pattern", "use"} <= word.keys() <= FIELDS:
-            raise ValueError(f"{word}: expected pattern and use, and maybe {sorted(FIELDS)}")
+            raise ValueError(f"{word}: expected the fields pattern and use, others only of {sorted(FIELDS)}")
         try:
             word["regex"] = re.compile(word["pattern"])
         except re.error as error:
-            raise ValueError(f"{word['pattern']!r} is no regular expression: {error}") from None
+            raise ValueError(f"{word['pattern']!r} is not a regular expression: {error}") from None
     return words, table.get("except", [])
 
 
 def matches(name: str, globs: list[str]) -> bool:
-    """Whether a path is one of some patterns; ``*`` also stands for folders."""
+    """Whether a path matches one of the patterns; ``*`` also matches slashes."""
     return any(fnmatch.fnmatch(name, glob) for glob in globs)
 
 
 def uses(word: dict, name: str, text: str) -> list[str]:
-    """Where a file uses a word, in its path or its lines, as ``path:line: ...``."""
+    """Uses of a word in the path or the lines of a file, as ``path:line: ...``."""
     if not matches(name, word.get("files", ["*"])) or matches(name, word.get("except", [])):
         return []
     regex = word["regex"]
@@ -58,7 +58,7 @@ def uses(word: dict, name: str, text: str) -> list[str]:
 
 
 def tracked() -> dict[str, str]:
-    """The repository's text files by name, those that git does not know yet too."""
+    """Texts of the repository's files by path, untracked files included."""
     names = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -75,13 +75,13 @@ def tracked() -> dict[str, str]:
 
 
 def main() -> int:
-    """Reports uses on standard error; 1 if an enforced word is used."""
+    """Reports uses on standard error; returns 1 if an enforced word is used."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--all", action="store_true", help="count every word, enforced or not")
     parser.add_argument(
-        "--show", metavar="PATTERN", help="list the uses of one word, by a part of its pattern"
+        "--show", metavar="PATTERN", help="list the uses of words whose pattern contains this"
     )
     arguments = parser.parse_args()
     words, left_out = load(LIST.read_text(encoding="utf-8"))

@@ -1,13 +1,13 @@
-"""What late priorities, lazy writing and the tree's fan-out change, in learning and in speed.
+"""Effect of late priorities, lazy writing and the tree's fan-out on scores and speed.
 
     python benches/learning/ablation.py --seeds 3
     python benches/learning/ablation.py --only delay --seeds 5
-    ... --record    # keeps the figures in benches/records/DATE-ablation.csv
+    ... --record    # writes the figures to benches/records/DATE-ablation.csv
 
-DQN on CartPole-v1 with parl's settings, two actors in threads, one learner, 30,000 steps, each run a process
-of its own. ``delay``: updates by which new priorities reach the replay late; ``lazy off``: one lock around
-every add, sample and update of the replay, as buffers without lazy writing have it; ``K``: children per node
-of the sum tree. Score: mean of 100 greedy episodes with the last weights, on seeds that the run never saw.
+DQN on CartPole-v1 with parl's settings, two actor threads, one learner, 30,000 steps; each run is a separate
+process. ``delay``: number of updates by which new priorities are delayed; ``lazy False``: one lock for every
+add, sample and update of the replay, as in buffers without lazy writing; ``fan_out``: children per node of
+the sum tree. Score: mean of 100 greedy episodes with the last weights, on seeds that the run did not use.
 """
 
 import functools
@@ -56,7 +56,7 @@ def run(case, seed):
 
 
 def locked(kind):
-    """A replay whose every call takes one lock."""
+    """A replay class whose calls all hold one lock."""
     lock = threading.Lock()
 
     def holding(method):
@@ -82,7 +82,7 @@ def main():
         say(f"dqn, CartPole-v1, {FRAMES:,} steps, 2 actor threads, 1 learner, {arguments.seeds} seeds")
         say("case               seconds   steps/s  updates/s  score: median (lowest..highest)   load")
         for name in arguments.only or CASES:
-            # In turns, so that a busier moment meets every case.
+            # In turns, so that load on the machine affects all cases alike.
             rows = {json.dumps(case): [] for case in CASES[name]}
             for seed in range(arguments.seeds):
                 for case in CASES[name]:

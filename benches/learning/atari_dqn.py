@@ -1,14 +1,14 @@
-"""DQN on Pong from pixels: steps and updates a second, beside Stable-Baselines3 and a loop in one file.
+"""DQN on Pong from pixels: steps and updates per second, beside Stable-Baselines3 and a one-file loop.
 
     python benches/learning/atari_dqn.py --steps 3000 --rounds 3
     python benches/learning/atari_dqn.py --steps 100k --rounds 1 --score
-    ... --record    # keeps the figures in benches/records/DATE-atari-dqn.csv
+    ... --record    # writes the figures to benches/records/DATE-atari-dqn.csv
 
-The same for all three: Nature CNN, batches of 32, one update for 4 environment steps, uniform replay, Adam at
-1e-4, frame skip 4, 84 x 84, 4 stacked frames; the processor alone, all of its cores. parl steps 8
-environments in an actor of its own beside the learner; the others take turns between environment and
-learning, in one environment as their scripts do. Rates are those of the part in which both go on: ``--steps``
-environment steps behind the first 1,500. ``--score``: also the mean of 10 greedy games afterwards.
+All three use the Nature CNN, batches of 32, one update per 4 environment steps, uniform replay, Adam at 1e-4,
+frame skip 4, 84 x 84 pixels, 4 stacked frames, and all cores of the CPU. parl steps 8 environments in an
+actor that runs concurrently with the learner; the others alternate between one environment and learning, as
+their scripts do. Rates are measured over ``--steps`` environment steps after the first 1,500, when learning
+has started. ``--score``: also the mean of 10 greedy games at the end.
 """
 
 import argparse
@@ -108,7 +108,7 @@ def sb3(steps, seed, score):
 
 
 def one_file(steps, seed, score):
-    """A rewrite of CleanRL's DQN settings: Gymnasium's wrappers, a network, a buffer of arrays."""
+    """DQN in one file with CleanRL's settings: Gymnasium's wrappers, a network, a buffer of arrays."""
     import ale_py
     import gymnasium
     import numpy as np
@@ -198,7 +198,7 @@ LIBRARIES = {"parl": parl, "sb3": sb3, "one file": one_file}
 
 
 def keep(say, steps, found):
-    """Adds what was found to the record."""
+    """Adds the results to the record."""
     names = {"sb3": "Stable-Baselines3", "one file": "rewrite with CleanRL's settings"}
     for name, rows in found.items():
         same = {"rounds": len(rows), "steps": steps}
@@ -222,7 +222,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", default="3000", help="environment steps that count")
+    parser.add_argument("--steps", default="3000", help="number of measured environment steps")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", choices=sorted(LIBRARIES))
     parser.add_argument("--score", action="store_true")
@@ -242,7 +242,7 @@ def main():
     cores = use_cores(arguments.cores)
     title = "DQN on Pong from pixels beside Stable-Baselines3 and a one-file loop"
     with Record(arguments.record, title, cores) as say:
-        say(f"dqn, Pong from pixels, {steps:,} steps behind the first {STARTS:,}, in turns")
+        say(f"dqn, Pong from pixels, {steps:,} steps after the first {STARTS:,}, in turns")
         say(cores)
         say("turn  library  env steps/s  updates/s  score  load")
         found = {name: [] for name in names}

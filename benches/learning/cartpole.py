@@ -1,14 +1,14 @@
-"""CartPole-v1 with 2 actors and 2 learners until 100 greedy episodes average 475, twice, over seeds.
+"""Time to solve CartPole-v1 with 2 actors and 2 learners, over several seeds.
 
     python benches/learning/cartpole.py --seeds 10
     python benches/learning/cartpole.py --seeds 4 --peer sb3     # needs stable-baselines3
 
-Each seed is a process of its own. Columns: seconds of training, from the start of collection to the saved
-checkpoint that passed; seconds of the whole process, Python's start and the import of torch included;
-processor seconds of the process and its workers, which tell the work from the noise of a shared machine;
-transitions; updates; mean of the evaluation that ended the run; mean of 100 more episodes on seeds that the
-run never saw, played afterwards by ``parl.evaluate``; and the machine's load average. A run ends when a
-second evaluation, on other seeds, confirms the first that is high enough; the mean is that of the second.
+A run ends when 100 greedy episodes have a mean return of 475 and a second evaluation, on other seeds,
+confirms it. Each seed is a separate process. Columns: seconds of training, from the start of collection to
+the checkpoint that reached the goal; seconds of the whole process, including the start of Python and the
+import of torch; processor seconds of the process and its workers, which depend less on other load of the
+machine; transitions; updates; mean of the second evaluation; mean of 100 more episodes of ``parl.evaluate``
+on seeds that the run did not use; and the machine's load average.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def ours(seed, options):
 
 
 def sb3(seed, _):
-    """Stable-Baselines3's DQN with the settings of its zoo for CartPole-v1, evaluated as it goes.
+    """Stable-Baselines3's DQN with RL Baselines3 Zoo's settings for CartPole-v1, evaluated during training.
 
     Source of the settings: rl-baselines3-zoo, hyperparams/dqn.yml, CartPole-v1.
     """
@@ -84,7 +84,7 @@ def sb3(seed, _):
             recent = [episode["r"] for episode in list(self.model.ep_info_buffer)[-10:]]
             if self.n_calls % 2_400 or len(recent) < 10 or sum(recent) / 10 < 0.9 * GOAL:
                 return True
-            # As parl does: the first mean that is high enough is confirmed on other seeds.
+            # As in parl: a second evaluation on other seeds must confirm that the goal is reached.
             first = 10**6 * (seed + 1) + self.n_calls
             return not (self._evaluated(first) and self._evaluated(2**31 + first))
 
@@ -99,7 +99,7 @@ def sb3(seed, _):
         target_update_interval=10,
         train_freq=256,
         gradient_steps=128,
-        # 0.16 of the zoo's 50,000 steps, here a part of the most that a run may take.
+        # 0.16 of the zoo's 50,000 steps, as a fraction of the largest number of steps here.
         exploration_fraction=0.16 * 50_000 / STEPS_MAX,
         exploration_final_eps=0.04,
         policy_kwargs={"net_arch": [256, 256]},
@@ -172,7 +172,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
-    parser.add_argument("--peer", choices=["sb3"], help="also run this library")
+    parser.add_argument("--peer", choices=["sb3"], help="also measure this library")
     parser.add_argument("--options", default='{"actors": 2, "learners": 2}', help="settings of parl, as JSON")
     add_option(parser, "cartpole")
     parser.add_argument("--one", choices=["parl", "sb3"], help=argparse.SUPPRESS)

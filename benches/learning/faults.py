@@ -1,13 +1,13 @@
-"""Injects one number that is not finite into a small run of every algorithm, and tells how each run ended.
+"""Injects one NaN or infinity into a small run of every algorithm, and prints how each run ended.
 
     python benches/learning/faults.py
     python benches/learning/faults.py --only ppo dqn --schedule deterministic
 
-A fault is one NaN or infinity in one reward or in one number of one observation, or an infinite loss: a
-reward of 3e38, which is finite, times a reward scale of 100 (where no loss is made of rewards, or large ones
-are clipped: a step of 1e38 instead, which overflows the weights). Checkpoints are saved before the fault
-comes. A run passes if it ends with an error that says what was not finite, every checkpoint that it left has
-finite weights, and the last one can be evaluated.
+A fault is one NaN or infinity in a reward or in an element of an observation, or an infinite loss: a finite
+reward of 3e38 with a reward scale of 100 (for algorithms whose loss has no rewards or clips them, a step size
+of 1e38 instead, which makes the weights overflow). Checkpoints are saved before the fault. A run passes if it
+ends with an error that names what was not finite, all its checkpoints have finite weights, and the last one
+can be evaluated.
 
 Prints a table, and exits with status 1 if a run did not pass.
 """
@@ -23,7 +23,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-# Vector step at which the fault comes, and length of an episode.
+# Vector step of the fault, and length of an episode.
 AT, LENGTH = 65, 20
 FAULTS = ("none", "reward", "observation", "loss")
 CONTINUOUS = ("sac", "td3", "ddpg")
@@ -48,7 +48,7 @@ OWN = {
     "es": {"actors": 2},
     "ga": {"actors": 2},
 }
-# What overflows where rewards do not: weights, or in ga mutations.
+# Settings that overflow in algorithms whose rewards do not: the weights, or in ga the mutations.
 OVERFLOW = dict.fromkeys(("bc", "es", "rainbow"), ("learning_rate", 1e38)) | {"ga": ("sigma", 1e38)}
 
 
@@ -59,9 +59,9 @@ class Faulty(VectorEnv):
         num_envs: N.
         fault: ``"reward"``, ``"observation"``, ``"final"`` (the last observation of an episode where
             environments are reset in the same step), ``"loss"`` (a reward of 3e38) or ``"none"``.
-        value: what it gives once in the first three cases.
-        continuous: actions are in -1..1, else 0 or 1.
-        autoreset: when environments are reset after an end.
+        value: the faulty value in the first three cases.
+        continuous: whether actions are in -1..1 instead of 0 or 1.
+        autoreset: the autoreset mode, ``"next_step"`` or ``"same_step"``.
     """
 
     def __init__(self, num_envs, fault="none", value=math.nan, continuous=False, autoreset="next_step"):
@@ -113,7 +113,7 @@ class Faulty(VectorEnv):
 
 
 def maker(name, fault, value):
-    """A function that makes faulty environments for an algorithm."""
+    """A function that makes faulty vector environments for an algorithm."""
 
     def faulty(num_envs):
         return Faulty(num_envs, fault, value, continuous=name in CONTINUOUS)
@@ -122,7 +122,7 @@ def maker(name, fault, value):
 
 
 def recorded(folder, fault, value):
-    """A file of play for bc, in which one observation may be at fault."""
+    """Writes a file of demonstrations for bc, with one faulty observation if ``fault`` says so."""
     rng = np.random.default_rng(0)
     observations = rng.uniform(-1, 1, (500, 3)).astype(np.float32)
     if fault == "observation":
@@ -133,7 +133,7 @@ def recorded(folder, fault, value):
 
 
 def settings(name, fault, value, folder, schedule):
-    """Keywords of ``parl.train`` for one run."""
+    """Keywords of ``parl.train`` for a run."""
     env = maker(name, fault if name not in OVERFLOW or fault != "loss" else "none", value)
     found = SMALL | OWN[name] | {"env": env, "runs": str(folder), "schedule": schedule}
     if name in ("es", "ga"):
@@ -162,7 +162,7 @@ def checkpoints(folder):
 
 
 def evaluate_last(folder):
-    """Whether the last checkpoint of the run in ``folder`` plays: ``"yes"``, ``"none"`` or what is wrong."""
+    """Whether the last checkpoint in ``folder`` can be evaluated: ``"yes"``, ``"none"`` or the error."""
     from parl.train import evaluate
 
     for config in Path(folder).glob("*/config.toml"):
@@ -177,7 +177,11 @@ def evaluate_last(folder):
 
 
 def one(name, fault, value, folder, schedule):
-    """Runs ``name`` with a fault; how it ended, finite and other checkpoints, whether the last one plays."""
+    """Runs ``name`` with a fault.
+
+    Returns:
+        How the run ended, the numbers of finite and of other checkpoints, and :func:`evaluate_last`.
+    """
     from parl.errors import ParlError
     from parl.train import train
 
@@ -196,7 +200,7 @@ def one(name, fault, value, folder, schedule):
 
 
 def passed(fault, result):
-    """Whether a run of :func:`one` ended as it should."""
+    """Whether a result of :func:`one` is as expected."""
     ended, _, bad, plays = result
     as_expected = ended.startswith("ran") if fault == "none" else ended.startswith("NonFiniteError")
     return as_expected and bad == 0 and not plays.startswith("NO")
@@ -211,13 +215,13 @@ def main():
     parser.add_argument("--values", nargs="*", type=float, default=[math.nan, math.inf])
     options = parser.parse_args()
     failed = 0
-    print("| algorithm | fault | how the run ended | finite / other checkpoints | the last one plays | s |")
+    print("| algorithm | fault | how the run ended | finite / other checkpoints | last one usable | s |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="parl-faults-") as folder:
         for name in options.only:
             for fault in FAULTS:
                 if name == "bc" and fault == "reward":
-                    continue  # recorded play has none
+                    continue  # demonstrations have no rewards
                 values = options.values if fault in ("reward", "observation") else [math.inf]
                 for value in values:
                     began = time.monotonic()

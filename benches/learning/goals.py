@@ -1,11 +1,11 @@
-"""PPO, A2C and PQN on classic control with their own settings: on how many seeds they solve it, and how fast.
+"""PPO, A2C and PQN on classic control with default settings: number of seeds that solve it, and times.
 
-Nothing is set but environment or preset, seed and the transitions to collect, and one torch thread; the
-score is the mean of 100 greedy episodes of the last weights on fresh seeds. Solved: at least 475 on CartPole,
--100 on Acrobot, 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). With ``--until`` a run stops
-once an evaluation of 100 greedy episodes averages that much, which is what counts as solved then; the score
-is that of 100 more episodes. Each seed is a process of its own, ``--jobs`` of them at a time, so that seconds
-of training are those of a shared machine; processor seconds are those of training.
+Runs set only the environment or preset, the seed, the number of transitions and one torch thread. The score
+is the mean of 100 greedy episodes with the last weights on fresh seeds. Solved means at least 475 on
+CartPole, -100 on Acrobot and 200 on LunarLander (Gymnasium's thresholds; on Acrobot -100). With ``--until`` a
+run stops when an evaluation of 100 greedy episodes reaches that mean, and then counts as solved; the score is
+that of 100 more episodes. Each seed is a separate process. ``--jobs`` of them run at once and share the
+machine, which affects the seconds of training; processor seconds are those of training.
 
     python benches/learning/goals.py --seeds 10
     python benches/learning/goals.py --only pqn-lunarlander --until
@@ -44,7 +44,7 @@ def run(what, seed):
 
 
 def told(case, stops, seed):
-    """A row, shown on standard error as soon as it is there."""
+    """Runs one seed, and prints the result on standard error immediately."""
     row = one(__file__, [case, stops], seed)
     print(
         f"{case} {seed}: {row['score']:.0f} after {row['steps']:,} transitions, {row['cpu_s']:.0f} s"
@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0..N")
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
     parser.add_argument("--until", action="store_true", help="stop when solved")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at once")
     arguments = parsed(parser, run)
     if arguments is None:
         return

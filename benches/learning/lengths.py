@@ -1,11 +1,11 @@
-"""Scores at the end of runs of several lengths: a default must not get worse because a run is longer.
+"""Scores at the end of runs of several lengths: longer runs must not score worse with default settings.
 
     python benches/learning/lengths.py pqn --lengths 200000 300000 --seeds 203 301
     python benches/learning/lengths.py rainbow --seeds 0 1 2 --options '{"hidden": [64]}'
 
-Every run is a process of its own, on one thread. ``last`` is the mean return of 100 greedy episodes by the
-last weights, on seeds that the run never saw. The curve holds the run's own evaluations, ten of them, of 20
-greedy episodes each; nothing is learned from them, and no decision depends on them.
+Every run is a separate process with one thread. ``last`` is the mean return of 100 greedy episodes with the
+last weights, on seeds that the run did not use. The curve shows the ten evaluations of the run, of 20 greedy
+episodes each, which do not affect the run.
 """
 
 import json
@@ -54,7 +54,7 @@ def main():
         return
     with Record(arguments.record, "Scores at the end of runs of several lengths") as say:
         say(f"{arguments.algorithm} on {arguments.env} {arguments.options}")
-        say("   steps  seed   last      s  evaluations on the way")
+        say("   steps  seed   last      s  evaluations during the run")
         for length in arguments.lengths:
             last = []
             for seed in arguments.seeds:

@@ -1,9 +1,9 @@
-"""Freed memory kept or given back: processor time, page faults and memory of PPO on Pong from pixels.
+"""Processor time, page faults and memory of PPO on Pong from pixels, with freed memory kept or returned.
 
     python benches/learning/memory.py --rounds 2
 
-64 environments, one rollout of 128 steps, one epoch of 32 minibatches of 256, Nature CNN, one thread, in
-turns with ``PARL_KEEP_MEMORY`` 0 and 1, each a process of its own.
+64 environments, one rollout of 128 steps, one epoch of 32 minibatches of 256, Nature CNN, one thread;
+alternating runs with ``PARL_KEEP_MEMORY`` 0 and 1, each in a separate process.
 """
 
 import os

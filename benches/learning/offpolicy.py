@@ -1,16 +1,16 @@
-"""DQN, SAC, TD3 and DDPG: time to a score over seeds, speed beside Stable-Baselines3's, share of the replay.
+"""DQN, SAC, TD3 and DDPG: time to a score, speed beside Stable-Baselines3, and the replay's share of time.
 
     python benches/learning/offpolicy.py goals --seeds 10        # all cases, or --only pendulum-sac
     python benches/learning/offpolicy.py peers --rounds 3 --cores 1   # needs stable-baselines3, mujoco
     python benches/learning/offpolicy.py replay
-    ... --record                     # keeps the figures in benches/records/DATE-offpolicy.csv
+    ... --record                     # writes the figures to benches/records/DATE-offpolicy.csv
 
-Every run is a process of its own. ``goals``: seconds of training from the start of collection to the
-checkpoint that passed the goal (in two evaluations in a row, on different seeds), processor seconds, steps,
-updates, and the mean of 100 more episodes on seeds that the run never saw. ``peers``: both libraries in turns
-at the same hyper-parameters and steps; a ratio for each turn, then their median and range. Steps a second are
-those of the part in which both learn at each step; scores are means of 100 greedy episodes of CartPole, of 10
-of HalfCheetah, by the last weights, other seeds.
+Every run is a separate process. ``goals``: seconds of training from the start of collection to the checkpoint
+that reached the goal (in two consecutive evaluations on different seeds), processor seconds, steps, updates,
+and the mean of 100 more episodes on seeds that the run did not use. ``peers``: both libraries alternate, with
+the same hyper-parameters and steps; a ratio per seed, then median and range. Steps per second are measured
+while both learn at each step. Scores are means of 100 greedy episodes of CartPole or 10 of HalfCheetah with
+the last weights, on other seeds.
 """
 
 import os
@@ -125,7 +125,7 @@ def parl(case, seed, steps):
             layer_norm=False,
             hidden=tuple(given["policy_kwargs"]["net_arch"]),
             learning_rate=given["learning_rate"],
-            # Theirs counts steps, ours updates; and theirs stays as it is during the updates of a turn.
+            # SB3 counts steps, parl updates; SB3 keeps the target network during consecutive updates.
             target_period=max(
                 given["gradient_steps"],
                 given["target_update_interval"] * given["gradient_steps"] // given["train_freq"],
@@ -148,7 +148,7 @@ def sb3(case, seed, steps):
     kind = PEERS[case][0]
     if not kind.startswith("dqn"):
         own = {}
-        if kind == "td3":  # Its own are layers of 400 and 300 and no noise on actions.
+        if kind == "td3":  # The defaults are layers of 400 and 300 units, without action noise.
             noise = NormalActionNoise(np.zeros(6), np.full(6, 0.1))
             own = {"policy_kwargs": {"net_arch": [256, 256]}, "action_noise": noise}
         make = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[kind]
@@ -171,14 +171,15 @@ def sb3(case, seed, steps):
 
 
 def share(case, _seed, _steps):
-    """Share of a step's time that goes to the replay: act, step the environments, add, draw, learn, give.
+    """The replay's share of the time of a training step.
 
-    Counted: ``add``, from the arrays of a vector step to rows that can be drawn; a draw, from the wish to a
-    batch of torch tensors; and giving priorities back, from a numpy array to the tree. All checks, Python and
-    copies within are in it. The share is what a step takes less when all three are left out, that is, when
-    rows go nowhere, each draw is the batch before again and no priorities are given: blocks with and without
-    take turns, and medians are compared. One thread does all, by its processor time; but with
-    ``prefetch`` another draws the next batch meanwhile, and the wall clock is looked at.
+    A step acts, steps the environments, adds rows, samples, learns and updates priorities. The replay's part
+    is ``add``, from the arrays of a vector step to rows that can be sampled; sampling a batch of torch
+    tensors; and updating priorities from a numpy array; with all checks, Python code and copies in them.
+    Blocks of steps with and without these calls alternate, and the share is the difference of the medians.
+    Without them, rows are discarded, each batch is the previous one, and no priorities are updated. One
+    thread does everything and its processor time is measured; with ``prefetch`` another thread samples the
+    next batch concurrently, and wall time is measured.
     """
     import torch
 
@@ -205,7 +206,7 @@ def share(case, _seed, _steps):
     env_steps = updates = 0
 
     def steps(seconds):
-        """Seconds of an update and all that goes with it."""
+        """Seconds per update, acting and environment steps included."""
         nonlocal env_steps, updates
         started, before = clock(), updates
         while clock() < started + seconds:
@@ -233,7 +234,7 @@ def share(case, _seed, _steps):
         return call
 
     def block(calls, seconds):
-        """As :func:`steps`, with other calls in their places."""
+        """As :func:`steps`, with the calls of the replay replaced by ``calls``."""
         for name, call in calls.items():
             setattr(*places[name], call)
         took = steps(seconds)
@@ -257,7 +258,7 @@ def share(case, _seed, _steps):
 
 
 def run(what, name, seed=0, steps=None):
-    """What one process of ``what`` found."""
+    """The result of ``what``, run in a separate process."""
     return one(__file__, {"what": what, "name": name, "steps": steps}, seed)
 
 
@@ -348,7 +349,7 @@ def peers(say, only, arguments):
 
 
 def replay(say, only, _arguments):
-    say("share of the replay in a step: rows added, batches drawn, priorities given; left out in turns")
+    say("the replay's share of a step: adding rows, sampling batches, updating priorities")
     for case in only or [
         f"{name}/{env}/{kind}{ahead}"
         for name, env in (("dqn", "CartPole-v1"), ("sac", "HalfCheetah-v5"), ("td3", "HalfCheetah-v5"))
@@ -368,7 +369,7 @@ def replay(say, only, _arguments):
         parts = ", ".join(f"{name} {value:.1f}" for name, value in row["parts_us"].items())
         say(
             f"{case:<36} {100 * row['share']:5.2f} %  {row['replay_us']:7.1f} us of "
-            f"{row['update_us']:9.1f} us an update; wall clock around each: {parts} us"
+            f"{row['update_us']:9.1f} us per update; wall clock of the calls: {parts} us"
         )
     say("")
 
@@ -384,8 +385,8 @@ def main():
     parser.add_argument("--only", action="append", help="a case; may be given more than once")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first turn of peers")
-    parser.add_argument("--steps", type=int, help="of peers, in place of their own")
+    parser.add_argument("--first", type=int, default=0, help="first seed of peers")
+    parser.add_argument("--steps", type=int, help="steps of peers, instead of the case's default")
     arguments = parsed(parser, work)
     if arguments is None:
         return

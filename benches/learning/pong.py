@@ -1,12 +1,12 @@
-"""Minutes to play Pong well: parl's laptop recipe, seed by seed, each run in a process of its own.
+"""Time to reach a mean return of 18 on Pong with the preset ``atari-ram``, over several seeds.
 
-Protocol: ``parl/Pong-v0`` as ``ale_py.AtariVectorEnv`` is made by default (4 frames a step, up to 30 idle
-frames after a reset, no sticky actions); observations are two readings of the console's 128 bytes, none of
-them picked by hand; games of evaluations are cut after 30,000 frames. A seed is done when 30 greedy episodes
-on seeds of their own have a mean return of at least 18, and 30 more on other seeds have it too. Wall time
-counts from the start of the process, evaluations included. Processor time is that of all threads: half of it
-is the least that two cores need, however busy the machine is. Afterwards 30 more episodes on fresh seeds are
-played, on which no decision depends.
+Protocol: ``parl/Pong-v0`` with the defaults of ``ale_py.AtariVectorEnv`` (4 frames per step, up to 30 no-op
+frames after a reset, no sticky actions). Observations are two stacked copies of all 128 bytes of the
+console's memory. Games of evaluations are truncated after 30,000 frames. A run ends when 30 greedy episodes
+have a mean return of at least 18, and 30 more on other seeds too. Each run is a separate process. Wall time
+is measured from the start of the process and includes evaluations. Processor time is that of all threads; two
+cores need at least half of it, on a machine without other load. After the run, 30 more episodes are played on
+fresh seeds, which do not affect the result.
 
     python benches/learning/pong.py --seeds 5
     python benches/learning/pong.py --seeds 1 --options '{"hidden": [64, 64]}'

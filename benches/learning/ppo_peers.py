@@ -1,15 +1,15 @@
-"""PPO beside Stable-Baselines3's and beside a rewrite of CleanRL's settings (published_ppo.py), in turns.
+"""PPO beside Stable-Baselines3 and a rewrite with CleanRL's settings (published_ppo.py), in turns.
 
     python benches/learning/ppo_peers.py breakout --minutes 20 --seeds 1
     python benches/learning/ppo_peers.py cheetah --steps 1e6 --seeds 3
-    ... --record    # keeps the figures in benches/records/DATE-ppo-peers.csv
+    ... --record    # writes the figures to benches/records/DATE-ppo-peers.csv
 
-``breakout``: so many minutes of training on all cores, from the start of collection. parl learns from the
+``breakout``: training for ``--minutes`` on all cores, from the start of collection. parl learns from the
 console's 128 bytes (``--preset atari-ram``), or with ``--pixels`` from the same pictures as the rewrite. Both
-are scored alike at the end: mean of 30 games of all lives, raw points, greedy, up to 30 no-ops, no sticky
-actions, 27,000 frames at most. ``cheetah``: HalfCheetah-v5, one environment, same hyper-parameters and steps,
-one torch thread each; the score is the mean return of the latest 100 training episodes. Each run is a process
-of its own.
+are scored in the same way at the end: mean points of 30 whole games, greedy, up to 30 no-ops, no sticky
+actions, 27,000 frames at most. ``cheetah``: HalfCheetah-v5, one environment, the same hyper-parameters and
+steps, one torch thread each; the score is the mean return of the last 100 training episodes. Each run is a
+separate process.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def rewrite_breakout(case, seed):
     makers = [lambda i=i: p.atari_env("Breakout", seed + i) for i in range(p.ATARI.num_envs)]
     network = p.Pixels(4)
     steps, seconds, _ = p.train(makers, network, p.ATARI, seed, 10**9, case["seconds"])
-    torch.set_num_threads(1)  # One picture at a time gains nothing from more.
+    torch.set_num_threads(1)  # More threads do not speed up single pictures.
     scores = []
     env = p.atari_env("Breakout", 10**6 + seed, training=False)
     for game in range(GAMES):
@@ -133,7 +133,7 @@ def sb3_cheetah(case, seed):
 
 
 def mean_of_last(returns, count=100):
-    """As parl's runs keep it: the mean of the latest hundred episodes."""
+    """Mean of the last ``count`` returns, as in the metrics of parl's runs; 0 if there are none."""
     last = returns[-count:]
     return sum(last) / len(last) if last else 0.0
 
@@ -194,10 +194,10 @@ def main():
     )
     parser.add_argument("what", nargs="?", choices=sorted(WORK), default="breakout")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0..N")
-    parser.add_argument("--minutes", type=float, default=20.0, help="of training, breakout")
-    parser.add_argument("--pixels", action="store_true", help="parl learns from pictures, breakout")
-    parser.add_argument("--options", default="{}", help="settings of parl as JSON, breakout")
-    parser.add_argument("--steps", type=float, default=1e6, help="cheetah")
+    parser.add_argument("--minutes", type=float, default=20.0, help="minutes of training of breakout")
+    parser.add_argument("--pixels", action="store_true", help="let parl learn from pictures in breakout")
+    parser.add_argument("--options", default="{}", help="settings of parl in breakout, as JSON")
+    parser.add_argument("--steps", type=float, default=1e6, help="number of steps of cheetah")
     add_cores(parser)
     add_option(parser, "ppo-peers")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""What these benchmarks share: each run in a process of its own, medians, records (`benches/record.py`)."""
+"""Helpers of these benchmarks: runs in separate processes, medians, records (`benches/record.py`)."""
 
 import argparse
 import json
@@ -27,19 +27,19 @@ def shared_options(doc):
 
 
 def add_cores(parser):
-    """The option by which every library of a comparison gets the same cores."""
+    """Adds the option ``--cores``, which gives every library of a comparison the same cores."""
     parser.add_argument(
-        "--cores", type=int, help="cores that every run may use, all libraries alike (default: all of them)"
+        "--cores", type=int, help="number of cores for every run of every library (default: all)"
     )
 
 
 def use_cores(count):
-    """Limits this process, and those it starts, to ``count`` cores: a sentence for the record.
+    """Limits this process and its child processes to ``count`` cores; returns the condition for the record.
 
-    OpenMP, and so torch, takes as many threads as there are cores to run on.
+    OpenMP, and therefore torch, uses as many threads as there are usable cores.
 
     Args:
-        count: number of cores, or None for all that the process has.
+        count: number of cores, or None for all cores that the process may use.
 
     Raises:
         SystemExit: the process has fewer cores.
@@ -54,7 +54,7 @@ def use_cores(count):
 
 
 def parsed(parser, work):
-    """The arguments; or None in a process of :func:`one`, whose ``work(case, seed)`` is done and printed."""
+    """The arguments; or None after printing ``work(case, seed)``, in a process started by :func:`one`."""
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.one is None:
@@ -64,7 +64,7 @@ def parsed(parser, work):
 
 
 def one(file, case, seed=0):
-    """The JSON that ``python file --one case --seed seed`` prints last; ``case`` is any JSON value."""
+    """Runs ``python file --one case --seed seed``; returns the JSON value of the last line of its output."""
     done = subprocess.run(
         [sys.executable, file, "--one", json.dumps(case), "--seed", str(seed)],
         stdout=subprocess.PIPE,
@@ -82,15 +82,15 @@ def median(values):
 
 
 def trained(name, steps, episodes, **options):
-    """Trains on one thread: seconds of training, processor seconds of it, mean of greedy episodes after."""
+    """Trains with one thread; returns training and processor seconds, and the mean of greedy episodes."""
     options = {"total_steps": steps, "evaluation_episodes": 0, **options}
     return _trained(name, options, {"episodes": episodes, "checkpoint": "last"})
 
 
 def until(name, score, **options):
-    """Trains on one thread until 100 greedy episodes average ``score``, twice, or to the end; what it took.
+    """Trains with one thread until 100 greedy episodes average ``score`` in two evaluations, or to the end.
 
-    The score is that of 100 more episodes, on seeds that the run never saw, of the best weights it had.
+    The returned score is that of 100 more episodes with the best weights, on seeds that the run did not use.
     """
     unseen = 10**6 + 10**4 * options.get("seed", 0)
     options = {"stop_at_return": score, "evaluation_episodes": 100, **options}
@@ -118,9 +118,9 @@ def _trained(name, options, evaluation):
 
 
 def train_for(name, seconds, seed=0, skip=1, **options):
-    """Trains for ``seconds`` behind the first ``skip`` of learning: rates of steps and updates, and the run.
+    """Trains for ``seconds`` after the first ``skip`` seconds of learning; returns rates and other metrics.
 
-    Rates are taken between two records of the metrics, so that neither start nor end counts.
+    Rates are computed between two rows of the metrics, so that start and end of the run are excluded.
     """
     import threading
 

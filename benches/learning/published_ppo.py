@@ -1,16 +1,17 @@
-"""A rewrite of PPO with the settings of CleanRL's scripts, to be run beside parl's. No code of CleanRL runs.
+"""PPO with the settings of CleanRL's scripts, for comparison with parl's. It contains no code of CleanRL.
 
-One process, one policy, rollouts of a SyncVectorEnv in tensors, epochs over shuffled minibatches, everything
-in plain PyTorch with autograd. Facts from Huang et al. (2022), "The 37 implementation details of proximal
-policy optimization", and the hyper-parameters of CleanRL's ppo_atari and ppo_continuous_action:
+One process, rollouts of a SyncVectorEnv in tensors, epochs over shuffled minibatches, plain PyTorch with
+autograd. Source: Huang et al. (2022), "The 37 implementation details of proximal policy optimization", and
+the hyper-parameters of CleanRL's ppo_atari and ppo_continuous_action:
 
-- both: Adam with epsilon 1e-5 and a step size that falls to 0, GAE 0.99 / 0.95, advantages normalized in each
-  minibatch, clipped values, value coefficient 0.5, gradients cut to 0.5, orthogonal weights.
-- Atari: 8 environments, 128 steps, 4 epochs of 4 minibatches, step size 2.5e-4, clip 0.1, entropy 0.01,
-  Nature CNN; up to 30 no-ops, frame skip 4 with maximum, a life is an episode, FIRE at reset, 84 x 84 gray,
-  signs of rewards, 4 frames stacked.
-- continuous: 1 environment, 2,048 steps, 10 epochs of 32 minibatches, step size 3e-4, clip 0.2, two separate
-  tanh networks of 64 x 64, a free log deviation; observations and rewards normalized and cut to -10..10.
+- both: Adam with epsilon 1e-5 and a learning rate that decays to 0, GAE 0.99 / 0.95, advantages normalized
+  per minibatch, clipped values, value coefficient 0.5, gradients clipped to 0.5, orthogonal weights.
+- Atari: 8 environments, 128 steps, 4 epochs of 4 minibatches, learning rate 2.5e-4, clip 0.1, entropy 0.01,
+  Nature CNN; up to 30 no-ops, frame skip 4 with max pooling, a life is an episode, FIRE at reset, 84 x 84
+  gray, signs of rewards, 4 stacked frames.
+- continuous: 1 environment, 2,048 steps, 10 epochs of 32 minibatches, learning rate 3e-4, clip 0.2, two
+  separate tanh networks of 64 x 64, a log standard deviation independent of the state; observations and
+  rewards normalized and clipped to -10..10.
 """
 
 import math
@@ -105,7 +106,7 @@ def continuous_env(name, gamma=0.99):
 
 
 def train(makers, network, settings, seed, total_steps, seconds=math.inf):
-    """Trains until ``total_steps`` or ``seconds``; steps, seconds, and returns of the episodes that ended."""
+    """Trains until ``total_steps`` or ``seconds``; returns steps, seconds and the returns of episodes."""
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
     torch.manual_seed(seed)
@@ -144,7 +145,7 @@ def train(makers, network, settings, seed, total_steps, seconds=math.inf):
 
 
 def learn(network, optimizer, settings, obs, action, log_prob, reward, ended, value, now, over):
-    """All epochs over one rollout."""
+    """Updates the network in all epochs over one rollout."""
     advantage, following = torch.zeros_like(reward), 0.0
     with torch.no_grad():
         next_value, next_over = network(now)[1], over

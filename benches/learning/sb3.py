@@ -1,14 +1,14 @@
-"""PPO and A2C beside Stable-Baselines3's: same steps, same hyper-parameters, one torch thread each, in turns.
+"""PPO and A2C beside Stable-Baselines3: same steps and hyper-parameters, one torch thread each, in turns.
 
-Each run is a process of its own; times are those of training, without start and evaluation. The score is
-the mean of 50 greedy episodes on fresh seeds. Hyper-parameters: RL Baselines3 Zoo (Raffin, 2020).
+Each run is a separate process; times are those of training, without start and evaluation. The score is the
+mean of 50 greedy episodes on fresh seeds. Hyper-parameters: RL Baselines3 Zoo (Raffin, 2020).
 
-The bare loops step the environments as either library has them, with random actions and nothing else: what is
-left of SB3's time over parl's bare loop is the ratio that learning in no time at all would have.
+The bare loops only step each library's environments with random actions. SB3's time divided by that of parl's
+bare loop is the ratio that learning without any cost would reach.
 
     python benches/learning/sb3.py --seeds 3
     python benches/learning/sb3.py --only ppo-cartpole --steps 20k --seeds 1
-    python benches/learning/sb3.py --parl-only --seeds 10        # solved on how many seeds
+    python benches/learning/sb3.py --parl-only --seeds 10        # number of seeds that solve it
 """
 
 import argparse
@@ -158,7 +158,7 @@ def sb3(case, seed, steps):
 
 
 def bare(case, seed, steps, make):
-    """Seconds of as many transitions without learning; steps that reset count as transitions."""
+    """Seconds for this number of transitions without learning; steps that only reset count as transitions."""
     _, env, num_envs, *_ = CASES[case]
     envs = make(env, num_envs)
     envs.reset(seed=seed)
@@ -183,7 +183,7 @@ def sb3_bare(case, seed, steps):
 
 
 class Sampled:
-    """A vector environment of SB3's with the names that :func:`bare` asks for."""
+    """Adapts a vector environment of SB3 to the methods that :func:`bare` uses."""
 
     def __init__(self, envs):
         from gymnasium.vector.utils import batch_space
@@ -264,7 +264,7 @@ def main():
     )
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0..N")
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=sorted(CASES))
-    parser.add_argument("--steps", default=None, help="instead of each case's own, such as 20k")
+    parser.add_argument("--steps", default=None, help="such as 20k, instead of the case's default")
     parser.add_argument("--parl-only", action="store_true", help="leave Stable-Baselines3 out")
     add_option(parser, "sb3")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)

@@ -1,17 +1,17 @@
-"""Speed from one to more actors and learners, and whether the chosen split is among the fastest.
+"""Speed with one and more actors and learners, and how fast the split that ``auto`` chooses is.
 
     python benches/learning/scaling.py actors --seconds 8        # CPU-heavy environments
     python benches/learning/scaling.py learners --seconds 10     # a total batch of 4,096
-    python benches/learning/scaling.py curve --rounds 5          # scores on the way, by one learner and more
-    python benches/learning/scaling.py split --seconds 6         # every split of a grid, and what auto takes
-    ... --record                    # keeps the figures in benches/records/DATE-scaling.csv
+    python benches/learning/scaling.py curve --rounds 5          # scores during training, by learners
+    python benches/learning/scaling.py split --seconds 6         # every split of a grid, and that of auto
+    ... --record                    # writes the figures to benches/records/DATE-scaling.csv
 
-``actors``: CartPole behind a wrapper that computes for about 2 ms a step, in Python; one learner that has
-next to nothing to do. ``learners``: DQN with two layers of 512, one thread each. Rates are those of the
-middle of a run. ``curve``: the same total batch on a network of 64 and 64, ten greedy episodes every 5,000
-steps; median, lowest and highest of the seeds. ``split``: for three workloads each number of actors and
-learners up to the cores, then the split that ``auto`` chooses from its measurements; the ratio is its rate
-over the best of the grid, in turns with it.
+``actors``: CartPole with a wrapper that computes in Python for about 2 ms per step; one learner with very
+little work. ``learners``: DQN with two layers of 512 units, one thread each. Rates exclude start and end of a
+run. ``curve``: the same total batch size with two layers of 64 units, ten greedy episodes every 5,000 steps;
+median, lowest and highest over the seeds. ``split``: for three workloads, every number of actors and learners
+up to the number of cores, and the split that ``auto`` chooses; the ratio is its rate divided by the best rate
+of the grid.
 """
 
 import os
@@ -48,7 +48,7 @@ SPLITS = {
 
 
 def heavy():
-    """CartPole that computes for WORK nanoseconds of processor time a step."""
+    """CartPole whose steps also compute for WORK nanoseconds of processor time."""
     import gymnasium
 
     class Heavy(gymnasium.Wrapper):
@@ -124,7 +124,7 @@ def compare(say, what, options, key, seconds, rounds):
 
 def curve(say, _seconds, rounds):
     most = os.cpu_count() or 1
-    say(f"scores along the way at a total batch of 4,096, {CURVE}; {rounds} seeds: median (lowest..highest)")
+    say(f"scores during training, total batch of 4,096, {CURVE}; {rounds} seeds: median (lowest..highest)")
     found = {n: [] for n in (1, most)}
     for seed in range(rounds):
         for n, curves in found.items():
@@ -151,7 +151,7 @@ def split(say, seconds, rounds):
     for name, options in SPLITS.items():
         options = options | ({"heavy": True} if name.startswith("heavy") else {})
         chosen = one(__file__, {"options": options, "chosen": True})
-        say(f"{name}: {options}\nauto takes {chosen['actors']} actors, {chosen['learners']} learners")
+        say(f"{name}: {options}\nauto chooses {chosen['actors']} actors, {chosen['learners']} learners")
         rates = {(n, m): [] for n in range(1, cores + 1) for m in range(1, cores + 1)}
         for turn in range(rounds):
             for (n, m), found in rates.items():
@@ -171,7 +171,7 @@ def split(say, seconds, rounds):
 def main():
     parser = shared_options(__doc__)
     parser.add_argument("what", nargs="?", choices=["actors", "learners", "curve", "split"], default="actors")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each run that count")
+    parser.add_argument("--seconds", type=float, default=8.0, help="measured seconds of each run")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parsed(parser, run)
     if arguments is None:

@@ -1,6 +1,6 @@
-"""What the topologies deliver: rates and policy lag beside `sync`, scaling of populations, a loop's time.
+"""Topologies: rates and policy lag compared with `sync`, scaling of populations, profile of a loop.
 
-Each row is a process of its own; its loop runs a warm-up that does not count, then `--seconds`. All rows of a
+Each row is a separate process, whose loop runs a warm-up and then `--seconds` of measurement. All rows of a
 table have the same environments, network and rollout length.
 
     python benches/learning/topologies.py rates     # a2c (sync), impala, a3c, ga3c: steps/s, updates/s, lag
@@ -22,9 +22,10 @@ from processes import Record, add_option
 
 ENVS = {"CartPole-v1": (), "parl/Pong-v0": ("obs_type=ram", "stack_num=2", "padding=reset")}
 WARM_UP_S = 3.0
-# Members of a generation, each with an environment of its own, and generations that count, behind two: the
-# same ones for any number of processes, since episodes grow longer. A vector of CartPoles takes much of a
-# step's time however many they are, so that half of a few hundred members take more than half of the time.
+# Environment, members of a generation (each with its own environment), and number of measured generations
+# after the first two: the same for any number of processes, because episodes grow longer during a run. The
+# time of a step of vectorized CartPoles depends little on their number, so that half of a few hundred members
+# take more than half of the time.
 POPULATIONS = (("CartPole-v1", 512, 25), ("CartPole-v1", 4096, 10), ("parl/Pong-v0", 64, 2))
 
 
@@ -50,7 +51,7 @@ def rate(name, env, seconds, options):
 
 
 def generations(name, env, count, options):
-    """Steps a second over ``count`` generations."""
+    """Steps per second over ``count`` generations."""
     loop = make_loop(name, env, **options)
     try:
         for last in (2, 2 + count):
@@ -63,7 +64,7 @@ def generations(name, env, count, options):
 
 
 def profile(name, env, seconds, options):
-    """Wall time of a `sync` loop inside the environment's step, the policy and the learner."""
+    """Shares of the wall time of a `sync` loop spent in the environment's step, policy and learner."""
     loop = make_loop(name, env, **options)
     spent = {"environment": 0.0, "policy": 0.0, "learner": 0.0}
 
@@ -93,7 +94,7 @@ def profile(name, env, seconds, options):
 
 
 def curve(name, env, seconds, options):
-    """(steps, mean return of the episodes ended since the last entry)."""
+    """Learning curve: list of (steps, mean return of the episodes that ended since the previous entry)."""
     loop = make_loop(name, env, **options)
     found = []
     try:
@@ -109,7 +110,7 @@ def curve(name, env, seconds, options):
 
 
 def measure(kind, name, env, seconds, **options):
-    """In a process of its own."""
+    """Runs one measurement in a separate process."""
     words = [sys.executable, __file__, "one", "--of", json.dumps([kind, name, env, seconds, options])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -155,7 +156,7 @@ def rates(seconds, say):
 
 
 def scaling(_, say):
-    """The last column is the machine's own: two runs of one process, nothing in common, side by side."""
+    """Scaling of populations; the last column, two independent runs at once, is the machine's limit."""
     print(
         "| environment | algorithm | members | steps/s, 1 process | 2 processes | ratio (bar 1.8) "
         "| 2 runs at once |"
@@ -163,7 +164,7 @@ def scaling(_, say):
     print("|---|---|---:|---:|---:|---:|---:|")
     for env, members, count in POPULATIONS:
         given = {"num_envs": members}
-        if env.startswith("parl/"):  # its own threads would take the other core already
+        if env.startswith("parl/"):  # its threads would already use the other core
             given["env_options"] = [*ENVS[env], "num_threads=1"]
         for name in ("es", "ga"):
 

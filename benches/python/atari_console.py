@@ -1,12 +1,12 @@
-"""The console beside ale-py's: frames per core-second, construction, saved states; each row against its bar.
+"""One console beside ale-py: frames per core-second, construction, saved states; each row with its bar.
 
-``make bench-console`` (``RECORD=1`` keeps the figures in ``benches/records``, ``GAMES=all`` takes all 104).
-Both play the same actions, in turns of some dozen acts within one process; figures are processor time of the
-thread per frame that ran, resets excluded, and each ratio is taken within a turn, so that a busy moment of
-the machine hits both. A game's ratio is the median over its turns. `through Python` is
-``parl.atari.Console.act`` against ``ALEInterface.act``; `core` is the Rust console without Python
-(``benches/rust/frames.rs``) against the same ale-py figures. Looks are 2 acts in 4, into a given array on
-both sides.
+``make bench-console`` (``RECORD=1`` writes the figures to ``benches/records``, ``GAMES=all`` plays all 104
+games). Both play the same actions in one process, alternating after some dozen calls of ``act``. Figures are
+processor time of the thread per frame, resets excluded. Each ratio is taken within a round, so that other
+load affects both. A game's ratio is the median over its rounds. `through Python` compares
+``parl.atari.Console.act`` with ``ALEInterface.act``; `core` compares the Rust console without Python
+(``benches/rust/frames.rs``) with the same figures of ale-py. Screens are read after 2 of 4 calls, into an
+existing array.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TWENTY = (
     "enduro beam_rider robotank solaris tutankham riverraid centipede hero battle_zone demon_attack"
 ).split()
 EIGHT = "breakout enduro freeway ms_pacman pong qbert seaquest space_invaders".split()
-# What is looked at -> the bars for the median and the worst game.
+# Which screens are read -> the bars for the median and the worst game.
 LOOKS = {"no screen": (5.0, 3.0), "gray, 2 of 4": (4.5, 2.5), "rgb, 2 of 4": (None, None)}
 CORE = {"no screen": "undrawn", "gray, 2 of 4": "gray"}
 ACTS = 240
@@ -56,7 +56,7 @@ def ale(game: str) -> ale_py.ALEInterface:
 
 
 def script(actions: list[int], seed: int) -> Callable[[], int]:
-    """Actions that go on for some frames each."""
+    """A function that returns random actions, each repeated for some frames."""
     rng, held = random.Random(seed), [0]
 
     def following() -> int:
@@ -68,7 +68,7 @@ def script(actions: list[int], seed: int) -> Callable[[], int]:
 
 
 class Ours:
-    """A console of parl that is played."""
+    """Plays a game on parl's console."""
 
     def __init__(self, game: str, look: str) -> None:
         self.console = Console(game, seed=0)
@@ -80,18 +80,18 @@ class Ours:
         self.looks = look != "no screen"
 
     def prepare(self) -> int:
-        """Starts an episode if the last one is over; frames that ran before."""
+        """Starts an episode if the last one is over; returns :meth:`frames`."""
         if self.console.game_over:
             self.console.reset()
         return self.console.frame_number
 
     def frames(self) -> int:
-        """Frames that ran."""
+        """Number of frames run so far."""
         return self.console.frame_number
 
 
 class Theirs:
-    """An interface of ale-py that is played."""
+    """Plays a game with ale-py, with the methods of :class:`Ours`."""
 
     def __init__(self, game: str, look: str) -> None:
         self.interface = ale(game)
@@ -104,18 +104,18 @@ class Theirs:
         self.looks = look != "no screen"
 
     def prepare(self) -> int:
-        """As of ours."""
+        """As :meth:`Ours.prepare`."""
         if self.interface.game_over():
             self.interface.reset_game()
         return self.interface.getFrameNumber()
 
     def frames(self) -> int:
-        """As of ours."""
+        """As :meth:`Ours.frames`."""
         return self.interface.getFrameNumber()
 
 
 def turn(player: Ours | Theirs, actions: list[int]) -> float:
-    """Microseconds of processor time per frame for some acts."""
+    """Microseconds of processor time per frame over some actions."""
     before = player.prepare()
     act, read, out = player.act, player.read, player.out
     if player.looks:
@@ -134,7 +134,7 @@ def turn(player: Ours | Theirs, actions: list[int]) -> float:
 
 
 class Frames:
-    """The Rust program that plays a game when asked."""
+    """The Rust program ``frames``, which plays a game per line of its input."""
 
     def __init__(self) -> None:
         subprocess.run(
@@ -180,7 +180,7 @@ def with_spread(values: list[float], unit: str = "x", digits: int = 2) -> str:
 
 
 class Table:
-    """Rows with a bar each, which also go to the record."""
+    """A printed table of rows with bars, whose figures are also added to the record."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -198,7 +198,7 @@ class Table:
         bar: float | None,
         rounds: int,
     ) -> None:
-        """Adds a row to the record: figures of parl and ale-py, None for none, and the ratios."""
+        """Adds a row to the record: the figures of parl and ale-py (or None), and the ratios."""
         metric = "frames per core-second" if unit == "frames/s" else "time"
         same: dict[str, object] = {"rounds": rounds, "threads": 1}
         version = version_of("ale-py")
@@ -221,7 +221,7 @@ class Table:
 
 
 def one_game(game: str, look: str, rounds: int, core: Frames) -> tuple[list[float], list[float], list[float]]:
-    """Microseconds per frame of a game, turn by turn: ours, ale-py's, the core's."""
+    """Microseconds per frame of a game in each round: parl, ale-py, parl's core."""
     ours, theirs = Ours(game, look), Theirs(game, look)
     following = script(ours.actions, 5)
     times: tuple[list[float], list[float], list[float]] = ([], [], [])
@@ -295,7 +295,7 @@ def frame_rows(table: Table, chosen: list[str], rounds: int, core: Frames) -> li
 
 
 def mixed_rows(table: Table, rounds: int) -> None:
-    """Many consoles of eight games in turn, so that nothing stays predicted or cached."""
+    """Many consoles of eight games in turn, so that caches and branch predictors stay cold."""
 
     def sweep(players: list[Ours] | list[Theirs], scripts: list[Callable[[], int]]) -> float:
         before = sum(player.prepare() for player in players)
@@ -351,7 +351,7 @@ print((time.thread_time_ns() - start) / 1e3)
 
 
 def construction_rows(table: Table, chosen: list[str]) -> None:
-    """A console made and reset, beside an interface made and loaded, which resets it too."""
+    """Construction and reset of a console, beside construction of an interface and loading of its ROM."""
     rows: dict[str, tuple[list[float], list[float]]] = {}
     for game in chosen:
         cold = subprocess.run([sys.executable, "-c", COLD, game], capture_output=True, text=True, check=True)
@@ -370,7 +370,7 @@ def construction_rows(table: Table, chosen: list[str]) -> None:
     for name, (ours, others) in rows.items():
         ratios = [b / a for a, b in zip(ours, others, strict=True)]
         what = f"construct and reset: {name}, median of {len(ratios)} games"
-        # A ROM's first console has to decode it and to run the frames of its boot.
+        # The first console with a ROM decodes it and runs the frames of its boot.
         bar = None if "first" in name else 100.0
         middle = (statistics.median(ours), statistics.median(others))
         table.keep("console-calls", what, "us", middle, ratios, bar, 5)
@@ -386,7 +386,7 @@ def construction_rows(table: Table, chosen: list[str]) -> None:
 
 
 def call_rows(table: Table, rounds: int, core: Frames) -> None:
-    """What a call costs in which no frame runs, and saved states."""
+    """Times of a call in which no frame runs, and of saving and loading states."""
     ours = Console("breakout", seed=0, max_num_frames_per_episode=1)
     theirs = ale_py.ALEInterface()
     theirs.setInt("max_num_frames_per_episode", 1)
@@ -423,12 +423,12 @@ def call_rows(table: Table, rounds: int, core: Frames) -> None:
 
 
 def main() -> int:
-    """Prints the table; 1 if a bar was missed and ``--strict`` given."""
+    """Prints the table; returns 1 if a bar was missed and ``--strict`` is given."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--games", default="twenty", help="names, or `twenty`, or `all`")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each side with each game")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds per game")
     parser.add_argument("--only", action="append", choices=PARTS, help="parts of the table (default: all)")
     add_option(parser, "console")
     parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")

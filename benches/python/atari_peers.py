@@ -1,7 +1,7 @@
-"""Atari vector environments of four libraries behind one small interface, and the time that they take.
+"""Atari vector environments of four libraries with one small interface, and measurement of their speed.
 
-All play the full pipeline: frame skip 4, the brighter of the last two frames, 84 x 84 gray, a stack of 4,
-random actions. Processor time is that of this process and of the processes that hold environments.
+All use the full preprocessing: frame skip 4, maximum of the last two frames, 84 x 84 gray, a stack of 4; and
+random actions. Processor time includes the worker processes of environments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 FRAME_SKIP = 4
-# Of the mixed batch, in which all play with all actions.
+# One game, or those of a mixed batch, which are played with all actions.
 Game = str | tuple[str, ...]
 
 
@@ -26,7 +26,7 @@ def camel(game: str) -> str:
 
 
 class Library(ABC):
-    """Environments of one library, or of several games each in its own vector environment."""
+    """Environments of one library; several games are divided among vector environments by :meth:`batches`."""
 
     def __init__(self, game: Game, envs: int, threads: int) -> None:
         games = self.batches(game)
@@ -35,12 +35,12 @@ class Library(ABC):
         self.pids: list[int] = []
 
     def batches(self, game: Game) -> Sequence[Game]:
-        """What goes into a vector environment each: the games one by one."""
+        """The games of each vector environment: one each."""
         return (game,) if isinstance(game, str) else game
 
     @abstractmethod
     def make(self, game: Any, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
-        """The vector environment, its number of actions and their type; it has been reset."""
+        """Makes and resets a vector environment; returns it, its number of actions and their dtype."""
 
     def close(self) -> None:
         for env, _, _ in self.parts:
@@ -49,13 +49,13 @@ class Library(ABC):
 
 class Parl(Library):
     def batches(self, game: Game) -> Sequence[Game]:
-        """All games in one."""
+        """One vector environment for all games."""
         return (game,)
 
     def make(self, game: Game, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
         import parl
 
-        # Several games are played with all actions by themselves.
+        # parl plays several games with all actions by default.
         env = parl.AtariVectorEnv(game, envs, num_threads=threads)
         env.reset(seed=0)
         return env, env.single_action_space.n, np.dtype(np.int64)
@@ -82,7 +82,7 @@ class EnvPool(Library):
 
 
 class GymnasiumAsync(Library):
-    """A process per environment, whatever the number of threads."""
+    """A process per environment; ``threads`` has no effect."""
 
     def make(self, game: str, envs: int, threads: int, full: bool) -> tuple[Any, int, np.dtype]:
         import ale_py
@@ -99,7 +99,7 @@ class GymnasiumAsync(Library):
             return FrameStackObservation(AtariPreprocessing(env), 4)
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Forking beside idle threads, which the children do not need.
+            warnings.simplefilter("ignore")  # Forks despite idle threads, which children do not need.
             env = gymnasium.vector.AsyncVectorEnv([one] * envs, context="fork")
         env.reset(seed=0)
         return env, int(env.single_action_space.n), np.dtype(np.int64)
@@ -115,12 +115,12 @@ LIBRARIES: dict[str, type[Library]] = {
     "envpool": EnvPool,
     "gym_async": GymnasiumAsync,
 }
-# Those that the ratio is taken to: the faster of the two.
+# Ratios are taken to the faster of these two.
 RIVALS = ("ale_py", "envpool")
 
 
 def children_s(pids: Sequence[int]) -> float:
-    """Processor time of living processes, in seconds, to the nanosecond (Linux)."""
+    """Processor time of running processes in seconds, with nanosecond resolution (Linux)."""
     total = 0
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -160,7 +160,7 @@ class Runner:
 
 
 class Ratios:
-    """Pairs of one round each, and their ratio."""
+    """Ratios of the rates of two libraries within each round."""
 
     def __init__(self, ours: Sequence[float], theirs: Sequence[float]) -> None:
         self.sorted = sorted(a / b for a, b in zip(ours, theirs, strict=True))
@@ -177,10 +177,10 @@ class Ratios:
 def in_turns(
     runners: dict[Any, Runner], rounds: int, seconds: float
 ) -> dict[Any, tuple[list[float], list[float]]]:
-    """Gives every runner the same short time in every round; rates per core-second and of wall-clock."""
+    """Runs all runners equally long in every round; returns rates per core-second and per second."""
     names = list(runners)
     for runner in runners.values():
-        runner.run(seconds)  # Warm caches, leave the first screens behind.
+        runner.run(seconds)  # Warms caches and passes the first screens.
     rates: dict[Any, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
     for i in range(rounds):
         for name in names[i % len(names) :] + names[: i % len(names)]:

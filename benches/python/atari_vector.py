@@ -1,17 +1,17 @@
-"""Atari vector environments side by side: parl, ale_py's, EnvPool's and Gymnasium's processes, in turns.
+"""Atari vector environments of parl, ale_py, EnvPool and Gymnasium (AsyncVectorEnv), in turns.
 
     python benches/python/atari_vector.py [--quick] [--record]
 
-Rates are emulated frames, skipped ones counted, per core-second (processor time of this process and of those
-that hold environments) and per second of wall-clock. A round gives every library the same short time; a ratio
-is taken within a round, its median and quartiles are printed. ``--record`` keeps the figures in
-``benches/records/DATE-atari-vector.csv``. Sections:
+Rates are emulated frames, skipped ones included, per core-second (processor time of this process and of
+worker processes) and per second of wall time. In each round every library runs for the same short time;
+ratios are taken within a round, and their median and quartiles are printed. ``--record`` writes the figures
+to ``benches/records/DATE-atari-vector.csv``. Sections:
 
     pipeline  10 games, 8 and 64 environments, 1 and 2 threads, beside the faster of ale_py and EnvPool
-    threads   64 environments, parl with 2 threads beside itself with 1, wall-clock
-    mixed     8 games in one batch of 64; the others cannot: 8 vector environments of 8, one after the other
-    start     1,024 environments: construct and reset(seed=0); ale_py alike
-    memory    bytes per environment beyond its observation
+    threads   64 environments, parl with 2 threads compared with 1, wall-clock
+    mixed     8 games in one batch of 64; the peers step 8 vector environments of 8, one after the other
+    start     1,024 environments: construction and reset(seed=0), parl and ale_py
+    memory    bytes per environment without its observation
     scaling   16 threads beside 1, on a machine with at least 16 cores
 """
 
@@ -53,7 +53,7 @@ def named(library: str) -> dict[str, str]:
 
 
 def rivals(libraries: list[str]) -> dict[str, str]:
-    """The peers that a ratio is taken with, as columns of the record."""
+    """The peers of a ratio, as columns of the record."""
     found = [named(name) for name in libraries if name in RIVALS]
     if len(found) == 1:
         return {"peer": found[0]["library"], "version": found[0]["version"]}
@@ -166,7 +166,7 @@ def mixed(libraries: list[str], args: argparse.Namespace) -> None:
         runner.close()
 
 
-# Prints seconds of construction and seeded reset; in a process of its own, so that a limit can end it.
+# Prints seconds of construction and seeded reset; a separate process, so that it can be ended after a limit.
 STARTING = """
 import importlib, sys, time
 module, envs = sys.argv[1], int(sys.argv[2])
@@ -222,9 +222,9 @@ def start(args: argparse.Namespace) -> None:
     say()
 
 
-# Prints bytes per environment: two sizes, so that what does not grow with them falls out. The caller's array
-# for the results is not counted, the environment's own observation (its stack) is taken off, and memory that
-# is free, but not yet given back to the system, is given back first.
+# Prints bytes per environment, from the difference of two sizes, which cancels constant memory. The caller's
+# array for the results is not counted, the environment's own observation (its stack) is subtracted, and free
+# memory that the process still holds is returned to the system first.
 GROWTH = """
 import ctypes, gc, sys
 import numpy as np
@@ -250,7 +250,7 @@ print((found[1] - found[0]) / 4000 - 4 * 84 * 84)
 
 
 def memory() -> None:
-    say("bytes per environment beyond its observation (resident memory of 5,000 less that of 1,000)")
+    say("bytes per environment without its observation (resident memory of 5,000 less that of 1,000)")
     worst = 0.0
     for game in ("breakout", "pong", "seaquest"):
         done = subprocess.run(
@@ -271,7 +271,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--quick", action="store_true", help="under four minutes: fewer rounds and 64-env games"
+        "--quick", action="store_true", help="under four minutes: fewer rounds and 64-environment games"
     )
     add_option(parser, "atari-vector")
     parser.add_argument("--sections", default=",".join(SECTIONS))
@@ -298,7 +298,7 @@ def main() -> None:
     if "pipeline" in sections:
         for envs in map(int, args.envs.split(",")):
             for threads in map(int, args.threads.split(",")):
-                # Making environments takes the peers longer than stepping them.
+                # The peers take longer to construct environments than to step them.
                 some = games[:3] if args.quick and envs > 8 else games
                 few = in_process if threads > 1 or (args.quick and envs > 8) else libraries
                 pipeline(some, envs, threads, few, args)

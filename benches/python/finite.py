@@ -1,12 +1,12 @@
-"""What the checks for NaN and infinity cost: each alone, and as a share of the step that it is part of.
+"""Time of the checks for NaN and infinity, and as a share of the step that they are part of.
 
     python benches/python/finite.py
     python benches/python/finite.py --repeats 30
 
-The share is the median processor time of the checks of one step divided by that of the step, both taken in
-turns in one thread of this process. Steps: one vector step of DQN's actor, one rollout of PPO
-(``CartPole-v1``, 8 environments), what PPO and A2C learn from one, one update of DQN (batch 64) and one of
-SAC (``Pendulum-v1``, batch 256), with parl's default settings.
+The share is the median processor time of the checks of one step divided by that of the step, measured in
+turns in one thread of this process. Steps: a vector step of DQN's actor, a rollout of PPO (``CartPole-v1``, 8
+environments), the learning of PPO and A2C from a rollout, an update of DQN (batch 64) and one of SAC
+(``Pendulum-v1``, batch 256), with parl's default settings.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def timed(work, count):
 
 
 def in_turns(first, second, repeats, counts):
-    """Median seconds of a call of each, and quartiles of their quotient."""
+    """Median seconds per call of each function, and quartiles and median of their ratio."""
     times = [(timed(first, counts[0]), timed(second, counts[1])) for _ in range(repeats)]
     shares = sorted(one / other for one, other in times)
     medians = [statistics.median(column) for column in zip(*times, strict=True)]
@@ -61,7 +61,7 @@ def replay_and_actor(made):
 
 
 def cases():
-    """Name of a step, its checks, the step, and how often each is called in a turn."""
+    """Yields the name of a step, its checks, the step, and the numbers of calls of both per round."""
     from parl.envs import FiniteCheck
     from parl.ops.finite import check_update
     from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer

@@ -1,23 +1,22 @@
-"""Training loops of other libraries, with their own replay buffers and with parl's, beside each other.
+"""Training loops of other libraries, with their own replay buffers and with parl's.
 
 Stable-Baselines3, TorchRL, Tianshou and a loop in one file (a rewrite in the style of CleanRL, not CleanRL's
-script) train a DQN, one gradient step per environment step, on CartPole-v1 (four numbers) and on a made-up
-game of 84x84x4 pixels. Within a group everything but the buffer is the same: seeds, networks, batch size; all
-buffers are full before the clock starts, with priorities of every size. Variants run in turns, a chunk of
-steps each, round by round, so that a busy moment of the machine hits all alike. Printed for each:
-microseconds of processor time per step (all of it, and in calls of the buffer), the median and quartiles over
-the rounds of the ratio of steps per second, ``parl / peer``, in processor time and in wall-clock time; then
-that ratio for the calls of the buffer alone; then what a buffer that costs nothing at all would reach in the
-peer's loop ("free buffer"): no bar above that can be met by any buffer.
+script) train a DQN, with one gradient step per environment step, on CartPole-v1 (four numbers) and on a
+synthetic game of 84x84x4 pixels. Within a group only the buffer differs: seeds, networks and batch size are
+the same, and all buffers are full before the measurement, with priorities of every size. In each round every
+variant runs a chunk of steps, so that other load affects all alike. For each variant this prints the
+microseconds of processor time per step, in total and in calls of the buffer; then, for ``parl / peer``,
+median and quartiles over the rounds of the ratio of steps per second in processor time and in wall time, the
+same ratio for the calls of the buffer alone, and the ratio that a buffer whose calls take no time would reach
+in the peer's loop ("free buffer"), which no buffer can exceed.
 
-Beside the plain settings there are those in which people meet these buffers: ``--batch 256 --updates 4``
-(several updates per environment step); ``stacked`` rows as Tianshou's Atari scripts keep them (one frame a
-row, stacks of four made when rows are drawn); and, with ``--cleanrl FILE``, the buffer that CleanRL's
-``rainbow_atari.py`` brings along (two binary trees in Python): FILE is that script from a checkout of
-CleanRL, of which the classes of the buffer are run as they are.
+Other settings: ``--batch 256 --updates 4`` (several updates per environment step); ``stacked`` rows as in
+Tianshou's Atari scripts (one frame per row, stacks of four built when rows are sampled); and, with
+``--cleanrl FILE``, the buffer in CleanRL's ``rainbow_atari.py`` (two binary trees in Python), where FILE is
+that script from a checkout of CleanRL, whose buffer classes are executed unchanged.
 
-The network of the pixel games is as small as one can be (a convolution with stride 8), so that gathering rows
-is not buried under it; ``--network nature`` takes the one of Mnih et al. (2015) and shows how it is.
+The network for pixels is very small (a convolution with stride 8), so that its time does not hide that of
+gathering rows; ``--network nature`` selects the one of Mnih et al. (2015).
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from record import Record, add_option, version_of
 
 BARS = {"own prioritized": 1.5, "cpprb prioritized": 1.5, "own uniform": 1.0}
 PIXELS = (4, 84, 84)
-# Where CleanRL's script is, if it is to be compared with.
+# Path of CleanRL's script under "file", if it is compared.
 CLEANRL: dict[str, str] = {}
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Frames(gym.Env):
-    """Episodes of 200 steps whose observations are stacks of random frames, made beforehand."""
+    """Environment with episodes of 200 steps, whose observations are precomputed stacks of random frames."""
 
     def __init__(self):
         self.observation_space = spaces.Box(0, 255, PIXELS, np.uint8)
@@ -72,7 +71,7 @@ gym.register("Frames-v0", Frames)
 
 
 def features(pixels: bool, network: str) -> tuple[nn.Module, int]:
-    """What turns an observation into numbers, and how many."""
+    """The feature extractor of an observation, and its number of features."""
     if not pixels:
         return nn.Identity(), 4
     if network == "small":
@@ -82,7 +81,7 @@ def features(pixels: bool, network: str) -> tuple[nn.Module, int]:
 
 
 class Net(nn.Module):
-    """Action values."""
+    """Q-network."""
 
     def __init__(self, pixels: bool, network: str):
         super().__init__()
@@ -100,7 +99,7 @@ class Net(nn.Module):
 
 
 class Timed:
-    """Adds up processor time in the named methods of one object, the outermost call only."""
+    """Sums the processor time of the named methods of an object; nested calls are not counted twice."""
 
     def __init__(self):
         self.seconds, self.depth = 0.0, 0
@@ -127,7 +126,7 @@ class Timed:
 
 
 class Setting:
-    """What a group of variants has in common."""
+    """Settings that the variants of a group share."""
 
     def __init__(self, kind: str, capacity: int, batch: int, network: str, updates: int = 1):
         self.pixels, self.stacked = kind != "numbers", kind == "stacked"
@@ -152,7 +151,7 @@ class Setting:
         }
 
     def chunks(self):
-        """Rows to fill a buffer with, a few at a time."""
+        """Yields rows to fill a buffer, up to 2,000 at a time."""
         for first in range(0, self.capacity, 2000):
             yield self.rows(min(2000, self.capacity - first))
 
@@ -322,7 +321,7 @@ def tianshou(setting: Setting, kind: str) -> Variant:
     collector = theirs.Collector(algorithm, envs, buffer)
     collector.reset()
     collector.collect(n_step=4)
-    # Every row becomes a copy of the first, at once.
+    # Fills the buffer with copies of the first row.
     for part in buffer.buffers:
         part._size = part.maxsize
     buffer._lengths[:] = [part.maxsize for part in buffer.buffers]
@@ -352,7 +351,7 @@ def tianshou(setting: Setting, kind: str) -> Variant:
     return run, timed
 
 
-# A single file, as CleanRL writes it
+# A loop in one file, in the style of CleanRL
 
 
 def one_file(setting: Setting, kind: str) -> Variant:
@@ -400,7 +399,7 @@ def one_file(setting: Setting, kind: str) -> Variant:
 
 
 def _sb3_rows(setting: Setting, kind: str):
-    """The buffer of CleanRL's dqn.py is Stable-Baselines3's."""
+    """Stable-Baselines3's buffer, which CleanRL's dqn.py uses."""
     from stable_baselines3.common.buffers import ReplayBuffer
 
     space = spaces.Box(0, 255, setting.shape, setting.dtype)
@@ -458,7 +457,7 @@ def _cpprb_rows(setting: Setting, kind: str):
 
 
 def _cleanrl_rows(setting: Setting, kind: str):
-    """The buffer that CleanRL's Rainbow script defines, from the script itself."""
+    """The buffer of CleanRL's Rainbow script, executed from that file."""
     wanted = {"PrioritizedBatch", "SumSegmentTree", "MinSegmentTree", "PrioritizedReplayBuffer"}
     names: dict[str, Any] = {"np": np, "torch": torch, "collections": collections, "deque": collections.deque}
     for node in ast.parse(Path(CLEANRL["file"]).read_text()).body:
@@ -475,7 +474,7 @@ def _cleanrl_rows(setting: Setting, kind: str):
         for name, key in (("obs", "obs"), ("next_obs", "obs"), ("actions", "action"), ("rewards", "reward")):
             getattr(buffer, f"buffer_{name}")[part] = rows[key]
         weights = rows["priority"] ** 0.6
-        # Where its trees keep the leaves; the sums above them follow below, all at once.
+        # The leaves of its trees; the sums above them are computed below, all at once.
         at = slice(part.start + setting.capacity - 1, part.stop + setting.capacity - 1)
         buffer.sum_tree.tree[at] = buffer.min_tree.tree[at] = weights
     for depth in range(setting.capacity.bit_length(), -1, -1):
@@ -558,7 +557,7 @@ def _parl_rows(setting: Setting, kind: str):
     return store, draw, replay.update_priorities
 
 
-# library: what makes a variant, its variants, and which one is compared with which
+# library: function that makes a variant, its variants, and the pairs that are compared
 GROUPS: dict[str, tuple[Callable[[Setting, str], Variant], list[str], list[tuple[str, str]]]] = {
     "sb3": (
         sb3,
@@ -669,14 +668,14 @@ def main() -> None:
     parser.add_argument("--pixel-capacity", type=int, default=10_000, help="rows of pixels, 56 kB each")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--updates", type=int, default=1, help="gradient steps per environment step")
-    parser.add_argument("--cleanrl", help="CleanRL's rainbow_atari.py, for the buffer in it")
+    parser.add_argument("--cleanrl", help="path of CleanRL's rainbow_atari.py, to measure its buffer")
     parser.add_argument("--network", choices=["small", "nature"], default="small")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=200, help="environment steps per round and variant")
     add_option(parser, "loops")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    # Compared is work, not the number of threads.
+    # Compares work, not numbers of threads.
     torch.set_num_threads(1)
     if arguments.cleanrl:
         CLEANRL["file"] = arguments.cleanrl
@@ -688,7 +687,7 @@ def main() -> None:
         pixels = kind != "numbers"
         capacity = arguments.pixel_capacity if pixels else arguments.capacity
         setting = Setting(kind, capacity, arguments.batch, arguments.network, arguments.updates)
-        # Only Tianshou's buffer makes stacks of single frames when rows are drawn.
+        # Only Tianshou's buffer builds stacks from single frames when rows are sampled.
         for name in arguments.libraries if kind != "stacked" else ["tianshou"]:
             steps = arguments.steps if not pixels else max(arguments.steps // 2, 8)
             measure(name, setting, arguments.rounds, steps, write)

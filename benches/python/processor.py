@@ -1,18 +1,18 @@
-"""The processor alone: our interpreter beside that of an earlier study, on the study's eight games.
+"""The 6507 alone: parl's interpreter beside that of an earlier study, on the study's eight games.
 
 usage: processor.py FOLDER [--games a,b,...] [--rounds N] [--variant tpskip] [--with-chip] [--record]
 
-FOLDER holds the study's generators (``gen*.py``, ``src/main.rs``); a copy is built under the target folder
-without its run-time compiler. Not part of CI: the study does not belong to parl.
+FOLDER holds the study's generators (``gen*.py``, ``src/main.rs``); a copy is built in the target folder
+without its run-time compiler. Not part of CI, because the study does not belong to parl.
 
-Both programs run under ``perf record`` (processor time, not wall clock), in turns. The study has no video
-chip: writes go into a list, nothing ever meets. So ours is built with ``--cfg processor_alone``, which does
-the same. Of ours the samples in the interpreter count (``fast_cpu``, ``machine::cpu``, timer, cartridge)
-without the video chip's side: what happens to a write that changes something, and the beam. Of the study all
-samples in its interpreter count, its list included. The ratio is taken per instruction of the 6507, skipped
-ones counted on both sides, since the two play other actions. Bar: at most 1.2, mean of the games.
-``--with-chip`` takes the build that plays games: the chip's samples are left out, but what the chip leaves in
-the caches and the branch predictor is not.
+Both programs run under ``perf record`` (processor time, not wall time), in turns. The study has no video
+chip: it appends writes to a list and has no collisions. parl is therefore built with ``--cfg
+processor_alone``, which does the same. For parl, the samples in the interpreter count (``fast_cpu``,
+``machine::cpu``, timer, cartridge), but not those of the video chip: the effects of writes and the beam. For
+the study, all samples in its interpreter count, the list included. Times are per instruction of the 6507,
+skipped ones included, since the two play different actions. Bar: at most 1.2, mean of the games.
+``--with-chip`` measures the build that plays games: the chip's samples are excluded, but not its effects on
+caches and branch prediction.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ROMS = pathlib.Path(roms.get_rom_path("pong")).parent
 HERTZ = 20_000
 FRAMES, STUDY_FRAMES, STUDY_REPEATS = 20_000, 1500, 12
 BAR = 1.2
-# The video chip of the fast interpreter: what these do is left out.
+# Modules and functions of the video chip in the fast interpreter, which are excluded.
 VIDEO = "stores|tia|masks|pixels|watch|cells|strobe|latches|Context::(look|read_tia|pull_tia)"
 OURS = re.compile(rf"\b(fast_cpu::(?!{VIDEO})|machine::(cpu|riot|cart|dpc|bus|operations)\b)")
 STUDY = re.compile(r"\b(gen::|machine::(io_|intim|dec_))")
-# In place of the study's run-time compiler, which takes five more crates and is not compared.
+# Replaces the study's run-time compiler, which needs five more crates and is not measured.
 NO_COMPILER = """
 use crate::machine::M;
 pub const DBG: bool = false;
@@ -75,12 +75,12 @@ codegen-units = 1
 
 
 def build_study(folder: pathlib.Path) -> pathlib.Path:
-    """Builds a copy of the study; its program."""
+    """Builds a copy of the study and returns the path of its program."""
     copy = TARGET / "cpu-study"
     if not (copy / "built").is_file():
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("results", "target", "Cargo.lock"))
-        # Its interpreters share one function with the compiler: the loop skip.
+        # The study's interpreters share one function with the compiler: the loop skip.
         skip = re.search(
             r"^pub extern \"C\" fn poll_skip.*?^}", (copy / "src/jit.rs").read_text(), re.M | re.S
         )
@@ -98,7 +98,7 @@ def build_study(folder: pathlib.Path) -> pathlib.Path:
 
 
 def build_ours(with_chip: bool) -> str:
-    """The program that plays frames, with the video chip or without."""
+    """Builds the program that plays frames, with or without the video chip, and returns its path."""
     target = TARGET if with_chip else TARGET / "processor-alone"
     environment = os.environ | {"CARGO_TARGET_DIR": str(target)}
     if not with_chip:
@@ -109,7 +109,7 @@ def build_ours(with_chip: bool) -> str:
 
 
 def profile(command: list[str], counted: re.Pattern[str]) -> tuple[float, str]:
-    """Seconds of processor time in the functions that count, and what the program printed."""
+    """Seconds of processor time in functions that match ``counted``, and the program's output."""
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/perf.data"
         record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-o", data, "--", *command]
@@ -126,7 +126,7 @@ def profile(command: list[str], counted: re.Pattern[str]) -> tuple[float, str]:
 
 
 def main() -> int:
-    """Prints a line per game and the mean; 1 if the bar is missed."""
+    """Prints a line per game and the mean; returns 1 if the bar is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("--games", default=",".join(EIGHT))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--variant", default="tpskip", help="the study's interpreter")
-    parser.add_argument("--with-chip", action="store_true", help="the build that plays games")
+    parser.add_argument("--with-chip", action="store_true", help="measure the build that plays games")
     add_option(parser, "processor")
     options = parser.parse_args()
     if shutil.which("perf") is None:
@@ -163,7 +163,7 @@ def main() -> int:
             seconds, text = profile(command, STUDY)
             found = re.search(rf"{options.variant}\s.* ipf +(\d+)", text)
             assert found, text
-            # One pass more than the repeats: the study compares hashes first.
+            # One more pass than repeats, because the study compares hashes first.
             per_frame = seconds / (STUDY_FRAMES * (STUDY_REPEATS + 1))
             study_us.append(per_frame * 1e6)
             theirs.append(per_frame / float(found[1]) * 1e9)

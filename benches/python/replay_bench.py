@@ -1,13 +1,13 @@
-"""The replay beside its peers: tree, call pairs, adds, gathers, threads; each row against its bar.
+"""The replay beside its peers: tree, pairs of calls, adds, gathers, threads; each row with its bar.
 
-``make bench-replay`` (``RECORD=1`` keeps the figures in ``benches/records``). Rows with a peer compare a call
-from Python with a call from Python. Rows named ``Rust`` time the core alone, by the program ``measure``
-(crates/sumtree/examples); they are compared with no peer. Within a round every contender runs once, for some
-milliseconds, and the ratio is taken within the round, so that a busy moment of the machine affects all of
-them. Figures are medians of processor time of the calling thread, with quartiles; rows with threads name
-their number. Peers: TorchRL's compiled segment tree and Tianshou's numba tree, both called with numpy arrays,
-and cpprb, whose tree is available only inside its replay. The fastest variant of each peer counts. parl's and
-TorchRL's draws return the priorities of the leaves as well as their indices.
+``make bench-replay`` (``RECORD=1`` writes the figures to ``benches/records``). Rows with a peer compare calls
+from Python. Rows named ``Rust`` measure the core alone, with the program ``measure``
+(crates/sumtree/examples), and have no peer. In each round every library runs once, for some milliseconds, and
+the ratio is taken within the round, so that other load affects all of them. Figures are medians of processor
+time of the calling thread, with quartiles; rows with threads name their number. Peers: TorchRL's compiled
+segment tree and Tianshou's numba tree, both called with numpy arrays, and cpprb, whose tree is available only
+inside its replay. The fastest variant of each peer counts. Sampling in parl and TorchRL returns the
+priorities of the leaves as well as their indices.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from record import Record, add_option, version_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 POOL = 997
-"""Batches of indices and priorities that updates go through in turn."""
+"""Number of batches of indices and priorities that updates cycle through."""
 
 SECTIONS = ["tree", "pairs", "threads", "gather"]
 
@@ -42,7 +42,7 @@ Call = Callable[[], object]
 
 
 class Measure:
-    """The Rust program that runs a workload when asked."""
+    """The Rust program ``measure``, which runs a workload per line of its input."""
 
     def __init__(self, milliseconds: int, path: str | None = None) -> None:
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -75,7 +75,7 @@ class Row:
     ours: Callable[[], float]
     peers: dict[str, Callable[[], float]] = field(default_factory=dict)
     bar: float | None = None
-    """Ours divided by the fastest peer's is to be at most this."""
+    """Largest allowed ratio of parl's time to the fastest peer's."""
     note: str = ""
     ours_times: list[float] = field(default_factory=list)
     peer_times: dict[str, list[float]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ def timer(call: Call, per: int, milliseconds: float) -> Callable[[], float]:
 
     def run() -> float:
         for _ in range(1 + repeats // 3):
-            call()  # The contender before has filled the caches with other things.
+            call()  # Warms the caches after the previous library.
         start = time.thread_time_ns()
         for _ in range(repeats):
             call()
@@ -100,7 +100,7 @@ def timer(call: Call, per: int, milliseconds: float) -> Callable[[], float]:
 
 
 def cycle(items: list[Any]) -> Callable[[], Any]:
-    """Gives the items one after the other, again and again."""
+    """A function that returns the items one after the other, cyclically."""
     state = {"next": 0}
 
     def step() -> Any:
@@ -112,7 +112,7 @@ def cycle(items: list[Any]) -> Callable[[], Any]:
 
 
 class TreePeers:
-    """Trees of other libraries, filled alike."""
+    """Trees of other libraries with the same priorities."""
 
     def __init__(self, leaves: int, ms: float) -> None:
         from tianshou.data import SegmentTree
@@ -237,7 +237,7 @@ def tree_rows(ms: float) -> list[Row]:
 
 
 def transitions(rows: int) -> dict[str, np.ndarray]:
-    """Small rows: an observation and the next one of 4 floats each, action, reward, end of episode."""
+    """Small rows: observation and next observation of 4 floats each, action, reward, terminated."""
     rng = np.random.default_rng(3)
     return {
         "obs": rng.random((rows, 4), np.float32),
@@ -357,7 +357,7 @@ def pair_rows(ms: float) -> list[Row]:
         many = TensorDict({name: torch.from_numpy(a) for name, a in columns.items()}, batch_size=[count])
 
         def of_tianshou_add(steps: list[Batch] = steps) -> None:
-            for step in steps:  # It takes one step of one environment a call.
+            for step in steps:  # Tianshou adds one step of one environment per call.
                 tianshou.add(step)
 
         def of_torchrl_add(many: Any = many, count: int = count) -> None:
@@ -381,7 +381,7 @@ def pair_rows(ms: float) -> list[Row]:
 
 
 def thread_rows(ms: float, threads: list[int]) -> list[Row]:
-    """Throughput of n threads against that of one: the ratio is 1 / speed-up, so the bar is its inverse."""
+    """Rows for the throughput of n threads and of one; ratios, and bars, are 1 / speed-up."""
     measure = Measure(int(ms) * 8)
     names = {
         "mixed-replay": "replay, 50 % sample and gather, 25 % update, 25 % append, rows of 64 bytes",
@@ -397,7 +397,7 @@ def thread_rows(ms: float, threads: list[int]) -> list[Row]:
     for operation, text in names.items():
         for n in threads:
             for clock, at in (("wall clock", 0), ("processor time", 1)):
-                # Processor time is fairer where others use the machine, but the bar is of the clock.
+                # Processor time is less affected by other load, but the bar is for wall time.
                 has_bar = operation == "mixed-replay" and at == 0
 
                 def ours(operation: str = operation, n: int = n, at: int = at) -> float:
@@ -489,7 +489,7 @@ def gather_lines(arguments: argparse.Namespace) -> list[str]:
     """The table of ``replay_gather.py``: 84x84x4 stacks against memcpy."""
     script = ROOT / "benches/python/replay_gather.py"
     if not script.exists():
-        return ["Gathers were not measured: replay_gather.py is not there."]
+        return ["Gathers were not measured: replay_gather.py is missing."]
     words = [sys.executable, str(script), *(["--record", arguments.record] if arguments.record else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):

@@ -1,18 +1,18 @@
 """Sampling 84x84x4 frame stacks beside copying the same bytes with numpy.
 
 ``python benches/python/replay_gather.py [--record]``; also a part of ``make bench-replay``. A batch is
-``obs`` and ``next_obs`` of 32 or 256 transitions, written into arrays that are there already. Two copies of
-as many bytes stand beside it:
+``obs`` and ``next_obs`` of 32 or 256 transitions, written into existing arrays. It is compared with two
+copies of the same number of bytes:
 
-* ``np.take``: the same frames, 7,056 bytes each, one by one from where they lie, at random in a store as
-  large as the replay's and laid out like it, into one array that is there already. numpy copies each with
-  one memcpy, and is told which ones beforehand. This is what the bar is of: 1.3 times as long on the wall.
-* ``np.copyto``: as many bytes side by side, from a place that was not touched lately. The machine loads what
-  comes next by itself, which no draw at random can use: a bound, not a rival.
+* ``np.take``: the same frames, of 7,056 bytes each, from random positions in an array of the replay's size
+  and layout into an existing array. numpy copies each with one memcpy and gets the indices beforehand. The
+  bar is for this: at most 1.3 times its wall time.
+* ``np.copyto``: contiguous bytes that were not accessed recently. The hardware prefetches them, which is
+  impossible for random rows: a lower bound, not a peer.
 
-``fresh`` is sampling without ``out=``: the arrays are made anew by each call. Rounds are interleaved; printed
-are medians and quartiles of the time per call in microseconds, on the wall and of all threads together, and
-of the ratios within each round.
+``fresh`` is sampling without ``out=``, so that each call allocates arrays. In each round all variants run;
+prints medians and quartiles of the time per call in microseconds, as wall time and as processor time of all
+threads, and of the ratios within each round.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENVS = 8
 
 
 def filled(capacity: int, compression: str) -> parl.PrioritizedReplay:
-    """Frames like a game's: a still background, some boxes that move."""
+    """A full replay of frames like a game's: a fixed background and moving boxes."""
     replay = parl.PrioritizedReplay(
         capacity,
         {
@@ -70,7 +70,7 @@ def filled(capacity: int, compression: str) -> parl.PrioritizedReplay:
 
 
 def timed(call: Callable[[], object], calls: int) -> tuple[float, float]:
-    """Microseconds per call, on the wall and of all threads."""
+    """Microseconds per call: wall time, and processor time of all threads."""
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(calls):
         call()
@@ -89,7 +89,7 @@ def keep(
     taken: list[tuple[float, float]],
     times: dict[str, list[tuple[float, float]]],
 ) -> None:
-    """Adds a contender's times, (wall clock, all threads) a call in microseconds, to the record."""
+    """Adds the times of a variant, (wall, all threads) in microseconds per call, to the record."""
     own = {"frames": "frames", "lz4": "frames compressed by lz4", "frames, fresh": "frames into new arrays"}
     library = f"parl, {own[name]}" if name in own else name
     about = {"library": library, "rounds": len(taken), "spread": "quartiles"}
@@ -118,10 +118,10 @@ def main() -> int:
     record = Record(arguments.record, "The replay beside cpprb, TorchRL and Tianshou")
     replays = {"frames": filled(arguments.capacity, "none"), "lz4": filled(arguments.capacity, "lz4")}
     source = np.zeros((arguments.capacity // 4, 4, *FRAME), np.uint8)
-    source[:, 0, 0, 0] = 1  # Touched, so that it has memory of its own.
+    source[:, 0, 0, 0] = 1  # Written, so that the system allocates its pages.
     store = source.reshape(-1, *FRAME)
     rng = np.random.default_rng(0)
-    # A transition's own frames and its next ones, rows of all environments in turn.
+    # Offsets of the frames of a transition and of its next observation; rows of the environments alternate.
     ages = ENVS * np.array([-3, -2, -1, 0, -2, -1, 0, 1])
     lines = [
         "| batch | bytes | what | wall us | threads' us | wall / take | threads' / take | wall / copyto "

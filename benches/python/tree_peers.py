@@ -1,10 +1,10 @@
-"""parl.SumTree beside the sum trees of cpprb and TorchRL: 256 draws and updates at 2^20 leaves, one thread.
+"""parl.SumTree beside the sum trees of cpprb and TorchRL: 256 samples and updates at 2^20 leaves, one thread.
 
-The peers come from PyPI (``pip install cpprb torchrl``). TorchRL's compiled ``SumSegmentTree`` is fed float32
-and float64, numpy and torch; of a tree's variants the fastest counts. A draw is: random numbers, the search,
-and the priorities of the leaves found, which importance weights need; an update sets 256 random leaves, new
-ones each time. Measurements are interleaved round by round, so that a busy moment of the machine hits all
-alike; printed are medians and quartiles in microseconds per call, and of the ratio within each round.
+The peers come from PyPI (``pip install cpprb torchrl``). TorchRL's compiled ``SumSegmentTree`` is called with
+float32 and float64, numpy and torch; the fastest variant of a tree counts. Sampling includes the random
+numbers, the search, and the priorities of the leaves, which importance weights need; an update sets 256
+random leaves, other ones in each call. All trees run in each round, so that other load affects all alike;
+prints medians and quartiles in microseconds per call, and of the ratio within each round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Calls = dict[str, Callable[[], object]]
 
 
 def cycle(items: list) -> Callable[[], object]:
-    """Gives the items one after the other, again and again."""
+    """A function that returns the items one after the other, cyclically."""
     state = {"next": 0}
 
     def step() -> object:
@@ -80,12 +80,12 @@ def torchrl_calls(leaves: int, batch: int, priorities: np.ndarray, updates: list
 
 
 def cpprb_calls(leaves: int, batch: int, priorities: np.ndarray, updates: list) -> tuple[Calls, Calls]:
-    """cpprb has its tree only inside its replay: rows of one number, so that the tree is most of the work."""
+    """Calls of cpprb's replay, which contains its tree; rows of one number, so that the tree dominates."""
     from cpprb import PrioritizedReplayBuffer
 
     buffer = PrioritizedReplayBuffer(leaves, {"x": {"dtype": np.float32}}, alpha=1.0, eps=0.0)
     buffer.add(x=np.zeros(leaves, np.float32), priorities=priorities.astype(np.float32))
-    # Its indices are uint64 and its priorities float32; given like this it copies nothing.
+    # cpprb uses uint64 indices and float32 priorities, which it then does not copy.
     feed = cycle([(i.astype(np.uint64), p.astype(np.float32)) for i, p in updates])
     return (
         {"cpprb": lambda: buffer.sample(batch, beta=0.4)},

@@ -1,9 +1,9 @@
-"""Updates of sum trees from Python: parl beside TorchRL, rows that were just drawn and random ones, threads.
+"""Updates of sum trees from Python, parl beside TorchRL: recently sampled leaves, random leaves, threads.
 
 One call sets a batch of leaves. "drawn" leaves were read immediately before, so that their path is in the
-cache, as after a sample of a training loop; "random" ones are new each time. Calls of the libraries
-alternate, each is timed by itself, and a round is the median of 40 calls. With several threads each thread
-updates one tree for the duration of a round, and the time is that of all threads divided by all leaves.
+cache, as after sampling in a training loop; "random" ones differ in each call. The libraries alternate, and a
+figure is the median of 40 calls. With several threads, all update one tree for the duration of a round, and
+the time is the wall time divided by the number of leaves that they set.
 
     python benches/python/tree_updates.py --record
 """
@@ -45,7 +45,7 @@ def trees() -> tuple[parl.SumTree, dict[str, object]]:
 
 
 def one_thread(batch: int, drawn: bool, rounds: int) -> dict[str, list[float]]:
-    """Nanoseconds per leaf of each library, a figure a round."""
+    """Nanoseconds per leaf of each library, one figure per round."""
     ours, theirs = trees()
     rng = np.random.default_rng(1)
     leaves = [rng.integers(0, LEAVES, batch) for _ in range(61)]
@@ -69,7 +69,7 @@ def one_thread(batch: int, drawn: bool, rounds: int) -> dict[str, list[float]]:
 
 
 def several_threads(batch: int, threads: int, rounds: int, seconds: float = 0.2) -> list[float]:
-    """Nanoseconds per leaf of parl with so many threads on one tree, a figure a round."""
+    """Nanoseconds per leaf of parl with several threads on one tree, one figure per round."""
     tree, _ = trees()
     found = []
     for number in range(rounds):

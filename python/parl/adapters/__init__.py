@@ -1,8 +1,8 @@
-"""parl's replay behind the interfaces of other libraries, one module for each.
+"""parl's replay with the interfaces of other libraries, one module per library.
 
 ``parl.adapters.sb3`` (Stable-Baselines3), ``parl.adapters.torchrl``, ``parl.adapters.tianshou`` and
-``parl.adapters.cpprb``. A module, and the library it serves, is loaded when it is first named; the library
-itself is not among parl's dependencies, and ``cpprb`` is not even needed to use ``parl.adapters.cpprb``.
+``parl.adapters.cpprb``. A module and its library are imported on first use. The libraries are not
+dependencies of parl, and ``parl.adapters.cpprb`` does not need ``cpprb``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["cpprb", "sb3", "tianshou", "torchrl"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads an adapter when it is first named."""
+    """Imports an adapter on first use."""
     if name not in __all__:
         raise AttributeError(f"module 'parl.adapters' has no attribute {name!r}")
     return importlib.import_module(f"parl.adapters.{name}")

@@ -1,7 +1,8 @@
 """Priorities of numbered slots, for libraries that store rows themselves and refer to them by index.
 
-A :class:`parl.SumTree` for sampling, and what such libraries also ask for: the largest priority (given to new
-rows) and the smallest weight (by which importance weights are normalized) of the rows now stored.
+:class:`Slots` combines a :class:`parl.SumTree` with two values that such libraries need: the largest
+priority, which new rows get, and the smallest weight of the stored rows, by which importance weights are
+normalized.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".
 """
@@ -18,17 +19,17 @@ from parl._native import SumTree
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-# Units per weight 1 of a new tree: weights from 2e-7 to 64 are told apart; larger ones make the unit larger.
+# Units per weight 1 of a new tree: weights from 2e-7 to 64 can be represented; larger ones enlarge the unit.
 _SCALE = 2.0**22
 _NEVER = np.iinfo(np.int64).max
 
 
 def exponent(name: str, value: Any) -> float:
-    """``value`` as a finite number that is not negative, as exponents of priorities are.
+    """Converts an exponent to a float and checks that it is finite and not negative.
 
     Args:
-        name: of the setting, for the error.
-        value: a number, or a tensor of one.
+        name: name of the setting, for the message.
+        value: a number, or a tensor with one element.
 
     Raises:
         ValueError: it is negative or not finite.
@@ -40,18 +41,18 @@ def exponent(name: str, value: Any) -> float:
 
 
 class Slots:
-    """Weights ``(|priority| + epsilon) ** alpha`` of ``capacity`` slots, and draws in proportion to them.
+    """Weights ``(|priority| + epsilon) ** alpha`` of ``capacity`` slots, sampled in proportion to them.
 
-    A slot that was drawn, overwritten, and only then given the priority of the row that had been drawn keeps
-    the weight of its new row; :attr:`stale` counts such priorities.
+    A priority that arrives after the sampled row of its slot has been overwritten is dropped, and the slot
+    keeps the weight of its new row; :attr:`stale` counts such priorities.
 
     Args:
         capacity: number of slots.
-        alpha: exponent of the priority; 0 draws uniformly.
-        epsilon: added to the absolute priority, > 0 so that no row is lost.
-        seed: of the draws; None takes one from ``numpy.random``, so that ``numpy.random.seed`` decides.
-        guard: whether priorities of rows that were overwritten since they were drawn are detected.
-        floor: :attr:`max_priority` is never below this.
+        alpha: exponent of the priority; 0 samples uniformly.
+        epsilon: added to the absolute priority, > 0 so that every row can be sampled.
+        seed: seed of the sampling; None draws one from ``numpy.random``, which ``numpy.random.seed`` seeds.
+        guard: whether to detect priorities of rows that were overwritten after they had been sampled.
+        floor: lower bound of :attr:`max_priority` after the first priority.
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -69,7 +70,7 @@ class Slots:
     ) -> None:
         alpha, epsilon = exponent("alpha", alpha), exponent("epsilon", epsilon)
         if seed is None:
-            # The generator that the libraries served here, and their users, seed.
+            # The generator that these libraries and their users seed.
             seed = int(np.random.randint(2**31))
         self.capacity, self.alpha, self.epsilon = int(capacity), alpha, epsilon
         self.tree = SumTree(self.capacity, scale=_SCALE, seed=seed)
@@ -82,9 +83,9 @@ class Slots:
     def clear(self) -> None:
         """Empties every slot; the state of the random generator stays."""
         self._plant(_SCALE)
-        # Infinite where nothing was written, so that the smallest is that of the rows.
+        # Infinite in empty slots, so that the minimum is that of the stored rows.
         self._weights = np.full(self.capacity, np.inf)
-        # -1: unknown, has to be searched.
+        # The index -1 means that the smallest weight is unknown and has to be searched.
         self._smallest, self._smallest_at = float("inf"), -1
         self._largest: float | None = None
         if self._guard:
@@ -93,12 +94,12 @@ class Slots:
 
     @property
     def max_priority(self) -> float:
-        """The largest priority given so far, 1 at first: that of rows that come without one."""
+        """The largest priority set so far, the default of new rows; 1 at first."""
         return 1.0 if self._largest is None else max(self._largest, self._floor)
 
     @property
     def max_priority_given(self) -> float | None:
-        """The largest priority given so far, None before the first."""
+        """The largest priority set so far; None before the first."""
         return self._largest
 
     def raise_max(self, priority: float) -> None:
@@ -108,7 +109,13 @@ class Slots:
     def restore(
         self, slots: NDArray[np.int64], weights: NDArray[np.float64], max_priority: float | None
     ) -> None:
-        """Replaces all weights by some that :meth:`weights` returned."""
+        """Replaces all weights.
+
+        Args:
+            slots: (n,) int64, the slots with a row.
+            weights: (n,) float64, their weights, as :meth:`weights` returned them.
+            max_priority: the largest priority so far; None if there was none.
+        """
         self.clear()
         self._weights[slots] = weights
         self._enlarge_unit(float(weights.max(initial=0.0)))
@@ -116,11 +123,11 @@ class Slots:
         self._largest = max_priority
 
     def write(self, slots: NDArray[np.int64], priorities: ArrayLike | None = None) -> None:
-        """Sets the priorities of slots into which new rows were written.
+        """Sets the priorities of slots to which new rows were written.
 
         Args:
             slots: (n,) int64.
-            priorities: (n,) float, or one for all; by default :attr:`max_priority`.
+            priorities: (n,) float, or one number for all; by default :attr:`max_priority`.
 
         Raises:
             IndexError: a slot is outside ``0..capacity``; then nothing was stored.
@@ -138,14 +145,14 @@ class Slots:
             self._written[slots] = self._clock
 
     def update(self, slots: NDArray[np.int64], priorities: ArrayLike) -> int:
-        """Sets new priorities; if a slot occurs several times, the last one counts.
+        """Sets priorities; for equal slots the last one counts.
 
         Args:
             slots: (n,) int64.
-            priorities: (n,) float, or one for all; their absolute values count.
+            priorities: (n,) float, or one number for all; their absolute values are used.
 
         Returns:
-            how many were dropped because their row had been overwritten after it was drawn.
+            The number of priorities dropped because their row had been overwritten after it was sampled.
 
         Raises:
             IndexError: a slot is outside ``0..capacity``; then nothing was stored.
@@ -166,7 +173,7 @@ class Slots:
         return dropped
 
     def draw(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Draws n slots, stratified, with probability proportional to their weights.
+        """Samples n slots, stratified, with probability proportional to their weights.
 
         Returns:
             (n,) int64 slots and (n,) float64 weights.
@@ -177,20 +184,21 @@ class Slots:
         slots, _ = self.tree.sample(n)
         if self._guard:
             self._drawn[slots] = self._clock
-        # Not as the tree rounded them, so that equal priorities have a weight of just 1.
+        # The exact weights instead of the tree's rounded ones, so that equal priorities give importance
+        # weights of exactly 1.
         return slots, self._weights.take(slots)
 
     def weights(self, slots: Any) -> Any:
-        """The weights of slots, 0 where nothing was written."""
+        """The weights of slots; 0 for empty ones."""
         found = self._weights[slots]
         return np.where(np.isfinite(found), found, 0.0)
 
     @property
     def smallest(self) -> float:
-        """The smallest weight of a stored row, infinite if there is none.
+        """The smallest weight of a stored row; infinity if there is none.
 
-        Looked for again only when the smallest one has grown; as that is the row least likely to be drawn,
-        the search of the whole array is rare enough to cost nothing per call.
+        The whole array is searched only after the smallest weight has grown. This is rare, because its row is
+        the least likely to be sampled.
         """
         if self._smallest_at < 0:
             at = int(self._weights.argmin())
@@ -230,14 +238,14 @@ class Slots:
         self._remember(slots, weights)
 
     def _enlarge_unit(self, weight: float) -> None:
-        """Enlarges the tree's unit until this weight can be stored; rare, O(capacity)."""
+        """Enlarges the tree's unit until this weight can be stored; rare, takes O(capacity)."""
         most = self.tree.max_priority
         if weight > most:
             self._plant(self.tree.scale * 2.0 ** (math.floor(math.log2(most / weight)) - 3))
             self._load()
 
     def _plant(self, scale: float) -> None:
-        """An empty tree with the random generator of the one before it."""
+        """Replaces the tree by an empty one with the same state of the random generator."""
         state = self.tree.rng_state
         self.tree = SumTree(self.capacity, scale=scale)
         self.tree.rng_state = state
@@ -251,7 +259,7 @@ class Slots:
         self._weights[slots] = weights
         if self._smallest_at < 0 or slots.size == 0:
             return
-        # Of equal slots the last one was stored: what stands there now counts.
+        # For equal slots the last weight was stored, so the array is read again.
         stored = self._weights.take(slots)
         at = int(stored.argmin())
         if stored[at] <= self._smallest:

@@ -1,12 +1,12 @@
 """cpprb's ``ReplayBuffer`` and ``PrioritizedReplayBuffer``, so that a script changes one import.
 
 Class, method and argument names, shapes and dtypes are those of cpprb 11, which need not be installed.
-Differences: an index outside the buffer, a priority that is not finite, an unknown field and a draw
-from an empty buffer are errors; late priorities are always looked for (``check_for_update``); the last rows
-of an episode that was cut without ``done`` keep their true next values under ``Nstep``; rows that are added
-or loaded together keep the next values that they were given, also where an episode ends between two of
-them (cpprb's ``next_of`` takes the next row's values instead); stacks are kept as they are given
-(``stack_compress`` changes no result, and saves no memory here).
+Differences: an index outside the buffer, a priority that is not finite, an unknown field and sampling from an
+empty buffer are errors; priorities for overwritten rows are always detected (``check_for_update``); with
+``Nstep`` the last rows of an episode that was truncated without ``done`` have correct next values; rows that
+are added or loaded together keep the given next values, also if an episode ends between two of them (cpprb's
+``next_of`` uses the next row's values instead); ``stack_compress`` has no effect, so that stacks take their
+full memory.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".
 """
@@ -30,18 +30,17 @@ __all__ = ["PrioritizedReplayBuffer", "ReplayBuffer"]
 
 
 class ReplayBuffer:
-    """Rows drawn uniformly.
+    """Replay buffer that samples rows uniformly.
 
     Args:
-        size: rows kept; the oldest are overwritten.
-        env_dict: name -> ``{"shape": ..., "dtype": ...}``; the shape is 1 and the dtype ``default_dtype``
-            where they are missing.
-        next_of: names of fields whose next values, ``"next_"`` and the name, are those of the next row: each
-            is stored once.
-        stack_compress: names of stacked fields; looked at only to see that they are there.
-        default_dtype: of fields without one, ``numpy.float32`` by default.
+        size: number of rows kept; then the oldest are overwritten.
+        env_dict: name -> ``{"shape": ..., "dtype": ...}``; defaults are the shape 1 and ``default_dtype``.
+        next_of: names of fields whose next values, named ``"next_"`` and the field's name, are those of the
+            next row, so that each value is stored once.
+        stack_compress: names of stacked fields; only checked to be fields.
+        default_dtype: dtype of fields without one; ``numpy.float32`` by default.
         Nstep: ``{"size": n, "rew": names, "gamma": 0.99, "next": names}`` for n-step rows; needs ``"done"``.
-        mmap_prefix: each field is kept in a file named ``{mmap_prefix}_{field}.dat``.
+        mmap_prefix: if given, each field is stored in a file named ``{mmap_prefix}_{field}.dat``.
 
     Raises:
         ValueError: the size is below 1.
@@ -78,7 +77,7 @@ class ReplayBuffer:
             name: _array(None if mmap_prefix is None else f"{mmap_prefix}_{name}.dat", self._size, *spec)
             for name, spec in self._kept.items()
         }
-        # Next values that no next row holds, those of the newest row and of the ends of episodes.
+        # Next values that are not those of the next row: of the newest row and at the ends of episodes.
         self._loose: dict[int, dict[str, NDArray[Any]]] = {}
         self._is_loose = np.zeros(self._size, np.bool_)
         self._n_step = None if Nstep is None else _NStep(Nstep, self._fields)
@@ -104,7 +103,7 @@ class ReplayBuffer:
             **kwargs: every field, (*shape) or (n, *shape).
 
         Returns:
-            where the first row lies; None if all of them still wait for their n steps.
+            Index of the first row; None if the n steps of all of them are incomplete.
 
         Raises:
             KeyError: a field is missing or unknown.
@@ -164,7 +163,7 @@ class ReplayBuffer:
         self._at, self._stored = (first + n) % size, min(self._stored + n, size)
         self._episode += n
         if self._next_of and n:
-            # Without ``Nstep`` the next values of the row before can always be read from this one.
+            # Without ``Nstep`` the next values of the previous row are always those of this row.
             if self._chained and (self._n_step is None or self._follows((first - 1) % size, rows)):
                 self._tie((first - 1) % size)
             for slot in slots[self._is_loose[slots]]:
@@ -178,12 +177,12 @@ class ReplayBuffer:
         return first
 
     def _follows(self, slot: int, rows: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether the next values of the row in this slot are the values of the first of ``rows``."""
+        """Whether the next values of the row in this slot equal the first of ``rows``."""
         nexts = self._loose.get(slot, {})
         return all(np.array_equal(nexts.get(f"next_{name}", ()), rows[name][0]) for name in self._next_of)
 
     def _ends(self, rows: Mapping[str, NDArray[Any]], first: int, n: int) -> list[int]:
-        """The rows ``first..n`` whose next values are not those of the row after them; the last is one."""
+        """The rows of ``first..n`` whose next values differ from the following row, and the last row."""
         differs = np.zeros(n - first, np.bool_)
         differs[-1] = True
         for name in self._next_of:
@@ -192,28 +191,28 @@ class ReplayBuffer:
         return (np.flatnonzero(differs) + first).tolist()
 
     def _tie(self, slot: int) -> None:
-        """From now on the next values of this row are those of the next row."""
+        """Makes the next row supply the next values of this row."""
         self._loose.pop(slot, None)
         self._is_loose[slot] = False
 
     def _written(self, slots: NDArray[np.int64], priorities: NDArray[np.float64] | None) -> None:
-        """Rows were written."""
+        """Called after rows were written; subclasses store priorities."""
 
     def on_episode_end(self) -> None:
-        """Ends the episode: no row after this is the next one of a row before it."""
+        """Ends the episode: later rows are not the next rows of earlier ones."""
         if self._n_step is not None:
             self._put(self._n_step.finish())
         self._chained = False
         self._episode = 0
 
     def sample(self, batch_size: int) -> dict[str, NDArray[Any]]:
-        """Draws rows.
+        """Samples rows uniformly.
 
         Returns:
-            name -> (B, *shape).
+            Name -> (B, *shape).
 
         Raises:
-            NotSampleableError: there is no row.
+            NotSampleableError: the buffer is empty.
         """
         if self._stored == 0:
             raise NotSampleableError("the buffer is empty")
@@ -233,7 +232,7 @@ class ReplayBuffer:
         return found
 
     def get_all_transitions(self, shuffle: bool = False) -> dict[str, NDArray[Any]]:
-        """All rows, in the order in which they lie, or shuffled."""
+        """All rows, in the order of their indices or shuffled."""
         slots = np.arange(self._stored)
         return self._take(np.random.permutation(slots) if shuffle else slots)
 
@@ -241,10 +240,10 @@ class ReplayBuffer:
         """Writes all rows to ``file``, a path or an open file, as numpy's ``.npz``.
 
         Args:
-            file: where to.
-            safe: whether the next values of ``next_of`` fields are written beside the values themselves, so
-                that programs without this class can read them. With False only those next values are
-                written that are not the values of the next row; the file is smaller.
+            file: the path or open file.
+            safe: whether to write all next values of ``next_of`` fields, so that programs without this class
+                can read them. With False only the next values that differ from the next row are written,
+                which makes the file smaller.
         """
         rows = self.get_all_transitions()
         arrays: dict[str, Any] = {}
@@ -261,15 +260,15 @@ class ReplayBuffer:
     def load_transitions(self, file: Any) -> None:
         """Adds the rows of a file that :meth:`save_transitions`, of this class or of cpprb, wrote.
 
-        The rows are episodes of their own: none of them is the next row of a row that was there before, and
-        none that is added later is the next row of them.
+        The rows are separate episodes: they are not the next rows of earlier rows, and rows that are added
+        later are not their next rows.
 
-        cpprb's files are pickles, which can run anything: load none that you do not trust.
+        cpprb's files are pickles, and loading a pickle can run code: load only files that you trust.
 
         Raises:
             KeyError: the file has no values for a field of this buffer.
-            ValueError: it is no such file, or its rows span another number of steps or were summed with
-                another discount than this buffer's ``Nstep``.
+            ValueError: the file is not such a file, or its rows were made with another number of steps or
+                discount than this buffer's ``Nstep``.
         """
         with np.load(file, allow_pickle=True) as arrays:
             rows = _saved_rows(arrays)
@@ -286,7 +285,7 @@ class ReplayBuffer:
     def _check_steps(self, file: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Checks that the rows of a file span as many steps as those of this buffer.
 
-        cpprb's files say only whether there are several, files of earlier versions of this class nothing.
+        cpprb's files only have a flag for n-step rows; files of earlier versions of this class have nothing.
         """
         n, gamma = (1, 1.0) if self._n_step is None else (self._n_step.n, self._n_step.gamma)
         ours = f"this buffer has Nstep size {n}, gamma {gamma}"
@@ -299,19 +298,19 @@ class ReplayBuffer:
             raise ValueError(f"{file} holds {kind} rows; {ours}")
 
     def get_buffer_size(self) -> int:
-        """Rows kept."""
+        """Largest number of rows."""
         return self._size
 
     def get_stored_size(self) -> int:
-        """Rows that are there."""
+        """Number of rows stored."""
         return self._stored
 
     def get_next_index(self) -> int:
-        """Where the next row will lie."""
+        """Index of the next row to be written."""
         return self._at
 
     def get_current_episode_len(self) -> int:
-        """Rows stored since the episode began."""
+        """Number of rows stored since the episode began."""
         return self._episode
 
     def is_Nstep(self) -> bool:  # noqa: N802 - cpprb's name
@@ -319,22 +318,22 @@ class ReplayBuffer:
         return self._n_step is not None
 
     def __len__(self) -> int:
-        """Rows that are there."""
+        """Number of rows stored."""
         return self._stored
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """Rows drawn with probability proportional to ``(priority + eps) ** alpha``.
+    """Replay buffer that samples rows with probability proportional to ``(priority + eps) ** alpha``.
 
     Args:
-        size: rows kept; the oldest are overwritten.
+        size: number of rows kept; then the oldest are overwritten.
         env_dict: as of :class:`ReplayBuffer`.
         alpha: exponent of the priority.
         Nstep: as of :class:`ReplayBuffer`.
         eps: added to priorities.
-        check_for_update: of cpprb; a priority for a row that was overwritten after it was drawn is dropped
-            in any case.
-        **kwargs: the others of :class:`ReplayBuffer`.
+        check_for_update: ignored; a priority for a row that was overwritten after it had been sampled is
+            always dropped.
+        **kwargs: further arguments of :class:`ReplayBuffer`.
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -356,7 +355,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         super().__init__(size, env_dict, Nstep=Nstep, **kwargs)
 
     def clear(self) -> None:
-        """Forgets all rows and their priorities."""
+        """Removes all rows and their priorities."""
         super().clear()
         self._slots.clear()
 
@@ -364,11 +363,11 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """Adds one row or several.
 
         Args:
-            priorities: one, or (n,); by default the largest so far.
+            priorities: one number, or (n,); by default the largest so far.
             **kwargs: every field, (*shape) or (n, *shape).
 
         Returns:
-            where the first row lies; None if all of them still wait for their n steps.
+            Index of the first row; None if the n steps of all of them are incomplete.
 
         Raises:
             KeyError: a field is missing or unknown.
@@ -385,18 +384,18 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._slots.write(slots, priorities)
 
     def sample(self, batch_size: int, beta: float = 0.4) -> dict[str, NDArray[Any]]:
-        """Draws rows, stratified, by priority.
+        """Samples rows by priority, stratified.
 
         Args:
-            batch_size: B, how many.
+            batch_size: batch size B.
             beta: exponent of the importance weights.
 
         Returns:
-            name -> (B, *shape); ``weights`` (B,) float32, ``(smallest weight / weight) ** beta``;
+            Name -> (B, *shape); ``weights`` (B,) float32, ``(smallest weight / weight) ** beta``;
             ``indexes`` (B,) uint64.
 
         Raises:
-            NotSampleableError: there is no row.
+            NotSampleableError: the buffer is empty.
             ValueError: beta is negative or not finite.
         """
         if not 0.0 <= beta < math.inf:
@@ -410,11 +409,11 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         return found
 
     def update_priorities(self, indexes: ArrayLike, priorities: ArrayLike) -> None:
-        """Gives rows new priorities; of equal indexes the last one wins.
+        """Sets the priorities of rows; for equal indexes the last one counts.
 
         Args:
             indexes: (B,) integers.
-            priorities: (B,) float; absolute values count.
+            priorities: (B,) float; their absolute values are used.
 
         Raises:
             TypeError: one of them is None.
@@ -435,12 +434,12 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     @property
     def stale_updates(self) -> int:
-        """Priorities that were dropped because their row had been overwritten."""
+        """Number of priorities that were dropped because their row had been overwritten."""
         return self._slots.stale
 
 
 class _NStep:
-    """Sums rewards over n rows: a row comes out when n - 1 rows after it are known, or the episode ends."""
+    """Sums rewards over n rows; a row is complete after n - 1 more rows, or at the end of its episode."""
 
     def __init__(self, options: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         self.n = int(options["size"])
@@ -456,7 +455,7 @@ class _NStep:
     def push(
         self, row: dict[str, NDArray[Any]], priority: float | None
     ) -> Iterator[tuple[dict[str, NDArray[Any]], float | None]]:
-        """Adds a row; gives the row that is complete by that, if there is one."""
+        """Adds a row, and yields the row that this completes, if any."""
         for lag, (earlier, _) in zip(range(len(self.pending), 0, -1), self.pending, strict=True):
             if earlier["done"].any():
                 continue
@@ -470,7 +469,7 @@ class _NStep:
             yield self.pending.pop(0)
 
     def finish(self) -> Iterator[tuple[dict[str, NDArray[Any]], float | None]]:
-        """Gives the rows that wait, as they are."""
+        """Yields the pending rows with the steps that they have."""
         while self.pending:
             yield self.pending.pop(0)
 
@@ -488,7 +487,7 @@ def _saved_rows(arrays: Any) -> dict[str, NDArray[Any]]:
                 rows[name][arrays["ends"]] = arrays[key]
     elif not rows and "data" in arrays.files:
         rows = dict(arrays["data"].item())
-        # Without ``safe`` cpprb leaves out next values, and keeps what compressed rows lack by row.
+        # Without ``safe`` cpprb's files have no next values, except by row in ``cache``.
         for name in np.atleast_1d(arrays["next_of"]).tolist() if "next_of" in arrays.files else ():
             if name is not None and f"next_{name}" not in rows:
                 rows[f"next_{name}"] = np.roll(rows[name], -1, 0)

@@ -1,16 +1,17 @@
 """Replay buffers and Atari environments for Stable-Baselines3, and its algorithms with prioritized replay.
 
-``PrioritizedReplayBuffer`` and ``UniformReplayBuffer`` are ``replay_buffer_class`` of any off-policy
-algorithm of SB3: box and dict observations, several environments, time limits, ``VecNormalize``, ``n_steps``,
-saving and loading. With ``optimize_memory_usage=True`` each observation is stored once, and, unlike in SB3's
-own buffer, time limits are bootstrapped through all the same, and dict observations can be stored so too.
+``PrioritizedReplayBuffer`` and ``UniformReplayBuffer`` can be the ``replay_buffer_class`` of any off-policy
+algorithm of SB3. They support box and dict observations, several environments, time limits,
+``VecNormalize``, ``n_steps``, saving and loading. With ``optimize_memory_usage=True`` each observation is
+stored once; unlike in SB3's own buffer, truncated episodes still bootstrap, and dict observations are
+supported.
 
-SB3's own ``train`` neither weights its loss nor tells a buffer of TD errors. ``PrioritizedDQN``,
+SB3's own ``train`` neither weights its loss nor passes TD errors to the buffer. ``PrioritizedDQN``,
 ``PrioritizedSAC`` and ``PrioritizedTD3`` are SB3's classes with a ``train`` that does both::
 
     model = PrioritizedDQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs={"alpha": 0.6, "beta": 0.4})
 
-``AtariVecEnv`` gives SB3's algorithms parl's Atari environments::
+``AtariVecEnv`` makes parl's Atari environments for SB3's algorithms::
 
     PPO("CnnPolicy", AtariVecEnv("breakout", n_envs=8)).learn(1_000_000)
 
@@ -61,15 +62,15 @@ __all__ = [
     "UniformReplayBuffer",
 ]
 
-# Draws after which a buffer that was never told a priority says so.
+# Number of sampled batches after which a buffer without any updated priority warns.
 _PATIENCE = 1000
 
-# Bytes of observations from which on new memory for each batch costs more than looking for old.
+# Bytes of observations above which allocating a batch takes longer than finding one to reuse.
 _LARGE = 2**17
 
 
 class PrioritizedSamples(NamedTuple):
-    """What ``sample`` returns: SB3's fields under SB3's names, and two more."""
+    """The result of ``sample``: SB3's fields and two more."""
 
     observations: Any
     actions: Tensor
@@ -78,26 +79,27 @@ class PrioritizedSamples(NamedTuple):
     rewards: Tensor
     discounts: Tensor | None
     weights: Tensor
-    """Importance weights, (B, 1) float32, the largest 1."""
+    """Importance weights, (B, 1) float32, at most 1."""
     tickets: NDArray[np.uint64]
-    """For ``update_priorities``, (B,)."""
+    """Tickets for ``update_priorities``, (B,) uint64."""
 
 
 class UniformReplayBuffer(ReplayBuffer):
-    """SB3's ``ReplayBuffer`` on parl's replay, drawn uniformly.
+    """SB3's ``ReplayBuffer`` on parl's replay, sampled uniformly.
 
     Args:
-        buffer_size: transitions kept, of all environments together.
-        observation_space: Box, Discrete, ..., or a Dict of these.
-        action_space: of the environment.
-        device: of the sampled tensors.
+        buffer_size: number of transitions kept, of all environments together.
+        observation_space: a Box, Discrete or similar space, or a Dict of these.
+        action_space: action space of one environment.
+        device: device of the sampled tensors.
         n_envs: number of environments.
-        optimize_memory_usage: store each observation once. A transition can then be drawn from the next step
-            of its environment on.
-        handle_timeout_termination: bootstrap through time limits; if False, they count as terminations.
-        n_steps: steps summed into one transition; a transition can be drawn once they are known.
-        gamma: discount per step, used where ``n_steps`` is not 1.
-        seed: of the draws; by default taken from ``numpy.random``, which SB3's ``seed`` sets.
+        optimize_memory_usage: whether to store each observation once. A transition can then be sampled after
+            the next step of its environment.
+        handle_timeout_termination: whether episodes that end by a time limit bootstrap; otherwise they count
+            as terminated.
+        n_steps: number of steps of a transition, which can be sampled once they are known.
+        gamma: discount per step, used if ``n_steps`` is not 1.
+        seed: seed of the sampling; by default drawn from ``numpy.random``, which SB3's ``seed`` seeds.
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -117,7 +119,7 @@ class UniformReplayBuffer(ReplayBuffer):
         gamma: float = 0.99,
         seed: int | None = None,
     ) -> None:
-        # Not ReplayBuffer's own, which allocates its arrays.
+        # Not ReplayBuffer.__init__, which allocates arrays.
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(int(buffer_size) // n_envs, 1)
         self.optimize_memory_usage = optimize_memory_usage
@@ -134,7 +136,7 @@ class UniformReplayBuffer(ReplayBuffer):
         else:
             self._keys = None
             self._columns = [("obs", shapes, observation_space.dtype)]
-        # The same of one step of all environments.
+        # The same columns for one step of all environments.
         self._steps = [(name, (n_envs, *shape), dtype) for name, shape, dtype in self._columns]
         self._row_bytes = sum(
             math.prod(shape) * np.dtype(dtype).itemsize for _, shape, dtype in self._columns
@@ -142,12 +144,12 @@ class UniformReplayBuffer(ReplayBuffer):
         self._spares: list[Batch] = []
         self._nowhere = np.zeros(n_envs, np.bool_)
         self._action_dtype = np.dtype(cast("Any", self._maybe_cast_dtype(action_space.dtype)))
-        # Steps follow from one row to the next, so a gap between two rows has to be seen.
+        # Transitions span consecutive rows, so a gap between two rows must be detected.
         self._chained = optimize_memory_usage or n_steps > 1
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything."""
+        """Removes all transitions and priorities."""
         super().reset()
         fields: dict[str, Any] = {name: (shape, dtype) for name, shape, dtype in self._columns}
         if not self.optimize_memory_usage:
@@ -181,15 +183,15 @@ class UniformReplayBuffer(ReplayBuffer):
         """Adds one step of every environment.
 
         Args:
-            obs: (n_envs, *shape), or a dict of such.
-            next_obs: as ``obs``; where ``done``, the last observation of the episode.
+            obs: (n_envs, *shape), or a dict of such arrays.
+            next_obs: as ``obs``; where ``done`` is true, the final observation of the episode.
             action: (n_envs, action_dim), or any shape of that size.
             reward: (n_envs,) float.
             done: (n_envs,) bool.
-            infos: one dict for each environment; ``TimeLimit.truncated`` is looked at.
+            infos: one dict per environment, of which ``TimeLimit.truncated`` is read.
 
         Raises:
-            ValueError: a shape or dtype disagrees with the spaces.
+            ValueError: a shape or dtype does not match the spaces.
         """
         n = self.n_envs
         before, after = self._arrays(obs), self._arrays(next_obs)
@@ -230,7 +232,7 @@ class UniformReplayBuffer(ReplayBuffer):
     def _see_gaps(
         self, before: list[NDArray[Any]], after: list[NDArray[Any]], ended: NDArray[np.bool_]
     ) -> None:
-        """Ends the episodes of environments whose observation is not the one that the last step led to."""
+        """Ends the episodes of environments whose observation is not the last step's next observation."""
         expected = self._expected
         if expected is not None:
             same = [np.array_equal(now, then) for now, then in zip(before, expected, strict=True)]
@@ -245,23 +247,23 @@ class UniformReplayBuffer(ReplayBuffer):
 
     @property
     def dones(self) -> _Dones:
-        """For SB3, which sets ``dones[pos] = True`` where a new ``learn`` starts in mid-episode."""
+        """Supports SB3's ``dones[pos] = True``, which marks that a new ``learn`` interrupts an episode."""
         return _Dones(self)
 
     def end_episodes(self) -> None:
-        """Ends the episodes of all environments where they stand, without a terminal state."""
+        """Ends the running episodes of all environments, without a terminal state."""
         self.replay.end_episodes(np.arange(self.n_envs))
         self._expected = None
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
-        """Draws transitions.
+        """Samples a batch of transitions.
 
         Args:
-            batch_size: B, how many.
-            env: normalizes observations and rewards, if given.
+            batch_size: batch size B.
+            env: the environments that normalize observations and rewards, or None.
 
         Returns:
-            a :class:`PrioritizedSamples`: SB3's fields, ``weights`` and ``tickets``.
+            A :class:`PrioritizedSamples` with SB3's fields, ``weights`` and ``tickets``.
 
         Raises:
             NotSampleableError: no transition is complete yet.
@@ -288,13 +290,13 @@ class UniformReplayBuffer(ReplayBuffer):
         if batch_size * self._row_bytes < _LARGE:
             return self.replay.sample(batch_size, beta=beta)
         for spare in self._spares:
-            # Held by the batch, by the name here and by the call; by tensors and views if there are any.
+            # Three references: the batch, the loop variable, the argument. Tensors and views would add more.
             if len(spare["tickets"]) == batch_size and all(
                 sys.getrefcount(array) <= 3 for array in spare.values()
             ):
                 return self.replay.sample(batch_size, beta=beta, out=spare)
         batch = self.replay.sample(batch_size, beta=beta)
-        # A loop holds its batch until it has the next one, so two alternate.
+        # A loop keeps its batch until it has the next one, so that two batches alternate.
         self._spares = [batch, *self._spares[:2]]
         return batch
 
@@ -307,7 +309,7 @@ class UniformReplayBuffer(ReplayBuffer):
         return {key: self._tensor(value) for key, value in found.items()}
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
-        # The arrays are made anew by each draw: nothing else changes them.
+        # The arrays belong to this batch, so the tensor may share their memory.
         tensor = torch.from_numpy(array)
         return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
 
@@ -331,7 +333,7 @@ class UniformReplayBuffer(ReplayBuffer):
 
 
 class _Dones:
-    """Takes ``dones[pos] = True``."""
+    """Ends the episodes of a buffer on ``dones[pos] = True``."""
 
     def __init__(self, buffer: UniformReplayBuffer) -> None:
         self._buffer = buffer
@@ -344,28 +346,28 @@ class _Dones:
 class PrioritizedReplayBuffer(UniformReplayBuffer):
     """Prioritized replay as SB3's ``replay_buffer_class``.
 
-    Made by ``PrioritizedDQN``, ``PrioritizedSAC`` and ``PrioritizedTD3`` by themselves. In a loop of your
-    own::
+    ``PrioritizedDQN``, ``PrioritizedSAC`` and ``PrioritizedTD3`` use it by default. In a loop of your own::
 
         samples = buffer.sample(batch_size)
         loss = (samples.weights * elementwise_loss).mean()
         buffer.update_priorities(samples.tickets, td_errors)
 
     Args:
-        buffer_size: transitions kept, of all environments together.
-        observation_space: Box, Discrete, ..., or a Dict of these.
-        action_space: of the environment.
-        device: of the sampled tensors.
+        buffer_size: number of transitions kept, of all environments together.
+        observation_space: a Box, Discrete or similar space, or a Dict of these.
+        action_space: action space of one environment.
+        device: device of the sampled tensors.
         n_envs: number of environments.
-        optimize_memory_usage: store each observation once.
-        handle_timeout_termination: bootstrap through time limits; if False, they count as terminations.
-        alpha: exponent of the priority; 0 draws uniformly.
-        beta: exponent of the importance weights at the start.
-        final_beta: and at the end of training; in between it goes linearly.
+        optimize_memory_usage: whether to store each observation once.
+        handle_timeout_termination: whether episodes that end by a time limit bootstrap; otherwise they count
+            as terminated.
+        alpha: exponent of the priority; 0 samples uniformly.
+        beta: exponent of the importance weights at the start of training.
+        final_beta: exponent at the end of training; in between it changes linearly.
         epsilon: added to the absolute TD error.
-        n_steps: steps summed into one transition.
-        gamma: discount per step, used where ``n_steps`` is not 1.
-        seed: of the draws; by default taken from ``numpy.random``, which SB3's ``seed`` sets.
+        n_steps: number of steps of a transition.
+        gamma: discount per step, used if ``n_steps`` is not 1.
+        seed: seed of the sampling; by default drawn from ``numpy.random``, which SB3's ``seed`` seeds.
 
     Raises:
         ValueError: a setting is out of its bounds.
@@ -427,18 +429,18 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
         return self.beta
 
     def anneal(self, progress_remaining: float) -> None:
-        """Sets beta for a training of which this share, 1 to 0, is still to come."""
+        """Sets beta for the remaining share of the training, from 1 at its start to 0 at its end."""
         self.beta = self.final_beta + (self.initial_beta - self.final_beta) * progress_remaining
 
     def update_priorities(self, tickets: NDArray[np.uint64], priorities: Any) -> int:
-        """Gives transitions new priorities.
+        """Sets the priorities of transitions.
 
         Args:
-            tickets: (B,), of a sample.
-            priorities: (B,) or (B, 1) float, numpy or torch on any device; absolute values count.
+            tickets: (B,) uint64, of a sample.
+            priorities: (B,) or (B, 1) float, numpy or torch on any device; their absolute values are used.
 
         Returns:
-            how many were dropped because their row had been overwritten.
+            The number of priorities that were dropped because their row had been overwritten.
 
         Raises:
             ValueError: a priority is not finite.
@@ -450,7 +452,11 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
 
 
 def _buffer_of(model: Any) -> PrioritizedReplayBuffer:
-    """The buffer of a model, with beta for where its training is."""
+    """The buffer of a model, after setting beta for the model's progress.
+
+    Raises:
+        TypeError: the buffer is not a PrioritizedReplayBuffer.
+    """
     buffer = model.replay_buffer
     if not isinstance(buffer, PrioritizedReplayBuffer):
         raise TypeError(
@@ -465,7 +471,7 @@ def _discounts(model: Any, data: PrioritizedSamples) -> Any:
 
 
 class PrioritizedDQN(DQN):
-    """SB3's DQN whose loss is weighted and whose TD errors become priorities.
+    """SB3's DQN with importance weights in the loss and TD errors as priorities.
 
     Arguments are those of ``stable_baselines3.DQN``; ``replay_buffer_kwargs`` are those of
     :class:`PrioritizedReplayBuffer`.
@@ -476,7 +482,7 @@ class PrioritizedDQN(DQN):
         super()._setup_model()
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """As DQN's, with importance weights in the loss and new priorities after it."""
+        """DQN's ``train`` with importance weights in the loss, and updated priorities."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         buffer, losses = _buffer_of(self), list[float]()
@@ -500,7 +506,7 @@ class PrioritizedDQN(DQN):
 
 
 class PrioritizedTD3(TD3):
-    """SB3's TD3 whose critic loss is weighted and whose TD errors become priorities.
+    """SB3's TD3 with importance weights in the critic loss and TD errors as priorities.
 
     Arguments are those of ``stable_baselines3.TD3``; ``replay_buffer_kwargs`` are those of
     :class:`PrioritizedReplayBuffer`.
@@ -511,7 +517,7 @@ class PrioritizedTD3(TD3):
         super()._setup_model()
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """As TD3's, with importance weights in the critics' loss and new priorities after it."""
+        """TD3's ``train`` with importance weights in the critics' loss, and updated priorities."""
         self.policy.set_training_mode(True)
         self._update_learning_rate([self.actor.optimizer, self.critic.optimizer])
         buffer, actor_losses, critic_losses = _buffer_of(self), list[float](), list[float]()
@@ -551,7 +557,7 @@ class PrioritizedTD3(TD3):
 
 
 class PrioritizedSAC(SAC):
-    """SB3's SAC whose critic loss is weighted and whose TD errors become priorities.
+    """SB3's SAC with importance weights in the critic loss and TD errors as priorities.
 
     Arguments are those of ``stable_baselines3.SAC``; ``replay_buffer_kwargs`` are those of
     :class:`PrioritizedReplayBuffer`.
@@ -562,7 +568,7 @@ class PrioritizedSAC(SAC):
         super()._setup_model()
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """As SAC's, with importance weights in the critics' loss and new priorities after it."""
+        """SAC's ``train`` with importance weights in the critics' loss, and updated priorities."""
         self.policy.set_training_mode(True)
         optimizers = [self.actor.optimizer, self.critic.optimizer]
         if self.ent_coef_optimizer is not None:
@@ -605,7 +611,7 @@ class PrioritizedSAC(SAC):
         self.logger.record("train/beta", buffer.beta)
 
     def _entropy_coefficient(self, log_prob: Tensor, logged: dict[str, list[float]]) -> Tensor:
-        """The coefficient for this step; a learned one then takes a step of its own."""
+        """The entropy coefficient for this step; a learned coefficient is then updated."""
         if self.ent_coef_optimizer is None or self.log_ent_coef is None:
             coefficient = self.ent_coef_tensor
         else:
@@ -621,13 +627,17 @@ class PrioritizedSAC(SAC):
 
 
 def _prioritize(model: Any) -> None:
-    """Fills in the buffer class, and SB3's own way to ask for n steps, before SB3 makes the buffer."""
+    """Sets the buffer class, and passes SB3's ``n_steps`` to it, before SB3 makes the buffer.
+
+    Raises:
+        TypeError: the model's buffer class is not a PrioritizedReplayBuffer.
+    """
     if model.replay_buffer_class is None:
         model.replay_buffer_class = PrioritizedReplayBuffer
         if getattr(model, "n_steps", 1) > 1:
             model.replay_buffer_kwargs.setdefault("n_steps", model.n_steps)
             model.replay_buffer_kwargs.setdefault("gamma", model.gamma)
-            # Done here; SB3 would warn that it leaves it to the buffer.
+            # The buffer handles n steps; otherwise SB3 would warn about it.
             model.n_steps = 1
     elif not issubclass(model.replay_buffer_class, PrioritizedReplayBuffer):
         raise TypeError(

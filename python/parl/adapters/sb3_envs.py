@@ -1,7 +1,7 @@
 """Atari environments as a ``VecEnv`` of Stable-Baselines3; :mod:`parl.adapters.sb3` exports it.
 
-Source: the interface of ``stable_baselines3.common.vec_env.VecEnv`` (2.9), and what its documentation says of
-``terminal_observation``, ``TimeLimit.truncated`` and ``episode`` in the infos.
+Source: the interface of ``stable_baselines3.common.vec_env.VecEnv`` (2.9), and its documentation of the
+entries ``terminal_observation``, ``TimeLimit.truncated`` and ``episode`` of infos.
 """
 
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from parl.envs.atari.vector import Arrays
 
-# Seeds of the environments end here; Stable-Baselines3 draws from twice as many.
+# Number of seeds of the environments; Stable-Baselines3 draws from twice as many.
 _SEEDS = 2**31
 _FIGURES: tuple[str, ...] = ("lives", "frame_number", "episode_frame_number")
 _OWN = ("num_envs", "batch_size", "autoreset_mode", "ordered", "output", "device")
@@ -35,24 +35,25 @@ _OWN = ("num_envs", "batch_size", "autoreset_mode", "ordered", "output", "device
 class AtariVecEnv(VecEnv):
     """N Atari environments of :class:`parl.AtariVectorEnv`, stepped by Rust threads, for SB3's algorithms.
 
-    Observations are uint8 (N, 4, 84, 84), oldest picture first, so that ``"CnnPolicy"`` takes them without
-    ``VecTransposeImage`` and ``VecFrameStack``. An environment that ends is reset within the step. Its info
-    then holds
+    Observations are uint8 (N, 4, 84, 84), oldest picture first, so that ``"CnnPolicy"`` needs neither
+    ``VecTransposeImage`` nor ``VecFrameStack``. An environment whose episode ends is reset in the same step.
+    Its info then holds
 
     - ``terminal_observation``: the last observation of the episode;
-    - ``TimeLimit.truncated``: the episode was cut, not ended;
-    - ``episode``: where the whole game has ended, as ``Monitor`` gives it: ``r``, the game's points before
+    - ``TimeLimit.truncated``: whether the episode was truncated, not terminated;
+    - ``episode``: if the whole game has ended, as ``Monitor`` returns it: ``r``, the game's points before
       clipping, ``l``, its steps, and ``t``, seconds since the environments were made. With the default
       preset an episode of the algorithm is a life; ``evaluate_policy`` and the log count games.
 
     Args:
-        game: a game's id, or several.
-        n_envs: N.
+        game: a game's id, or several ids.
+        n_envs: number of environments N.
         preset: as in :func:`parl.make_vec`.
-        options: keywords of :class:`parl.AtariVectorEnv`, but for those that belong to other interfaces.
+        options: keywords of :class:`parl.AtariVectorEnv`, except ``batch_size``, ``autoreset_mode``,
+            ``ordered``, ``output`` and ``device``.
 
     Raises:
-        AtariError: an option does not fit; and as :class:`parl.AtariVectorEnv`.
+        AtariError: an option is not allowed; and as :class:`parl.AtariVectorEnv`.
 
     Examples:
         >>> from parl.adapters.sb3 import AtariVecEnv
@@ -81,10 +82,10 @@ class AtariVecEnv(VecEnv):
     # ------------------------------------------------------------------ playing
 
     def reset(self) -> Arrays:
-        """Starts an episode everywhere, with the seeds of :meth:`seed`, taken modulo 2^31.
+        """Resets all environments, with the seeds of :meth:`seed` modulo 2^31.
 
         Raises:
-            AtariError: :meth:`set_options` set options: there are none.
+            AtariError: :meth:`set_options` has set options, which are not supported.
         """
         if any(self._options):
             raise AtariError(f"options are {self._options}, expected none")
@@ -99,14 +100,17 @@ class AtariVecEnv(VecEnv):
         return obs
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Keeps the actions for :meth:`step_wait`."""
+        """Stores the actions for :meth:`step_wait`."""
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> tuple[Arrays, Arrays, NDArray[np.bool_], list[dict[str, Any]]]:
-        """One step of every environment: observations, rewards (N,) float32, dones (N,) bool, infos.
+        """Steps every environment with the actions of :meth:`step_async`.
+
+        Returns:
+            Observations, rewards (N,) float32, dones (N,) bool, and one info per environment.
 
         Raises:
-            AtariError: no actions were given; and as :meth:`parl.AtariVectorEnv.step`.
+            AtariError: :meth:`step_async` was not called; and as :meth:`parl.AtariVectorEnv.step`.
         """
         if self._actions is None:
             raise AtariError("step_wait needs actions: call step_async first")
@@ -123,12 +127,12 @@ class AtariVecEnv(VecEnv):
         return obs, rewards, dones, infos
 
     def _end(self, i: int, info: dict[str, Any], found: dict[str, Any]) -> None:
-        """What an info says of the episode that has ended; its figures are those of that episode."""
+        """Adds the entries of an ended episode to an info; lives and frame numbers become that episode's."""
         self.reset_infos[i] = {name: info[name] for name in _FIGURES}
         info["terminal_observation"] = found["final_obs"][i]
         info.update({name: int(found["final_info"][name][i]) for name in _FIGURES})
         if not found.get("_game_return", found["_episode_return"])[i]:
-            # A life.
+            # Only a life has ended.
             return
         points = found.get("game_return", found["episode_return"])[i]
         seconds = round(time.time() - self._made, 6)
@@ -136,17 +140,17 @@ class AtariVecEnv(VecEnv):
         self._lengths[i] = 0
 
     def close(self) -> None:
-        """Frees the environments; closing twice does nothing."""
+        """Frees the environments; a second call does nothing."""
         self.envs.close()
 
     # ------------------------------------------------------------------ pictures
 
     def get_images(self) -> Sequence[Any]:
-        """Native pictures, (rows, 160, 3) uint8 each; needs ``render_mode="rgb_array"``."""
+        """Screens at the native size, (rows, 160, 3) uint8 each; needs ``render_mode="rgb_array"``."""
         return self.envs.render()
 
     def render(self, mode: str | None = None) -> Any:
-        """All native pictures as one, or a window of them, as in SB3."""
+        """All screens tiled into one image, or shown in a window, as in SB3."""
         if self.render_mode == "human":
             return self.envs.render()
         return super().render(mode)
@@ -154,24 +158,24 @@ class AtariVecEnv(VecEnv):
     # ------------------------------------------------------------------ members
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute of each :class:`AtariMember` of ``indices``.
+        """Values of an attribute of the :class:`AtariMember` objects of ``indices``.
 
         Raises:
-            AttributeError: there is none of this name.
+            AttributeError: there is no such attribute.
         """
         return [getattr(self._members[i], attr_name) for i in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Sets an attribute of each :class:`AtariMember` of ``indices``; settings of the game stay."""
+        """Sets an attribute of the :class:`AtariMember` objects; does not change settings of the game."""
         for i in self._get_indices(indices):
             setattr(self._members[i], attr_name, value)
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Calls a method of each :class:`AtariMember` of ``indices``."""
+        """Calls a method of the :class:`AtariMember` objects of ``indices``."""
         return [getattr(self._members[i], method_name)(*args, **kwargs) for i in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
-        """True for ``Monitor``, whose ``info["episode"]`` there is; nothing else wraps an environment."""
+        """True for ``Monitor``, because infos have its ``episode``; False for other wrappers."""
         return [issubclass(Monitor, wrapper_class) for _ in self._get_indices(indices)]
 
 
@@ -179,10 +183,10 @@ class AtariMember:
     """One environment of an :class:`AtariVecEnv`, as ``get_attr`` and ``env_method`` see it.
 
     Attributes:
-        index: its number.
-        game: its game's id.
-        render_mode, spec, metadata: those of all.
-        observation_space, action_space: of one environment.
+        index: number of the environment.
+        game: id of its game.
+        render_mode, spec, metadata: those of the vector environment.
+        observation_space, action_space: spaces of one environment.
     """
 
     def __init__(self, envs: AtariVectorEnv, index: int) -> None:
@@ -194,27 +198,27 @@ class AtariMember:
 
     @property
     def unwrapped(self) -> AtariMember:
-        """Itself."""
+        """The object itself."""
         return self
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """The attribute of this name, as Gymnasium's environments give it."""
+        """The attribute of this name, as in Gymnasium's environments."""
         return getattr(self, name)
 
     def get_action_meanings(self) -> list[str]:
-        """Names of the actions, in the order of their numbers."""
+        """Names of the actions by number."""
         return [Action(code).name for code in self._envs.action_codes]
 
     def get_state(self) -> NDArray[np.uint8]:
-        """The environment as bytes, (size,) uint8."""
+        """The complete state of the environment, (size,) uint8."""
         return self._envs.get_state(self._mask())[0]
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
-        """Restores what :meth:`get_state` returned."""
+        """Restores a state of :meth:`get_state`."""
         self._envs.set_state(np.asarray(state)[None], self._mask())
 
     def render(self) -> Any:
-        """The native picture, (rows, 160, 3) uint8."""
+        """The screen at the native size, (rows, 160, 3) uint8."""
         return self._envs.render()[self.index]
 
     def _mask(self) -> NDArray[np.bool_]:
@@ -222,6 +226,6 @@ class AtariMember:
 
 
 def _rows(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """One dict for each environment: the figures of its console."""
+    """One dict per environment with lives and frame numbers."""
     columns = [infos[name].tolist() for name in _FIGURES]
     return [dict(zip(_FIGURES, values, strict=True)) for values in zip(*columns, strict=True)][:count]

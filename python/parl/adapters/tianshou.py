@@ -1,12 +1,13 @@
 """Prioritized replay buffers for Tianshou, with the names and arguments of its own.
 
 ``PrioritizedReplayBuffer`` and ``PrioritizedVectorReplayBuffer`` are subclasses of Tianshou's classes of
-these names: collectors, trainers and algorithms take them as those, rows lie in Tianshou's ``Batch`` storage
-as before, and only drawing, gathering and priorities are done here.
+these names, so that collectors, trainers and algorithms accept them. Rows are stored in Tianshou's ``Batch``;
+this module replaces sampling, gathering and priorities.
 
-What is otherwise than in Tianshou 2.0: ``set_beta`` of the vector buffer takes effect; weights are
-normalized by the smallest weight of a row that is there, with the exponent alpha that the others have;
-``reset`` forgets priorities too; a priority for a row that was overwritten after it was drawn is dropped.
+Differences to Tianshou 2.0: ``set_beta`` of the vector buffer takes effect; importance weights are
+normalized by the smallest weight of a stored row, to which the exponent alpha is applied as to the others;
+``reset`` also removes priorities; a priority for a row that was overwritten after it had been sampled is
+dropped.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".
 """
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PrioritizedReplayBuffer", "PrioritizedVectorReplayBuffer"]
 
-# What of a row Tianshou stacks.
+# Entries of a row that Tianshou stacks.
 _STACKED = frozenset(("obs", "obs_next", "info", "policy"))
 _EPSILON = float(np.finfo(np.float32).eps)
 
 
 class _Weights:
-    """What code that reaches for ``buffer.weight`` finds: weights by index, and their sum."""
+    """Stands in for the tree ``buffer.weight`` of Tianshou: weights by index, and their sum."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -52,7 +53,7 @@ class _Weights:
 
 
 class _Prioritized(ReplayBuffer):
-    """Drawing, gathering and priorities, over any of Tianshou's layouts."""
+    """Sampling, gathering and priorities for any of Tianshou's buffers."""
 
     def _prioritize(self, alpha: float, beta: float, weight_norm: bool) -> None:
         if not alpha > 0.0:
@@ -70,7 +71,7 @@ class _Prioritized(ReplayBuffer):
 
     @property
     def stale_updates(self) -> int:
-        """Priorities that were dropped because their row had been overwritten."""
+        """Number of priorities that were dropped because their row had been overwritten."""
         return self._slots.stale
 
     def init_weight(self, index: Any) -> None:
@@ -79,11 +80,11 @@ class _Prioritized(ReplayBuffer):
         self._slots.write(np.atleast_1d(np.asarray(index, np.int64)))
 
     def update_weight(self, index: Any, new_weight: Any) -> None:
-        """Gives rows new priorities.
+        """Sets the priorities of rows.
 
         Args:
-            index: (B,) integers, as ``sample`` gave them.
-            new_weight: (B,) float, numpy or torch; their absolute values count, say TD errors.
+            index: (B,) integers, from ``sample``.
+            new_weight: (B,) float, numpy or torch, such as TD errors; their absolute values are used.
 
         Raises:
             IndexError: an index is outside the buffer.
@@ -98,7 +99,7 @@ class _Prioritized(ReplayBuffer):
         self._slots.update(slots, priorities)
 
     def sample_indices(self, batch_size: int | None) -> NDArray[np.int64]:
-        """Draws indices by priority; 0 and None give all of them, as in Tianshou."""
+        """Samples indices by priority; 0 and None return all indices, as in Tianshou."""
         if batch_size is not None and batch_size > 0 and len(self) > 0:
             return self._slots.draw(batch_size)[0]
         return super().sample_indices(batch_size)
@@ -116,20 +117,20 @@ class _Prioritized(ReplayBuffer):
         self._beta = exponent("beta", beta)
 
     def reset(self, keep_statistics: bool = False) -> None:
-        """Forgets all rows and their priorities."""
+        """Removes all rows and their priorities."""
         super().reset(keep_statistics=keep_statistics)
         self._latest = None
         self._slots.clear()
 
     def sample(self, batch_size: int | None) -> tuple[Any, NDArray[np.int64]]:
-        """Draws rows by priority.
+        """Samples rows by priority.
 
         Returns:
-            a Batch with ``weight`` (B,) float64, and its (B,) int64 indices.
+            A Batch with ``weight`` (B,) float64, and its (B,) int64 indices.
         """
         indices = self.sample_indices(batch_size)
         batch = self[indices]
-        # For 1-step targets Tianshou asks for the rows of these indices once more at once.
+        # For 1-step targets Tianshou reads the rows of these indices again immediately.
         self._latest = indices, batch
         return _shallow(batch), indices
 
@@ -154,14 +155,14 @@ class _Prioritized(ReplayBuffer):
         rows = self._meta.__dict__
         batch = Batch()
         found = batch.__dict__
-        # With a stack, (B, stack) rows, the oldest first, for what Tianshou stacks; else (B,).
+        # (B, stack) indices, the oldest first, for the entries that Tianshou stacks; (B,) without a stack.
         stacks = self._stacks(indices)
         for key, value in rows.items():
             found[key] = _take(value, stacks if key in _STACKED else indices)
         if not self._save_obs_next:
             after = self.next(indices)
             if self.stack_num > 1:
-                # From the next row back comes this one, and so on, unless the episode ends here.
+                # The next row's stack is this row's, shifted by one; the same at the end of an episode.
                 shifted = np.concatenate([stacks[:, 1:], after[:, None]], 1)
                 after = np.where((after == indices)[:, None], stacks, shifted)
             found["obs_next"] = _take(rows["obs"], after)
@@ -184,7 +185,7 @@ class PrioritizedReplayBuffer(_Prioritized, _TianshouPrioritized):
     """Tianshou's buffer of this name on parl's sum tree.
 
     Args:
-        size: rows kept; the oldest are overwritten.
+        size: number of rows kept; then the oldest are overwritten.
         alpha: exponent of the priority, > 0.
         beta: exponent of the importance weights.
         weight_norm: whether weights are divided by the largest of the batch.
@@ -203,7 +204,7 @@ class PrioritizedVectorReplayBuffer(_Prioritized, _TianshouVector):
     """Tianshou's buffer of this name on parl's sum tree: one ring of rows for each environment.
 
     Args:
-        total_size: rows kept, of all environments together.
+        total_size: number of rows kept, of all environments together.
         buffer_num: number of environments.
         alpha: exponent of the priority, > 0.
         beta: exponent of the importance weights.
@@ -230,7 +231,7 @@ class PrioritizedVectorReplayBuffer(_Prioritized, _TianshouVector):
         self._prioritize(alpha, beta, weight_norm)
 
     def unfinished_index(self) -> NDArray[np.int64]:
-        """Where the episodes under way have their newest rows; asked for with each batch."""
+        """Indices of the newest rows of running episodes, which Tianshou reads for every batch."""
         newest = self.last_index[self._lengths > 0]
         return newest[~self.done[newest]] if len(newest) else newest
 

@@ -1,13 +1,12 @@
 """Prioritized replay for TorchRL, with the names and arguments of its own.
 
-``PrioritizedSampler`` goes into any of TorchRL's buffers in place of TorchRL's sampler: storages, writers,
-transforms and collectors stay as they are. ``TensorDictPrioritizedReplayBuffer`` is TorchRL's buffer of that
-name with this sampler, and with short ways through ``extend``, ``sample`` and
-``update_tensordict_priority`` where the buffer is a plain one (a one-dimensional tensor storage on the CPU,
-no transform, no prefetch); everything else goes TorchRL's way.
+``PrioritizedSampler`` replaces TorchRL's sampler in any of its buffers; storages, writers, transforms and
+collectors are unchanged. ``TensorDictPrioritizedReplayBuffer`` is TorchRL's buffer of that name with this
+sampler. For plain buffers (a one-dimensional tensor storage on the CPU, no transform, no prefetch) it has
+fast paths for ``extend``, ``sample`` and ``update_tensordict_priority``; all others use TorchRL's code.
 
-Draws are stratified. Sums are exact integers, so that a draw never lands on a row without weight and never
-has to be moved to a neighbour.
+Sampling is stratified. Sums are exact integers, so that a row without weight is never sampled and no sample
+has to be moved to a neighboring row.
 
 Source: Schaul et al. (2016), "Prioritized Experience Replay".
 """
@@ -44,18 +43,19 @@ class PrioritizedSampler(_TorchRLSampler):
     """TorchRL's sampler of this name on parl's sum tree.
 
     Args:
-        max_capacity: rows of the storage.
-        alpha: exponent of the priority, a number or a tensor of one; 0 draws uniformly.
-        beta: exponent of the importance weights, a number or a tensor of one.
+        max_capacity: number of rows of the storage.
+        alpha: exponent of the priority, a number or a tensor with one element; 0 samples uniformly.
+        beta: exponent of the importance weights, a number or a tensor with one element.
         eps: added to the absolute priority.
-        dtype: of the importance weights: ``torch.float32`` or ``torch.float64``.
-        reduction: how a buffer makes one priority of several: ``"max"``, ``"min"``, ``"median"``, ``"mean"``.
-        max_priority_within_buffer: new rows get the largest priority of a row that is there, not the largest
-            one ever given.
-        device: None or the CPU, on which the priorities lie.
+        dtype: dtype of the importance weights: ``torch.float32`` or ``torch.float64``.
+        reduction: how a buffer reduces several priorities to one: ``"max"``, ``"min"``, ``"median"``,
+            ``"mean"``.
+        max_priority_within_buffer: whether new rows get the largest priority of the stored rows instead of
+            the largest one so far.
+        device: None or the CPU, where the priorities are stored.
 
     Raises:
-        ValueError: alpha, beta or eps is out of its bounds, or a device or dtype that is not served.
+        ValueError: alpha, beta or eps is out of its bounds, or the device or dtype is not supported.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PrioritizedSampler(_TorchRLSampler):
         device: torch.device | str | None = None,
     ) -> None:
         if device is not None and torch.device(device).type != "cpu":
-            raise ValueError(f"device {device} is not served; the priorities lie on the CPU")
+            raise ValueError(f"device is {device}, expected the CPU, where the priorities are stored")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype {dtype} is neither torch.float32 nor torch.float64")
         for name, value in (("alpha", alpha), ("beta", beta), ("eps", eps)):
@@ -84,14 +84,14 @@ class PrioritizedSampler(_TorchRLSampler):
 
     @property
     def device(self) -> torch.device:
-        """Where indices and weights are made: the CPU."""
+        """Device of indices and weights: the CPU."""
         return torch.device("cpu")
 
     @property
     def alpha(self) -> Any:
-        """Exponent of the priority, as it was given: a number, or a tensor as TorchRL's schedulers set it.
+        """Exponent of the priority as given: a number, or a tensor as TorchRL's schedulers set it.
 
-        Setting it turns all weights over to the new exponent, in O(capacity).
+        Setting it converts all weights to the new exponent, which takes O(capacity).
         """
         return self._alpha
 
@@ -114,7 +114,7 @@ class PrioritizedSampler(_TorchRLSampler):
 
     @property
     def beta(self) -> Any:
-        """Exponent of the importance weights, as it was given: a number, or a tensor of one."""
+        """Exponent of the importance weights as given: a number, or a tensor with one element."""
         return self._beta
 
     @beta.setter
@@ -129,7 +129,7 @@ class PrioritizedSampler(_TorchRLSampler):
 
     @property
     def default_priority(self) -> float:
-        """The priority of rows that come without one."""
+        """The priority of rows that are added without one."""
         alpha = self._slots.alpha
         if self._max_priority_within_buffer and alpha > 0.0:
             _, weights = self._written()
@@ -138,10 +138,10 @@ class PrioritizedSampler(_TorchRLSampler):
         return self._slots.max_priority
 
     def sample(self, storage: Any, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        """Draws indices by priority.
+        """Samples indices by priority.
 
         Returns:
-            int64 indices (B,), or a tuple of them for a storage of several dimensions; and
+            (B,) int64 indices, or a tuple of them for a storage with several dimensions; and a dict with
             ``priority_weight`` (B,), ``(smallest weight / weight) ** beta``.
 
         Raises:
@@ -151,14 +151,14 @@ class PrioritizedSampler(_TorchRLSampler):
         if len(storage) == 0:
             raise RuntimeError("Cannot sample from an empty storage.")
         if self._rng is not None:
-            # At each draw, so that a generator whose state is set again repeats the draws.
+            # For each call, so that restoring the generator's state repeats the draws.
             self._slots.tree.seed(int(torch.randint(2**62, (), generator=self._rng)))
         slots, weights = self._slots.draw(batch_size)
         index = torch.from_numpy(slots)
-        # A float was checked when it was set; a tensor can change by itself.
+        # A float was checked when it was set; the value of a tensor can change later.
         beta = self._beta if type(self._beta) is float else exponent("beta", self._beta)
         importance = (weights / self._slots.smallest) ** -beta
-        # By numpy: an operation of torch between two of numpy costs several of these.
+        # In numpy: one torch operation between numpy operations takes as long as several of these.
         importance = torch.from_numpy(importance if self.dtype == torch.float64 else np.float32(importance))
         if storage.ndim > 1:
             index = unravel_index(index, storage.shape)
@@ -171,10 +171,10 @@ class PrioritizedSampler(_TorchRLSampler):
         """Nothing to do: the storage marks what it writes."""
 
     def mark_update(self, index: Any, *, storage: Any = None) -> None:
-        """Gives rows that were just written the priority of rows that come without one.
+        """Sets the priority of newly written rows to :attr:`default_priority`.
 
         Raises:
-            IndexError: a row is outside the sampler, which is then smaller than its storage.
+            IndexError: a row is outside the sampler, because the sampler is smaller than its storage.
         """
         slots = self._flat(index, storage)
         self._mark(slots[slots >= 0], storage)
@@ -186,16 +186,16 @@ class PrioritizedSampler(_TorchRLSampler):
             raise self._outside(slots, storage) from error
 
     def update_priority(self, index: Any, priority: Any, *, storage: Any = None) -> None:
-        """Gives rows new priorities; of equal indices the last one wins.
+        """Sets the priorities of rows; for equal indices the last one counts.
 
         Args:
-            index: int64 (B,), or (B, D) or a tuple for a storage of D dimensions; -1 is passed over.
-            priority: (B,) float, or one for all; absolute values count.
-            storage: needed for its shape where it has several dimensions.
+            index: int64 (B,), or (B, D) or a tuple for a storage with D dimensions; -1 is skipped.
+            priority: (B,) float, or one number for all; their absolute values are used.
+            storage: the storage, required if it has several dimensions.
 
         Raises:
             IndexError: an index is outside the buffer.
-            RuntimeError: the shapes of index and priority disagree.
+            RuntimeError: the shapes of index and priority do not match.
             ValueError: a priority is not finite.
         """
         slots = self._flat(index, storage)
@@ -218,7 +218,7 @@ class PrioritizedSampler(_TorchRLSampler):
             raise self._outside(slots, storage) from error
 
     def _outside(self, slots: NDArray[np.int64], storage: Any) -> IndexError:
-        """The error of rows that this sampler has no priorities for."""
+        """The error for rows outside this sampler."""
         text = f"row {slots.max()} is outside this sampler, whose max_capacity is {self._max_capacity}"
         size = getattr(storage, "max_size", None)
         if size is not None and size > self._max_capacity:
@@ -226,7 +226,7 @@ class PrioritizedSampler(_TorchRLSampler):
         return IndexError(text)
 
     def _flat(self, index: Any, storage: Any) -> NDArray[np.int64]:
-        """Slots, (B,) int64, of an index of any form."""
+        """Converts an index of any form to (B,) int64 slots."""
         if isinstance(index, tuple):
             index = torch.stack([torch.as_tensor(part) for part in index], -1)
         if isinstance(index, range | slice):
@@ -249,7 +249,7 @@ class PrioritizedSampler(_TorchRLSampler):
         self._slots.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that draws depend on."""
+        """The state that determines later samples."""
         slots, weights = self._written()
         return {
             "_alpha": self._slots.alpha,
@@ -265,7 +265,7 @@ class PrioritizedSampler(_TorchRLSampler):
         """Restores what :meth:`state_dict` returned.
 
         Raises:
-            ValueError: it is of a larger buffer, or alpha, beta or eps is out of its bounds.
+            ValueError: the state is of a larger buffer, or alpha, beta or eps is out of its bounds.
         """
         slots, weights = np.asarray(state_dict["slots"]), np.asarray(state_dict["weights"])
         if len(slots) and slots[-1] >= self._max_capacity:
@@ -277,7 +277,7 @@ class PrioritizedSampler(_TorchRLSampler):
         self._slots.tree.rng_state = int(state_dict["rng"])
 
     def dumps(self, path: Any) -> None:
-        """Writes :meth:`state_dict` into the folder ``path``."""
+        """Writes :meth:`state_dict` to the folder ``path``."""
         folder = Path(path).absolute()
         folder.mkdir(exist_ok=True)
         state = self.state_dict()
@@ -285,7 +285,7 @@ class PrioritizedSampler(_TorchRLSampler):
         (folder / _STATE).write_text(json.dumps(state))
 
     def loads(self, path: Any) -> None:
-        """Reads what :meth:`dumps` wrote."""
+        """Restores the state that :meth:`dumps` wrote."""
         folder = Path(path).absolute()
         state: dict[str, Any] = json.loads((folder / _STATE).read_text())
         with np.load(folder / _PRIORITIES) as arrays:
@@ -296,7 +296,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
     """TorchRL's buffer of this name on parl's sum tree.
 
     Args:
-        **kwargs: those of ``torchrl.data.TensorDictPrioritizedReplayBuffer``: ``alpha``, ``beta``,
+        **kwargs: keywords of ``torchrl.data.TensorDictPrioritizedReplayBuffer``: ``alpha``, ``beta``,
             ``priority_key``, ``eps``, ``storage``, ``batch_size``, ``transform``, ``prefetch``, ...
 
     Raises:
@@ -324,7 +324,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         self._rows: _Rows | None = None
 
     def _plain_rows(self) -> _Rows | None:
-        """The arrays of the storage if short ways through them lead to the same end, else None."""
+        """The arrays of the storage if the buffer is plain, so that the fast paths apply; otherwise None."""
         if not self._short or _transforms(self._transform):
             return None
         storage, writer = self._storage, self._writer
@@ -343,10 +343,10 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
 
         Args:
             tensordicts: a TensorDict of n rows.
-            update_priority: whether its priority key, if it has one, is used; True by default.
+            update_priority: whether to use its priority key if it has one; True by default.
 
         Returns:
-            (n,) int64, where the rows lie.
+            (n,) int64 indices of the rows.
         """
         rows = self._plain_rows()
         if rows is None or type(tensordicts) is not TensorDict or tensordicts.ndim != 1:
@@ -375,7 +375,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
                 else:
                     writer._mark_update_entities(index)
         if not fits:
-            # Rows that were written up to where they stopped to fit are written again.
+            # Rows written before the first mismatch are written again.
             return super().extend(tensordicts, update_priority=update_priority)
         if update_priority is not False and (given := _field(tensordicts, self.priority_key)) is not None:
             self.update_priority(index, given)
@@ -384,15 +384,15 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
     def sample(
         self, batch_size: int | None = None, return_info: bool = False, include_info: bool | None = None
     ) -> Any:
-        """Draws rows by priority.
+        """Samples rows by priority.
 
         Args:
-            batch_size: B; by default that of the buffer.
-            return_info: return also a dict of what was added to the rows.
-            include_info: of TorchRL, where it is on its way out.
+            batch_size: batch size B; by default that of the buffer.
+            return_info: whether to also return a dict with ``index`` and ``priority_weight``.
+            include_info: deprecated option of TorchRL.
 
         Returns:
-            a TensorDict of B rows with ``index`` and ``priority_weight``; with ``return_info`` also the dict.
+            A TensorDict of B rows with ``index`` and ``priority_weight``; with ``return_info`` also the dict.
         """
         rows = self._plain_rows()
         size = self._batch_size if batch_size is None else batch_size
@@ -409,10 +409,10 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         return (data, info) if return_info else data
 
     def update_tensordict_priority(self, data: Any) -> None:
-        """Gives the rows of ``data`` the priorities that lie in it under ``priority_key``.
+        """Sets the priorities of the rows of ``data`` to its entry ``priority_key``.
 
         Args:
-            data: rows with ``index`` and the priority key, as :meth:`sample` gave them.
+            data: rows of :meth:`sample`, with ``index`` and the priority key.
         """
         if self._plain_rows() is not None and data.ndim == 1:
             index, priority = _field(data, "index"), _field(data, self.priority_key)
@@ -434,7 +434,7 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
 
 
 class _Rows:
-    """The arrays under a storage's TensorDict, as numpy sees them, in one list."""
+    """The tensors of a storage's TensorDict as a flat list of numpy arrays that share their memory."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -463,14 +463,14 @@ class _Rows:
                 try:
                     self.plain = self.plain and isinstance(value, torch.Tensor) and value.is_contiguous()
                     self.arrays.append((node, key, value.numpy()))
-                except (AttributeError, TypeError):  # no tensor, or of a dtype that numpy does not know
+                except (AttributeError, TypeError):  # not a tensor, or a dtype that numpy does not support
                     self.plain = False
 
     def write(self, given: Any, at: int, n: int, slots: NDArray[np.int64]) -> bool:
-        """Copies n rows to ``at``, and on from the start of the ring: to ``slots``.
+        """Copies n rows to ``slots``, which start at ``at`` and continue at the start of the ring.
 
         Returns:
-            False, perhaps after some of them, if they are not of these fields, shapes and dtypes on the CPU.
+            False if fields, shapes, dtypes or device do not match; some rows may have been written then.
         """
         outer = given._tensordict
         if len(outer) - ("index" in outer) != self.fields[0]:
@@ -497,14 +497,14 @@ class _Rows:
             KeyError,
             RuntimeError,
             TypeError,
-        ):  # no such key, no CPU tensor, with gradient
+        ):  # missing key, not a CPU tensor, or a tensor that requires a gradient
             return False
         if self.has_index:
             self.index[slots] = slots
         return True
 
     def take(self, index: torch.Tensor, n: int) -> Any:
-        """A TensorDict of copies of n rows."""
+        """Copies n rows to a new TensorDict."""
         slots, device = index.numpy(), self.table.device
         tables: list[dict[str, Any]] = [{}]
         for _ in self.nodes:
@@ -520,24 +520,24 @@ class _Rows:
 
 
 def _transforms(transform: Any) -> bool:
-    """Whether a buffer's transform does anything."""
+    """Whether a buffer's transform contains any transforms."""
     if transform is None:
         return False
-    try:  # Asked three times a step: as ``len`` finds it, without the way there.
+    try:  # Called three times a step; reads the attributes that ``len`` reads, without its overhead.
         return bool(transform._modules["transforms"]._modules)
     except (AttributeError, KeyError):
         return True
 
 
 def _field(data: Any, key: Any) -> Any:
-    """A tensor of a TensorDict, None if there is none: as ``get`` finds it, without the way there."""
+    """A tensor of a TensorDict, or None: the result of ``get`` without its overhead."""
     if type(data) is TensorDict and type(key) is str:
         return data._tensordict.get(key)
     return data.get(key, None)
 
 
 def _tensordict(fields: dict[str, Any], n: int, device: Any) -> Any:
-    """A TensorDict of fields that are known to fit; unchecked where this version offers that."""
+    """Makes a TensorDict of fields known to match, unchecked if the version of tensordict allows it."""
     make = getattr(TensorDict, "_new_unsafe", None)
     if make is None:
         return TensorDict(fields, batch_size=[n], device=device)

@@ -50,7 +50,7 @@ class Game:
 
 
 def title(game: str) -> str:
-    """A game's name for people."""
+    """The title of a game, such as ``Ms. Pac-Man``, from its id."""
     return next(row.title for row in _native.game_rows() if row.id == game)
 
 

@@ -44,7 +44,7 @@ class Console:
         truncate_on_life_loss: whether an episode is truncated when fewer lives are left than at its start.
         mode: one of :attr:`modes`; None for the game's first.
         difficulty: one of :attr:`difficulties`; None for 0.
-        rules: id of the game whose rules read score, lives and end from RAM; None for the game of the ROM.
+        rules: id of the game whose rules compute score, lives and end from RAM; None for the game of the ROM.
         allow_unknown: whether to accept a ROM that is not a known game, or not the game of its name. Without
             ``rules`` it runs with reward 0, no lives and no end.
         system_seed: seed of the RAM at power-on and of the timer at resets, 0 to 2^32 - 1.

@@ -3,7 +3,7 @@
 A step of Gymnasium's class takes about fifty numpy operations, checks all actions against their space and
 draws first states even if no episode starts; their time hardly depends on the number of environments. Here a
 step does the same operations on float64 in the same order, without those that do not affect the result, and
-with one operation for rows that are treated alike. A test steps both.
+with one operation for rows of the state that need the same one. A test compares both.
 
 Source of the dynamics: Barto, Sutton and Anderson (1983), "Neuronlike adaptive elements that can solve
 difficult learning control problems", as Gymnasium writes them.
@@ -38,8 +38,8 @@ class CartPoleVectorEnv(cartpole.CartPoleVectorEnv):
         Args:
             seed: seed of the one generator for all environments; None keeps its state.
             options: ``low`` and ``high``, the bounds of the first state; ``part`` = (first, total), to start
-                as environments first to first + N of a vector environment of ``total``. Numbers beyond the
-                last environment stand for the last one.
+                with the states of environments first to first + N of a vector environment of ``total``
+                environments; those beyond the last one get the state of the last one.
 
         Returns:
             Observations (N, 4) float32 and empty infos.

@@ -2,8 +2,8 @@
 
 Gymnasium steps one Acrobot at a time, in 60 to 80 microseconds each, which is more than learning from the
 step takes. Here about two hundred numpy operations step all environments. Observations, rewards, ends and the
-first states of seeds equal those of ``SyncVectorEnv`` on ``Acrobot-v1`` (a test steps both), because every
-operation is the same one on float64 in the same order. numpy's sine and cosine give the same result for an
+first states of seeds equal those of ``SyncVectorEnv`` on ``Acrobot-v1`` (a test compares both), because the
+operations on float64 and their order are the same. numpy's sine and cosine give the same result for an
 element alone and in an array. Squares are computed by C's ``pow``, as for numpy's scalars, since ``x * x``
 can differ in the last bit.
 

@@ -3,8 +3,7 @@
 An environment is a tree of Python objects (wrappers, spaces, games) whose attributes are numbers, text,
 arrays, containers and random generators. A snapshot holds these values by their path in the tree. It is
 restored into an environment that the same function made: the objects, functions and classes of that
-    environment
-are kept, and only their values change. Loading a snapshot from a file therefore cannot run code.
+environment are kept, and only their values change. Loading a snapshot from a file therefore cannot run code.
 
 Objects of extension modules have state that Python cannot read. A snapshot of an environment with such
 objects raises SnapshotError, unless their class implements :class:`PlainState`.

@@ -132,7 +132,7 @@ def flatten(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
         names: names of the columns.
 
     Returns:
-        Column name -> value; names that are no fields are kept.
+        Column name -> value; names that are not fields are kept.
     """
     inner = {name.split(SEPARATOR)[0] for name in names if SEPARATOR in name}
     flat: dict[str, Any] = {}
@@ -205,7 +205,7 @@ def unsigned(name: str, value: int, bits: int = 63) -> int:
 
 
 def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
-    """Message about names that are missing or are no fields."""
+    """Message about names that are missing or are not fields."""
     missing, unknown = sorted(names - columns.keys()), sorted(columns.keys() - names)
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [f"unknown {', '.join(unknown)}"] if unknown else []
@@ -215,8 +215,8 @@ def difference(columns: Mapping[str, Any], names: frozenset[str]) -> str:
 def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Converts ``value`` to a C-contiguous array of ``dtype``.
 
-    Casts only within a kind of dtype, never from floating point to integer. Python numbers take any dtype
-    that can represent them.
+    Casts only within a kind of dtype, never from floating point to integer. Python numbers are converted to
+    any dtype that can represent them.
 
     Raises:
         ValueError: the dtype does not fit.
@@ -225,7 +225,7 @@ def rows_of(name: str, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         if hasattr(value, "detach"):
             value = value.detach().cpu().numpy()
         elif not hasattr(value, "dtype"):
-            # Python numbers take the field's dtype if it can represent them.
+            # Python numbers are converted to the field's dtype if it can represent them.
             try:
                 given = np.asarray(value)
                 kinds = "biu" if dtype.kind in "biu" else "biufc"

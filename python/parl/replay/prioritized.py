@@ -367,9 +367,8 @@ class PrioritizedReplay:
             **columns: every field, (n, *shape), as numpy arrays or anything that numpy converts. With
                 ``autoreset`` other than ``"next_step"`` also ``final_obs``, and in general ``final_`` with
                 the name of each observation that has no ``next_`` field: (n, *shape), or a sequence with None
-                    for
-                rows that are not truncated. A single row may be given without the leading dimension, if all
-                fields are; then ``env_id``, ``priorities`` and ``final_obs`` may be too.
+                for rows that are not truncated. A single row may be given without the leading dimension, if
+                all fields are; then ``env_id``, ``priorities`` and ``final_obs`` may be too.
 
         Returns:
             (n,) uint64 tickets, for :meth:`update_priorities`.
@@ -506,9 +505,9 @@ class PrioritizedReplay:
             learners: number of callers, for ``"split"``.
             uniform: share of the batch that is drawn uniformly instead of by priority.
             newest: share of the batch that is drawn uniformly from the newest rows.
-            newest_rows: number of rows that count as newest, by default ``batch_size``; more while none of
-                them can be sampled. The batch starts with the newest rows, then the uniform ones; importance
-                weights are computed from the probabilities of the mixture.
+            newest_rows: number of rows that count as newest, by default ``batch_size``; increased while none
+                of them can be sampled. The batch starts with the newest rows, then the uniform ones;
+                importance weights are computed from the probabilities of the mixture.
 
         Returns:
             A batch with the fields, (B, *shape) each; next observations; ``discount`` (B,) float32;
@@ -669,7 +668,7 @@ class PrioritizedReplay:
 
         Args:
             tickets: (B,) uint64, from :meth:`add` or :meth:`sample`.
-            priorities: (B,) float, numpy or torch, of which the absolute values are used, such as TD errors.
+            priorities: (B,) float, numpy or torch, such as TD errors; their absolute values are used.
 
         Returns:
             The number of priorities that were dropped because their row had been overwritten.
@@ -722,7 +721,7 @@ class PrioritizedReplay:
         """Checks the sums of the tree, and the rows of a mapped file; adds and updates block meanwhile.
 
         With ``path=``, compares the checksums of all rows that were in the file at the last :meth:`flush` or
-        close, for which it reads the rows.
+        close; this reads the rows.
 
         Raises:
             InconsistentError: a sum of the tree differs from the sum of its leaves; names the first one.

@@ -365,7 +365,7 @@ class CudaReplay(PrioritizedReplay):
             as_torch: ignored; entries are always tensors.
             out: an earlier batch of this size, whose tensors are overwritten.
             mode: as of :meth:`parl.PrioritizedReplay.sample`. ``"largest"`` and ``"without_replacement"``
-                leave out rows of which frames have been overwritten, without a replacement.
+                leave out rows whose earlier frames have been overwritten, without a replacement.
             rank: number of this caller, for ``"split"``.
             learners: number of callers, for ``"split"``.
             uniform: share of the batch that is drawn uniformly.
@@ -497,7 +497,7 @@ class CudaReplay(PrioritizedReplay):
 
         Args:
             tickets: (B,) int64, from :meth:`add` or :meth:`sample`.
-            priorities: (B,) float32 or float64, of which the absolute values are used.
+            priorities: (B,) float32 or float64; their absolute values are used.
 
         Returns:
             () int64 tensor, the number of priorities dropped because their row had been overwritten.
