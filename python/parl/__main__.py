@@ -1,4 +1,4 @@
-"""``python -m parl`` is the command ``parl``."""
+"""Runs the command ``parl`` for ``python -m parl``."""
 
 import sys
 

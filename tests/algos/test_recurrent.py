@@ -133,7 +133,7 @@ def test_ppo_learns_from_whole_environments():
 
 def test_settings_that_do_not_go_with_memory_are_refused():
     for make, text in (
-        (lambda: a2c.Config(lstm=4, window=64), "lstm = 4 goes with window = 0"),
+        (lambda: a2c.Config(lstm=4, window=64), "lstm = 4 needs window = 0"),
         (lambda: GA3CConfig(lstm=4), "ga3c: lstm = 4 needs actors with networks"),
         (lambda: BCConfig(lstm=4), "bc: lstm = 4 needs steps in a row"),
     ):

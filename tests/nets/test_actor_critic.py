@@ -83,7 +83,7 @@ def test_changes_take_the_place_of_older_readings(dtype):
     wrapped = 9 if dtype == "uint8" else -247
     expected = np.array([[3, 5, 9, 3, wrapped, 0, -1, 2, 2]]) / (255 if dtype == "uint8" else 1)
     np.testing.assert_allclose(flattener(torch.from_numpy(stack)), expected, rtol=1e-6)
-    with pytest.raises(ValueError, match="frame_deltas needs stacked readings"):
+    with pytest.raises(ValueError, match="frame_deltas needs stacked vectors"):
         Flattener((9,), dtype, normalize=False, frame_deltas=True)
 
 

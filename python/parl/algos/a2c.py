@@ -1,4 +1,4 @@
-"""Advantage actor-critic: one update per rollout, from generalised advantages or V-trace.
+"""Advantage actor-critic (A2C): one update per rollout, with generalized advantages or V-trace.
 
 ::
 
@@ -7,12 +7,12 @@
 
 ``advantage = "gae"`` takes A from Schulman et al. (2016) and ``R = A + V``; with ``gae_lambda = 1`` these are
 the n-step advantages of Mnih et al. ``advantage = "vtrace"`` takes A and R from Espeholt et al. (2018),
-equation 1, which correct for a policy that has moved on since it acted.
+equation 1, which correct for the difference between the policy that acted and the current one.
 
-With many environments one update per rollout of all of them wastes experience. Hence a batching strategy: an
-update is made every ``rollout_steps`` steps, from the last ``window`` steps, of one of
-``env_groups`` groups of environments in turn. Windows then overlap and hold steps of several policies, for
-which V-trace corrects (Dalton and Frosio, 2020, "Accelerating RL through GPU Atari emulation", section 4).
+With many environments, one update per rollout of all of them wastes experience. With a batching strategy, an
+update is made every ``rollout_steps`` steps, from the last ``window`` steps of one of ``env_groups`` groups
+of environments, which alternate. Windows then overlap and hold steps of several policies, for which V-trace
+corrects (Dalton and Frosio, 2020, "Accelerating RL through GPU Atari emulation", section 4).
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class Config(ActorCriticConfig):
     """Settings of A2C. Steps are vector steps; updates are optimizer steps."""
 
     advantage: Literal["gae", "vtrace"] = "gae"
-    """gae: for data of the newest policy. vtrace: corrected for data of older ones."""
+    """gae: generalized advantage estimation. vtrace: V-trace, which corrects for data of older policies."""
     window: int = 0
-    """Steps that an update looks at, a multiple of rollout_steps; 0: rollout_steps, none is used twice."""
+    """Latest steps that an update uses, a multiple of rollout_steps; 0: rollout_steps, each used once."""
     env_groups: int = 1
-    """Each update learns from one of so many groups of environments, in turn."""
+    """Number of groups of environments; updates learn from one group each, alternately."""
     rho_max: float = 1.0
-    """V-trace: bound of the importance ratio in front of errors."""
+    """V-trace: upper bound of the importance ratio that weights TD errors."""
     c_max: float = 1.0
-    """V-trace: bound of the importance ratio along traces."""
+    """V-trace: upper bound of the importance ratio along traces."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
         if self.advantage == "gae":
             found |= dict.fromkeys(("rho_max", "c_max"), "advantage = 'gae'")
@@ -81,26 +81,26 @@ class Config(ActorCriticConfig):
             )
         if self.lstm and (self.window or self.env_groups > 1):
             raise ConfigError(
-                f"lstm = {self.lstm} goes with window = 0 and env_groups = 1 alone, not {self.window} and "
-                f"{self.env_groups}: the memory is that of the newest rollout"
+                f"lstm = {self.lstm} needs window = 0 and env_groups = 1, not {self.window} and "
+                f"{self.env_groups}: only the newest rollout has its recurrent state"
             )
 
 
 def refuse_windows(config: Config, of: str) -> None:
-    """Refuses what several actors cannot have: windows, groups, sums of rewards, and graphs of a device.
+    """Refuses settings that do not work with several actors: windows, groups, normalized rewards, graphs.
 
     Raises:
         ConfigError: names algorithm ``of``, the setting and its value.
     """
     if config.cuda_graph:
         raise ConfigError(
-            f"{of}: cuda_graph = True records what environments on a CUDA device give, and {of} steps "
-            "environments on processors: take a2c, ppo or pqn"
+            f"{of}: cuda_graph = True needs environments on a CUDA device, and {of} steps environments on "
+            "the CPU: use a2c, ppo or pqn"
         )
     for name, off in (("window", 0), ("env_groups", 1), ("normalize_rewards", False)):
         if getattr(config, name) != off:
             raise ConfigError(
-                f"{of}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: take a2c"
+                f"{of}: {name} = {getattr(config, name)} needs one actor's rollouts in a row: use a2c"
             )
 
 
@@ -137,13 +137,13 @@ PRESETS: dict[str, Preset] = {
             "reward_scale": 0.02,
         },
         tuned=True,
-        note="LunarLander to 200: few steps, large ones, of long rollouts.",
+        note="Reaches 200 with few, large optimizer steps on long rollouts.",
     ),
 }
 
 
 class A2CLearner(ActorCriticLearner):
-    """The losses of the module, and the window that they are taken over."""
+    """Learner of A2C: losses, and the window of rollouts that an update uses."""
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         super().__init__(config, spec, seed, device)
@@ -154,11 +154,11 @@ class A2CLearner(ActorCriticLearner):
     def loss(
         self, rollout: Rollout, successors: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss of T steps of N environments, and its parts; rows that are not valid have weight 0.
+        """Returns the scalar loss of T steps of N environments, and its terms as metrics.
 
         Args:
-            rollout: what is learned from; without rows in ``valid`` all are.
-            successors: what :meth:`_successors` gives, where it is known already.
+            rollout: rows that are not ``valid`` have weight 0; if ``valid`` is empty, all rows are valid.
+            successors: result of :meth:`_successors`, if it is already computed.
         """
         c: Config = self.config
         parameters, value = self.outputs(rollout)
@@ -195,7 +195,7 @@ class A2CLearner(ActorCriticLearner):
         return total, {name: one.detach() for name, one in figures.items()}
 
     def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
-        """See :class:`OptimizedLearner`; of a rollout's tensors as :meth:`optimize` gives them."""
+        """See :class:`OptimizedLearner`; takes a rollout, or its tensors as :meth:`optimize` passes them."""
         if len(tensors) == 1:
             return super().make_gradients(*tensors)
         *columns, rows, final = tensors
@@ -204,7 +204,7 @@ class A2CLearner(ActorCriticLearner):
         return super().make_gradients(rollout, (rows, final))
 
     def _successors(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """Where steps led to another observation than the next one, (T, N), and its value; empty: nowhere."""
+        """Returns where (T, N) steps led to rows of ``final_obs``, and their values; empty if nowhere."""
         rows = torch.zeros(rollout.reward.shape, dtype=torch.bool, device=self.device)
         final = torch.zeros(rollout.reward.shape, device=self.device)
         if not len(rollout.final_obs):
@@ -215,7 +215,7 @@ class A2CLearner(ActorCriticLearner):
         return rows, final
 
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """One update from the window that ends with ``rollout``; 0 while it is not full."""
+        """Makes one update from the window that ends with ``rollout``; returns 0 while it is not full."""
         config: Config = self.config
         if self._window.maxlen != 1:
             self._window.append(_copied(rollout))
@@ -240,11 +240,11 @@ class A2CLearner(ActorCriticLearner):
         return 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return super().state_dict() | {"window": [vars(part) for part in self._window], "group": self._group}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self._window.clear()
         self._window.extend(Rollout(**part) for part in state["window"])
@@ -252,12 +252,12 @@ class A2CLearner(ActorCriticLearner):
 
 
 def _copied(rollout: Rollout) -> Rollout:
-    """``rollout`` on memory of its own: the actor writes its arrays again."""
+    """Returns a copy of ``rollout``, whose arrays the actor overwrites."""
     return Rollout(**{name: value.clone() for name, value in vars(rollout).items() if value is not None})
 
 
 def joined(parts: list[Rollout]) -> Rollout:
-    """Rollouts that follow on each other as one."""
+    """Concatenates consecutive rollouts."""
     columns: dict[str, Tensor] = {
         field.name: torch.cat([getattr(part, field.name) for part in parts])
         for field in fields(Rollout)
@@ -274,7 +274,7 @@ def joined(parts: list[Rollout]) -> Rollout:
 
 
 def group(rollout: Rollout, index: int, groups: int) -> Rollout:
-    """Environments ``index * N // groups ..`` of a rollout."""
+    """Returns group ``index`` of a rollout's environments: from ``index * N // groups`` on."""
     envs = rollout.reward.shape[1]
     first, end = index * envs // groups, (index + 1) * envs // groups
     inside = (rollout.final_at[:, 1] >= first) & (rollout.final_at[:, 1] < end)
@@ -285,6 +285,6 @@ def group(rollout: Rollout, index: int, groups: int) -> Rollout:
 
 
 class A2C(ActorCriticAlgorithm):
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner = A2CLearner

@@ -1,4 +1,4 @@
-"""Asynchronous advantage actor-critic: workers change the same weights without waiting for each other.
+"""Asynchronous advantage actor-critic (A3C): workers update shared weights without locks.
 
 The loss is that of A2C (``a2c.py``) with n-step advantages; the weights and RMSprop's running mean of squared
 gradients are shared by all workers (topology ``hogwild``)::
@@ -6,8 +6,8 @@ gradients are shared by all workers (topology ``hogwild``)::
     theta' <- theta;  T steps with pi(theta');  g = gradient of the loss at theta'
     s <- decay s + (1 - decay) g^2;  theta <- theta - rate g / (sqrt(s) + epsilon)
 
-Mnih et al. (2016), "Asynchronous Methods for Deep Reinforcement Learning", algorithm S3 and section 4. In
-``deterministic`` the workers take turns.
+Mnih et al. (2016), "Asynchronous Methods for Deep Reinforcement Learning", algorithm S3 and section 4. With
+the deterministic schedule the workers alternate.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ class Config(A2CConfig):
     rollout_steps: int = 8
     """T, steps in a rollout of a worker."""
     optimizer: Literal["adam", "rmsprop"] = "rmsprop"
-    """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99; its averages are shared."""
+    """adam (Kingma and Ba, 2015) or rmsprop (Tieleman and Hinton, 2012, with decay 0.99); all workers share
+    its running means."""
     entropy_coefficient: float = 0.01
-    """Weight of the policy's entropy in the loss."""
+    """Weight of the entropy bonus in the loss."""
     normalize_advantages: bool = False
-    """Bring advantages to mean 0 and deviation 1 in each rollout."""
+    """Normalize advantages to mean 0 and standard deviation 1 in each rollout."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,7 +41,7 @@ class Config(A2CConfig):
         if self.normalize_observations:
             raise ConfigError(
                 "a3c: normalize_observations = True needs statistics that one learner keeps; a3c has one per "
-                "worker: take a2c or impala"
+                "worker: use a2c or impala"
             )
 
 
@@ -67,4 +68,4 @@ PRESETS: dict[str, Preset] = {}
 
 
 class A3C(A2C):
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""

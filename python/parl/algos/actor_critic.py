@@ -1,4 +1,4 @@
-"""What PPO, A2C and IMPALA share: the network with two heads and the policy that acts."""
+"""Base classes of the actor-critic algorithms, such as PPO, A2C and IMPALA: network, policy and learner."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ class ActorCriticConfig(RolloutConfig):
     """Settings that actor-critic algorithms share."""
 
     gae_lambda: float = 0.95
-    """Mixes short and long horizons in advantages, 0..1."""
+    """Lambda of the advantages, 0..1; larger values give longer horizons more weight."""
     value_coefficient: float = 0.5
-    """Weight of the value's squared error in the loss."""
+    """Weight of the squared error of the value in the loss."""
     entropy_coefficient: float = 0.0
-    """Weight of the policy's entropy in the loss."""
+    """Weight of the entropy bonus in the loss."""
     normalize_advantages: bool = True
-    """Bring advantages to mean 0 and deviation 1 in each minibatch."""
+    """Normalize advantages to mean 0 and standard deviation 1 in each minibatch."""
     shared_layers: bool = False
-    """One tower of layers for policy and value instead of one each (images always share)."""
+    """Use the same layers for policy and value instead of separate ones (images always share them)."""
     activation: Literal["tanh", "relu"] = "tanh"
-    """Of the dense layers."""
+    """Activation function of the dense layers."""
     initial_log_std: float = 0.0
-    """Logarithm of the standard deviation of continuous actions at the start."""
+    """Initial logarithm of the standard deviation of continuous actions."""
     images: Literal["nature", "impala"] = "nature"
-    """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
+    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network)."""
     lstm: int = 0
-    """Width of an LSTM behind the layers, which policy and value then share; 0: none."""
+    """Width of an LSTM after the layers, which policy and value then share; 0: no LSTM."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
         if spec.num_actions:
             found["initial_log_std"] = "discrete actions"
@@ -73,7 +73,7 @@ class ActorCriticConfig(RolloutConfig):
 
 
 def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | RecurrentActorCritic:
-    """The network of ``config`` for ``spec``."""
+    """Creates the network of ``config`` for ``spec``."""
     if spec.num_actions:
         outputs, log_std = spec.num_actions, None
     else:
@@ -111,20 +111,20 @@ def make_network(config: ActorCriticConfig, spec: EnvSpec) -> ActorCritic | Recu
 
 
 def evaluate_actions(network: Network, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities of actions, entropies and values, each (B,) float32."""
+    """Returns log-probabilities of actions, entropies and values, each (B,) float32."""
     parameters, value = network(obs)
     return *log_prob_and_entropy(network, parameters, action), value
 
 
 def log_prob_and_entropy(network: Network, parameters: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of actions and entropies, (B,) each, from the network's policy parameters."""
+    """Returns log-probabilities of actions and entropies, (B,) each, for the network's policy parameters."""
     if network.log_std is None:
         return categorical(parameters, action)
     return gaussian(parameters, network.log_std, action.flatten(1))
 
 
 class StochasticPolicy(SeededPolicy):
-    """Draws actions from the network's distribution; greedily it takes the mode.
+    """Samples actions from the network's distribution; greedy actions are its mode.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
@@ -137,10 +137,10 @@ class StochasticPolicy(SeededPolicy):
         self.weights = flatten(self._network, gradients=False).weights
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
-        """Actions (N, ...) and their log-probabilities (N,) float32."""
+        """Samples actions (N, ...); also returns their log-probabilities (N,) float32."""
         parameters = self._network.act(observations)
         if self._network.log_std is None:
-            # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
+            # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
             noise = self._rng.standard_exponential(parameters.shape, np.float32) + 1e-30  # never 0
             action = (parameters - np.log(noise)).argmax(axis=1)
             parameters -= parameters.max(axis=1, keepdims=True)
@@ -155,11 +155,11 @@ class StochasticPolicy(SeededPolicy):
         return parameters.reshape(-1, *self._shape), log_prob
 
     def act(self, observations: Observations, env_steps: int) -> Array:
-        """Drawn actions (N, ...)."""
+        """Returns sampled actions (N, ...)."""
         return self.sample(rows_of(observations), env_steps)[0]
 
     def act_greedily(self, observations: Observations) -> Array:
-        """The most likely actions (N, ...)."""
+        """Returns the most probable actions (N, ...)."""
         parameters = self._network.act(rows_of(observations))
         if self._network.log_std is None:
             return parameters.argmax(axis=1)
@@ -167,7 +167,7 @@ class StochasticPolicy(SeededPolicy):
 
 
 class RecurrentPolicy(StochasticPolicy):
-    """The same with an LSTM; see :class:`parl.types.RecurrentPolicy`."""
+    """As :class:`StochasticPolicy`, with an LSTM. See :class:`parl.types.RecurrentPolicy`."""
 
     _network: RecurrentActorCritic
 
@@ -181,17 +181,17 @@ class RecurrentPolicy(StochasticPolicy):
         self._network.restart(torch.from_numpy(starts))
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return super().state_dict() | {"memory": self.memory.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self._network.memory = state["memory"].clone()
 
 
 class DeviceStochasticPolicy:
-    """As :class:`StochasticPolicy`, with a learner's own network, where that is.
+    """As :class:`StochasticPolicy`, with the learner's network and device.
 
     See :class:`parl.types.DeviceRolloutPolicy`.
     """
@@ -201,13 +201,13 @@ class DeviceStochasticPolicy:
         self.generator = torch.Generator(device).manual_seed(seed)
 
     def schedule(self, env_steps: int) -> None:
-        """Nothing changes over the run."""
+        """Does nothing: the policy has no schedules."""
 
     def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions (N, ...) and their log-probabilities (N,) float32; does not wait."""
+        """Samples actions (N, ...) and their log-probabilities (N,) float32; does not synchronize."""
         parameters, log_std = self._network.policy_of(observations), self._network.log_std
         if log_std is None:
-            # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
+            # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
             noise = torch.empty_like(parameters).exponential_(generator=self.generator).clamp_(min=1e-30)
             action = (parameters - noise.log()).argmax(dim=1)
             chosen = parameters.log_softmax(dim=1).gather(1, action.unsqueeze(1)).squeeze(1)
@@ -218,16 +218,16 @@ class DeviceStochasticPolicy:
             return action.view(-1, *self._shape), gaussian(parameters, log_std, action)[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.generator.set_state(state["generator"])
 
 
 class ActorCriticLearner(OptimizedLearner):
-    """A learner whose network has a policy and a value."""
+    """Base class of learners whose network has a policy head and a value head."""
 
     network: Network
     _memories: Tensor
@@ -241,7 +241,7 @@ class ActorCriticLearner(OptimizedLearner):
         return self.network.value_of(obs)
 
     def outputs(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """Policy parameters (T + 1, N, outputs) and values (T + 1, N) of ``rollout.obs``."""
+        """Returns policy parameters (T + 1, N, outputs) and values (T + 1, N) for ``rollout.obs``."""
         if isinstance(self.network, RecurrentActorCritic):
             assert rollout.starts is not None and rollout.memory is not None
             parameters, value, memories = self.network.unroll(rollout.obs, rollout.starts, rollout.memory)
@@ -260,7 +260,7 @@ class ActorCriticLearner(OptimizedLearner):
             return value[:-1], self.next_values(rollout, value)
 
     def final_values(self, rollout: Rollout) -> Tensor:
-        """See :class:`OptimizedLearner`; with the memory of the steps that led there."""
+        """See :class:`OptimizedLearner`; an LSTM has the state after the step that led there."""
         if not isinstance(self.network, RecurrentActorCritic):
             return super().final_values(rollout)
         t, n = rollout.final_at[:, 0], rollout.final_at[:, 1]
@@ -269,7 +269,7 @@ class ActorCriticLearner(OptimizedLearner):
 
 
 class ActorCriticAlgorithm:
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner: type[ActorCriticLearner]
     kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
@@ -282,12 +282,12 @@ class ActorCriticAlgorithm:
 
     @property
     def rollout_steps(self) -> int:
-        """T."""
+        """T, vector steps in a rollout."""
         return self.config.rollout_steps
 
     @property
     def memory(self) -> int:
-        """H."""
+        """H, width of the LSTM; 0 without one."""
         return self.config.lstm
 
     @property

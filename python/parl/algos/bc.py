@@ -1,13 +1,13 @@
-"""Behavioural cloning: learn to do what recorded play did, by supervised learning.
+"""Behavior cloning (BC): supervised learning of recorded actions.
 
 ::
 
     loss = -mean_b log pi(a_b | s_b)                 Pomerleau (1991), "Efficient Training of Neural Networks
                                                      for Autonomous Navigation"
 
-Play comes from ``parl play --record`` or from any file of observations and actions
-(:mod:`parl.envs.recorded`). A run "collects" rows of the files instead of stepping environments; evaluations
-play the environment.
+Demonstrations come from ``parl play --record`` or from any file of observations and actions
+(:mod:`parl.envs.recorded`). A run reads rows of the files instead of stepping environments; evaluations step
+the environment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from parl.errors import ConfigError
 from parl.ops.bounds import check_bounds
 from parl.types import EnvSpec, Preset, Rollout
 
-# Settings of advantages, values and rewards, none of which recorded play has.
+# Settings without effect: there are no advantages, values and rewards, and no CUDA graphs.
 _UNUSED = (
     "gamma",
     "reward_scale",
@@ -43,14 +43,14 @@ _UNUSED = (
 
 @dataclass(frozen=True)
 class Config(ActorCriticConfig):
-    """Settings of behavioural cloning; those of advantages, values and rewards are refused."""
+    """Settings of behavior cloning; those of advantages, values and rewards must keep their defaults."""
 
     rollout_steps: int = 16
-    """Rows per environment that are drawn at a time."""
+    """T: each rollout holds T times num_envs recorded rows, drawn in random order."""
     minibatch_size: int = 256
     """Rows per update."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
-    """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99."""
+    """adam (Kingma and Ba, 2015) or rmsprop (Tieleman and Hinton, 2012, with decay 0.99)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,16 +74,16 @@ PRESETS: dict[str, Preset] = {}
 
 
 class BCLearner(ActorCriticLearner):
-    """The loss of the module."""
+    """Learner of BC: loss and the loop over minibatches."""
 
     def loss(self, obs: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss of observations (B, ...) and actions (B, ...), and figures."""
+        """Returns the scalar loss of observations (B, ...) and actions (B, ...), and metrics."""
         log_prob, entropy, _ = evaluate_actions(self.network, obs, action)
         loss = -log_prob.mean()
         return loss, {"loss": loss.detach(), "entropy": entropy.detach().mean()}
 
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """One pass over the rows; returns the updates made."""
+        """Makes the updates of one pass over the rows; returns their number."""
         obs, action = rollout.obs[:-1].flatten(0, 1), rollout.action.flatten(0, 1)
         updates = 0
         for part in self.minibatches((obs, action), rollout.valid, 1, self.config.minibatch_size):
@@ -94,7 +94,7 @@ class BCLearner(ActorCriticLearner):
 
 
 class BC(ActorCriticAlgorithm):
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner = BCLearner
     kinds = ("vector", "image")

@@ -1,8 +1,8 @@
-"""What SAC, TD3 and DDPG share: settings, the box of actions, weights, optimizer and targets as flat buffers.
+"""Base classes of SAC, TD3 and DDPG: settings, action bounds, networks, policies and learners.
 
-The gradients of actor and critics are taken at the same weights, those before the update, so that learners
-can average them in one go and one optimizer step serves both (as Acme and Brax do; most single-threaded codes
-step the critics first).
+The gradients of actor and critics are computed at the same weights, those before the update. Several learners
+can then average both at once and apply them in one optimizer step (as Acme and Brax do; most single-threaded
+implementations update the critics first).
 """
 
 from __future__ import annotations
@@ -37,29 +37,30 @@ Images = Literal["nature", "impala"]
 
 @dataclass(frozen=True)
 class CriticsConfig(ReplayedConfig):
-    """Settings that the three algorithms share. Steps are environment steps; updates are optimizer steps."""
+    """Settings that SAC, TD3 and DDPG share. Steps are environment steps; updates are optimizer steps."""
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critics."""
     images: Images = "nature"
-    """Convolutions for images, of actor and critics each: the Nature DQN's, or IMPALA's residual network."""
+    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network). Actor
+    and critics have separate ones."""
     image_features: int = 256
-    """Width of the dense layer behind an image's convolutions, 1..65536."""
+    """Width of the dense layer after an image's convolutions, 1..65536."""
     layer_norm: bool = False
-    """Normalize the critics' hidden layers before their ReLU; steadies many updates a step."""
+    """Layer normalization before each ReLU of the critics; stabilizes many updates per step."""
     learning_rate: float = 3e-4
-    """Adam's step size."""
+    """Learning rate of Adam."""
     critic_learning_rate: float = 0.0
-    """Adam's step size for the critics; 0: as ``learning_rate``."""
+    """Learning rate of Adam for the critics; 0: the same as learning_rate."""
     adam_epsilon: float = 1e-8
-    """Adam's denominator offset."""
+    """Epsilon of Adam, added to the denominator."""
     target_tau: float = 0.005
-    """Polyak: share of the weights that flows into the target networks when they follow."""
+    """Polyak averaging: share of the weights mixed into the target networks each time they are updated."""
     random_steps: int = 1_000
-    """Steps, of all actors together, in which actions are drawn uniformly."""
+    """Steps at the start, of all actors together, in which actions are drawn uniformly."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
         return found if spec.has_images else found | dict.fromkeys(("images", "image_features"), NO_IMAGES)
 
@@ -79,7 +80,7 @@ class CriticsConfig(ReplayedConfig):
 
 
 def default_run(spec: EnvSpec) -> dict[str, Any]:
-    """Settings of the run: one environment, an update of 256 a step, as in the sources; less for images."""
+    """Settings of the run: one environment, 256 rows sampled per step as in the sources; less for images."""
     if spec.has_images:
         return {
             "total_steps": 1_000_000,
@@ -103,12 +104,12 @@ def default_run(spec: EnvSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ActionBox:
-    """Continuous actions, brought to -1..1 for the networks.
+    """Bounds of continuous actions; networks use actions scaled to -1..1.
 
     Attributes:
         shape: of one action.
         center: (D,) float32, middle of the bounds.
-        half: (D,) float32, half the distance between them.
+        half: (D,) float32, half the distance between the bounds.
     """
 
     shape: tuple[int, ...]
@@ -117,15 +118,15 @@ class ActionBox:
 
     @classmethod
     def of(cls, name: str, spec: EnvSpec) -> ActionBox:
-        """The box of ``spec`` for algorithm ``name``.
+        """Returns the action bounds of ``spec`` for algorithm ``name``.
 
         Raises:
-            ConfigError: the actions are discrete, or without bounds.
+            ConfigError: the actions are discrete or unbounded.
         """
         if spec.num_actions:
             raise ConfigError(
                 f"{name} needs a continuous action space; this environment's has {spec.num_actions} discrete "
-                "actions: take dqn or sac"
+                "actions: use dqn or sac"
             )
         low, high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
         if not (torch.isfinite(low).all() and torch.isfinite(high).all() and (low < high).all()):
@@ -137,31 +138,32 @@ class ActionBox:
 
     @property
     def size(self) -> int:
-        """D, numbers of an action."""
+        """D, number of elements of an action."""
         return len(self.center)
 
     def to_env(self, action: Tensor) -> Array:
-        """Actions (N, *shape) float32 as the environment wants them, from (N, D) in -1..1."""
+        """Scales actions (N, D) in -1..1 to the environment's bounds, (N, *shape) float32."""
         return torch.addcmul(self.center, action, self.half).view(-1, *self.shape).numpy()
 
     def on(self, device: torch.device) -> ActionBox:
-        """The same with its tensors on ``device``."""
+        """Returns a copy with its tensors on ``device``."""
         return ActionBox(self.shape, self.center.to(device), self.half.to(device))
 
     def draw(self, count: int, rng: np.random.Generator) -> Array:
-        """``count`` actions drawn uniformly."""
+        """Draws ``count`` actions uniformly."""
         return self.to_env(torch.from_numpy(rng.uniform(-1, 1, (count, self.size)).astype(np.float32)))
 
     def to_unit(self, action: Tensor) -> Tensor:
-        """(B, D) in -1..1, from the environment's (B, *shape)."""
+        """Scales the environment's actions (B, *shape) to -1..1, (B, D)."""
         return (action.flatten(1) - self.center) / self.half
 
 
 def _encoder(config: CriticsConfig, spec: EnvSpec) -> Encoder:
-    """What actor and critics see by.
+    """Creates the encoder of the actor or of the critics.
 
-    The features of images are normalized: convolutions multiply what an optimizer adds to each of them, and
-    within tens of updates they would drive the actor's tanh to where its gradient is 0 in float32, for good.
+    The features of images are normalized. Otherwise the changes that an optimizer step makes to each of the
+    convolutions multiply, and within tens of updates the actor's tanh saturates: its gradient is then 0 in
+    float32, and stays so.
 
     Source: Yarats et al. (2021), "Improving Sample Efficiency in Model-Free Reinforcement Learning from
     Images", appendix.
@@ -170,7 +172,7 @@ def _encoder(config: CriticsConfig, spec: EnvSpec) -> Encoder:
 
 
 class Actor(nn.Module):
-    """An encoder and dense layers with ReLU between them, from observations (B, ...) to (B, outputs)."""
+    """Actor: an encoder and dense layers with ReLU; observations (B, ...) to outputs (B, outputs)."""
 
     def __init__(self, config: CriticsConfig, spec: EnvSpec, outputs: int) -> None:
         super().__init__()
@@ -183,14 +185,14 @@ class Actor(nn.Module):
 
 
 class Critics(nn.Module):
-    """An encoder, seen by all, and E critics behind it: observations and actions (B, D) to (E, B, outputs).
+    """E critics on one shared encoder: observations (B, ...) and actions (B, D) to values (E, B, outputs).
 
     Args:
         config: widths and number of critics.
         spec: describes the observations.
         count: E.
-        actions: D; 0 where each critic gives a value for every action.
-        outputs: values of each critic.
+        actions: D; 0 if each critic returns a value for every discrete action.
+        outputs: number of values per critic.
     """
 
     def __init__(self, config: CriticsConfig, spec: EnvSpec, count: int, actions: int, outputs: int) -> None:
@@ -206,7 +208,7 @@ class Critics(nn.Module):
         frozen: bool = False,
         members: int | None = None,
     ) -> Tensor:
-        """Values, of the first ``members`` if given; ``frozen``: gradients flow into the actions alone."""
+        """Returns values, of the first ``members`` if given; ``frozen``: only actions get gradients."""
         if frozen:
             with torch.no_grad():
                 seen = self.encoder(observations)
@@ -217,22 +219,22 @@ class Critics(nn.Module):
 
 
 class Networks(nn.Module):
-    """Actor, further parameters and critics, in this order: the order of all flat buffers."""
+    """Actor, extra parameters and critics; all flat buffers have this order."""
 
     def __init__(self, actor: Actor, extra: Tensor | None, critics: Critics) -> None:
         super().__init__()
         self.actor = actor
-        # In a list, since a module's own parameters come before those of its parts.
+        # In a list: a module's own parameters would come before those of its submodules.
         self.extra = nn.ParameterList([] if extra is None else [nn.Parameter(extra)])
         self.critics = critics
 
 
 class CriticsPolicy(SeededPolicy):
-    """What the policies share: the actor's weights, and the critics' too where actors give priorities.
+    """Base class of the policies: the actor, and the critics too if actors compute priorities.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
-        action_values: see :class:`parl.types.PriorityPolicy`; entropy plays no part in it.
+        action_values: see :class:`parl.types.PriorityPolicy`; without entropy terms.
     """
 
     def __init__(self, config: CriticsConfig, box: ActionBox | None, networks: Networks, seed: int) -> None:
@@ -247,14 +249,14 @@ class CriticsPolicy(SeededPolicy):
         self.action_values: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
 
     def _outputs(self, observations: Observations) -> Tensor:
-        """What the actor gives, (N, outputs). In inference mode."""
+        """Returns the actor's outputs (N, outputs); call in inference mode."""
         if self._network.encoder.torsos:
             return self._network(tensors_of(observations))
         seen = self._network.encoder(tensors_of(observations)).numpy()
         return torch.from_numpy(self._network.layers.act(seen))
 
     def _keep_action_values(self, observations: Observations, action: Array) -> None:
-        """Keeps the critics' values, if there are any here, of ``action`` (N, ...) and of the best one."""
+        """Stores the critics' values of ``action`` (N, ...) and of the policy, if there are critics."""
         if self._critics is None:
             return
         with torch.inference_mode():
@@ -272,15 +274,15 @@ class CriticsPolicy(SeededPolicy):
 
 
 class CriticsLearner(ABC):
-    """Networks, their targets, and optimizer steps. See :class:`parl.types.Learner`.
+    """Base class of the learners: networks, target networks, optimizer. See :class:`parl.types.Learner`.
 
-    A kind of it gives the losses of critics and actor. They have no parameter in common through which
-    gradients flow, so that two threads can take one each and meet once an update; threads within each product
-    would wait for each other a hundred times.
+    Subclasses define the losses of critics and actor. No parameter gets gradients from both, so two threads
+    can compute one loss each and synchronize once per update. Threads within each matrix product would
+    synchronize a hundred times.
 
     Attributes:
-        weights: (P,) float32, the actor's: what policies act with; all where actors give priorities.
-        gradients: (Q,) float32, of the actor, further parameters and critics.
+        weights: (P,) float32, of the actor; of all networks if actors compute priorities.
+        gradients: (Q,) float32, of actor, extra parameters and critics.
     """
 
     alone: bool = False
@@ -305,13 +307,13 @@ class CriticsLearner(ABC):
         self._target_weights.copy_(self._all)
         critics = sum(parameter.numel() for parameter in networks.critics.parameters())
         acting = sum(parameter.numel() for parameter in networks.actor.parameters())
-        # The actor with what goes with it, then the critics.
+        # Actor and extra parameters, then critics.
         self._actor, self._critics = slice(0, len(self._all) - critics), slice(len(self._all) - critics, None)
         self.weights = self._all if config.actor_priorities else self._all[:acting]
         self._mean = torch.zeros_like(self._all)
         self._square = torch.zeros_like(self._all)
         self._updates = 0
-        # Steps of the actor and of the critics, where graphs read them.
+        # Optimizer steps of the actor and of the critics, on the device, where CUDA graphs read them.
         self._counts = torch.zeros(2, device=self._device)
         self._generator = torch.Generator(self._device).manual_seed(seed)
         prepare(config, self._device, self.networks, self.targets)
@@ -319,7 +321,7 @@ class CriticsLearner(ABC):
         self._captured = Captured(self._update, self._generator) if config.cuda_graph else None
         self._latest: dict[str, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
-        # Of which critics the targets are, where they are drawn anew for each update.
+        # Indices of the critics that the targets use, if they are drawn anew for each update.
         self._drawn: Tensor | None = None
         self._none = torch.empty(0, dtype=torch.int64)
         replay = not networks.actor.encoder.torsos
@@ -332,24 +334,24 @@ class CriticsLearner(ABC):
 
     @abstractmethod
     def draws(self, size: int) -> Tensor:
-        """(2, size, D) float32, all random numbers of an update with ``size`` rows."""
+        """Draws all random numbers of an update with ``size`` rows: noise of shape (K, size, D), float32."""
 
     @abstractmethod
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Scalar loss of the critics, absolute errors (B,), figures to report; ``noise`` of :meth:`draws`."""
+        """Returns the critics' scalar loss, absolute errors (B,) and metrics; ``noise``: of :meth:`draws`."""
 
     @abstractmethod
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Scalar loss of the actor and what goes with it, and figures."""
+        """Returns the scalar loss of the actor and the extra parameters, and metrics."""
 
     @property
     def moves_actor(self) -> bool:
-        """Whether this update is one of the actor too."""
+        """Whether this update changes the actor too."""
         return True
 
     def use_threads(self, count: int) -> None:
         """Lets :meth:`compute` use two threads, if ``count`` is more than one."""
-        # MKL counts threads per caller: this one shall be one.
+        # MKL has a number of threads per calling thread; in this one it is 1.
         self._pool = ThreadPoolExecutor(1, "parl-learner", torch.set_num_threads, (1,)) if count > 1 else None
 
     def squared(self, q: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -374,7 +376,7 @@ class CriticsLearner(ABC):
         priorities = self._latest.pop("priorities")
         if isinstance(priorities, Tensor):
             priorities = priorities.cpu().numpy()
-        # On a device the losses are not waited for.
+        # On a device the losses are not read, since that would synchronize.
         losses = {} if self._device.type != "cpu" else self._latest
         check_update(
             priorities, critic_loss=losses.get("critic_loss", 0.0), actor_loss=losses.get("actor_loss", 0.0)
@@ -383,22 +385,22 @@ class CriticsLearner(ABC):
 
     @property
     def kind(self) -> Hashable:
-        """What differs between updates beside the batch: of each kind one graph is recorded."""
+        """What differs between updates besides the batch; one CUDA graph is recorded for each value."""
         return None
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
-        """What a graph holds: :meth:`_backward` and, alone, the step."""
+        """The work of one CUDA graph: :meth:`_backward` and, if ``alone``, the optimizer step."""
         found = self._backward(batch)
         if self.alone:
             self.apply_gradients()
         return found
 
     def _backward(self, batch: Batch) -> dict[str, Any]:
-        """Gradients; the priorities (B,) and figures to report."""
+        """Writes the gradients; returns priorities (B,) and metrics."""
         noise = self.draws(len(batch.reward))
         encoder = self.networks.actor.encoder
         obs, next_obs = batch.obs, batch.next_obs
-        if not encoder.torsos:  # parts of dictionaries side by side
+        if not encoder.torsos:  # concatenates the parts of dictionaries
             obs, next_obs = encoder(obs), encoder(next_obs)
         given = (obs, batch.action, batch.reward, batch.discount, next_obs, batch.weights, noise)
         drawn = self._none if self._drawn is None else self._drawn
@@ -418,7 +420,7 @@ class CriticsLearner(ABC):
         return {**found, **more}
 
     def _critics_part(self, *tensors: Any) -> dict[str, Tensor]:
-        """Gradients of the critics, the priorities and figures, of a batch, noise and the critics drawn."""
+        """Writes the critics' gradients for batch, noise and drawn critics; returns priorities, metrics."""
         *columns, noise, drawn = tensors
         self._drawn = drawn if len(drawn) else None
         self._of_critics.zero_()
@@ -428,7 +430,7 @@ class CriticsLearner(ABC):
         return figures | {"critic_loss": loss.detach(), "priorities": priorities}
 
     def _actor_part(self, *tensors: Any) -> dict[str, Tensor]:
-        """Gradients of the actor and what goes with it, and figures, of a batch and noise."""
+        """Writes the gradients of actor and extra parameters for a batch and noise; returns metrics."""
         *columns, noise = tensors
         self._of_actor.zero_()
         loss, figures = self._losses[1](TensorBatch(*columns, tickets=None), noise)
@@ -436,11 +438,11 @@ class CriticsLearner(ABC):
         return figures
 
     def optimize_actor(self) -> None:
-        """The next step of Adam on the actor and what goes with it."""
+        """Makes one Adam step on the actor and the extra parameters."""
         self._optimize(self._actor, self._counts[0], self._settings.learning_rate)
 
     def optimize_critics(self) -> None:
-        """The next step of Adam on the critics."""
+        """Makes one Adam step on the critics."""
         settings = self._settings
         rate = settings.critic_learning_rate or settings.learning_rate
         self._optimize(self._critics, self._counts[1], rate)
@@ -451,17 +453,17 @@ class CriticsLearner(ABC):
         adam_step(*buffers, count, learning_rate, self._settings.adam_epsilon)
 
     def follow(self, part: slice) -> None:
-        """Lets a part of the target networks follow."""
+        """Updates a part of the target networks (Polyak averaging)."""
         self._target_weights[part].lerp_(self._all[part], self._settings.target_tau)
 
     def step(self) -> None:
-        """One Adam step of all parameters; the target networks follow."""
+        """Makes one Adam step on all parameters and updates the target networks."""
         if self._captured is None or not self.alone:
             self.apply_gradients()
         self.after_step()
 
     def apply_gradients(self) -> None:
-        """The part of :meth:`step` that is on the device; can be captured."""
+        """The part of :meth:`step` that runs on the device; can be captured in a graph."""
         waiting = self._pool.submit(self.optimize_actor) if self._pool else None
         self.optimize_critics()
         self.follow(self._critics)
@@ -471,15 +473,15 @@ class CriticsLearner(ABC):
             waiting.result()
 
     def after_step(self) -> None:
-        """The rest of :meth:`step`: what has been done is counted."""
+        """The rest of :meth:`step`: counts the update."""
         self._updates += 1
 
     def metrics(self) -> dict[str, float]:
-        """Figures of the latest update."""
+        """Returns metrics of the latest update."""
         return {name: value.item() for name, value in self._latest.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {
             "weights": self._all.clone(),
             "target_weights": self._target_weights.clone(),
@@ -491,7 +493,7 @@ class CriticsLearner(ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self._all.copy_(state["weights"])
         self._target_weights.copy_(state["target_weights"])
         self._mean.copy_(state["mean"])

@@ -1,14 +1,15 @@
-"""Deep deterministic policy gradient.
+"""Deep deterministic policy gradient (DDPG).
 
 For a sampled transition ``(s, a, R, d, s')`` with the n-step sum R and ``d = gamma^k`` (0 where the episode
-terminated; truncation bootstraps), a critic Q, and slow copies Q', mu' of critic and actor::
+terminated; truncation bootstraps), a critic Q, and target networks Q', mu' of critic and actor::
 
     y    = R + d Q'(s', mu'(s'))
     L_Q  = mean_b w_b (Q(s, a) - y)^2 / 2
-    L_mu = -mean_b Q(s, mu(s))                                    both at every update, when the copies follow
+    L_mu = -mean_b Q(s, mu(s))
 
-It is TD3 (:mod:`parl.algos.td3`) with one critic, no delay and no noise on the target's actions. Exploration
-adds normal noise, which serves as well as the source's Ornstein-Uhlenbeck process (Fujimoto et al., 2018).
+All networks change at every update. DDPG is TD3 (:mod:`parl.algos.td3`) with one critic, no delay and no
+noise on the target's actions. Exploration adds normal noise, which works as well as the source's
+Ornstein-Uhlenbeck process (Fujimoto et al., 2018).
 
 Source: Lillicrap et al. (2016), "Continuous Control with Deep Reinforcement Learning", algorithm 1.
 """
@@ -29,11 +30,11 @@ class Config(td3.Config):
     """Settings of DDPG: those of TD3, with other defaults."""
 
     critics: int = 1
-    """Critics, whose smallest value is the target, 1..64."""
+    """Number of critics, 1..64; the target uses the smallest of their values."""
     policy_delay: int = 1
-    """Critic updates to an actor update, 1..1000."""
+    """Critic updates per actor update, 1..1000."""
     target_noise: float = 0.0
-    """Standard deviation of the noise on the target's actions."""
+    """Standard deviation of the noise on the target's actions, in units of half the action range."""
 
 
 def default_config(spec: EnvSpec) -> Config:
@@ -42,15 +43,15 @@ def default_config(spec: EnvSpec) -> Config:
 
 
 PRESETS = {
-    "pendulum": Preset(td3.PENDULUM_RUN, td3.PENDULUM, tuned=True, note="Pendulum-v1 to -200 within seconds"),
+    "pendulum": Preset(td3.PENDULUM_RUN, td3.PENDULUM, tuned=True, note="Reaches -200 within seconds."),
 }
 
 
 class DDPG(td3.TD3):
-    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+    """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: observations are of no kind it takes, or actions are discrete or have no bounds.
+        ConfigError: the kind of observations is not supported, or actions are discrete or have no bounds.
     """
 
     name = "ddpg"

@@ -1,4 +1,4 @@
-"""Deep Q-learning and the options that the field settled on, from plain DQN to Rainbow, IQN and Munchausen.
+"""Deep Q-learning (DQN) with its common extensions, up to Rainbow, IQN and Munchausen DQN.
 
 For a sampled transition ``(s, a, R, d, s')`` with the n-step sum ``R = sum_{i<k} gamma^i r_i``, ``k <= n``,
 and ``d = gamma^k`` (0 where the episode terminated; truncation bootstraps)::
@@ -10,7 +10,7 @@ and ``d = gamma^k`` (0 where the episode terminated; truncation bootstraps)::
     p     = |delta| + priority_epsilon                         p:       Schaul et al. (2016), section 3.3
     Q     = V + A - mean(A)                                    dueling: Wang et al. (2016), equation 9
 
-With a ``distribution`` the network gives for each action the distribution of the return, and Q is its mean::
+With ``distribution`` set, the network predicts the distribution of each action's return; Q is its mean::
 
     c51   Z = sum_i p_i [z_i],  z_i equally spaced             Bellemare et al. (2017), equation 7
           loss = mean_b w_b KL(project(R + d z, p_target(s', a*)) || p(s, a)),  p = KL + priority_epsilon
@@ -24,10 +24,10 @@ Munchausen targets, with ``pi = softmax(Q_target / T)`` (for quantiles, Z_target
     y = R + m * max(T log pi(a|s), clip) + d * sum_a' pi(a'|s') (Q_target(s', a') - T log pi(a'|s'))
                                                                Vieillard et al. (2020), equation 2
 
-(for ``n_step > 1`` the bonus of the first step alone is added). Noisy layers: see ``parl.nets.noisy``.
+With ``n_step > 1`` only the bonus of the first step is added. Noisy layers: see ``parl.nets.noisy``.
 
-Rewards are multiplied by ``reward_scale`` first. The n-step sums, the draw in proportion to ``p ** alpha``
-and ``w`` are the replay's work.
+Rewards are multiplied by ``reward_scale`` first. The replay computes the n-step sums and ``w``, and samples
+in proportion to ``p ** alpha``.
 """
 
 from __future__ import annotations
@@ -89,73 +89,77 @@ class Config(ReplayedConfig):
     of: ClassVar[str] = "dqn"
 
     double: bool = True
-    """Let the online network choose the next action and the target network evaluate it."""
+    """Double DQN: the online network selects the next action, the target network evaluates it."""
     dueling: bool = False
-    """Split the last layer into a state value and advantages."""
+    """Dueling network: the head predicts a state value and an advantage per action."""
     dueling_hidden: int = 0
-    """Width of a hidden layer in each of the two streams, in place of the torso's dense layer after
-    convolutions; 0: the streams are one layer each."""
+    """Width of a hidden layer in each of the two dueling streams; for images it replaces the dense layer
+    after the convolutions. 0: each stream is a single layer."""
     distribution: Distribution = "none"
-    """Learn the mean return alone, or its distribution: c51 (fixed atoms), qr (fixed fractions), iqn."""
+    """none: learn the mean return. Else learn its distribution: c51 (on fixed atoms), qr (quantiles at fixed
+    fractions) or iqn (quantiles at sampled fractions)."""
     atoms: int = 51
-    """Atoms of c51, 2..1024."""
+    """c51: number of atoms, 2..1024."""
     value_min: float = -10.0
-    """Lowest atom of c51, in units of the scaled return."""
+    """c51: lowest atom, in units of the scaled return."""
     value_max: float = 10.0
-    """Highest atom of c51, in units of the scaled return."""
+    """c51: highest atom, in units of the scaled return."""
     quantiles: int = 64
-    """Quantiles of qr; fractions that iqn draws for the prediction, and again for the target; 1..1024."""
+    """qr: number of quantiles. iqn: number of fractions sampled for the prediction, and as many for the
+    target. 1..1024."""
     policy_quantiles: int = 32
-    """Fractions that iqn averages to act, in the middle of equal parts, 1..1024."""
+    """iqn: number of evenly spaced fractions over which values are averaged to choose actions, 1..1024."""
     cosines: int = 64
-    """Cosine features of iqn's fractions, 1..1024."""
+    """iqn: number of cosine features that encode a fraction, 1..1024."""
     noisy: bool = False
-    """Explore by learned noise on the weights behind the torso too."""
+    """Noisy layers: explore also by noise of learned size on the weights of the head."""
     noisy_sigma: float = 0.5
-    """Size of that noise at the start."""
+    """Initial size of the noise of noisy layers."""
     munchausen: float = 0.0
-    """Share of the log-policy that is added to the reward, 0..1; 0 is off, 0.9 the value of the source."""
+    """Weight of the log-policy that Munchausen DQN adds to the reward, 0..1; 0: off. The source uses 0.9."""
     munchausen_temperature: float = 0.03
-    """Temperature of the policy of Munchausen targets, in units of the scaled return."""
+    """Temperature of the softmax policy in Munchausen targets, in units of the scaled return."""
     munchausen_clip: float = -1.0
-    """Lowest value of the temperature times the log-policy, ``<= 0``."""
+    """Lower bound of temperature times log-policy in Munchausen targets, at most 0."""
     n_step: int = 10
-    """Rewards summed before bootstrapping, 1..64."""
+    """Number of rewards summed before bootstrapping, 1..64."""
     reward_scale: float = 0.1
-    """Rewards are multiplied by this: networks learn fastest where values stay below about 10."""
+    """Factor that rewards are multiplied by; networks learn fastest if values stay below about 10."""
     prioritized: bool = True
-    """Draw in proportion to the last temporal-difference error; else uniformly."""
+    """Prioritized replay: sample in proportion to the last TD error (see alpha); else uniformly."""
     alpha: float = 0.4
-    """Exponent of the priorities, 0..1; 0 draws uniformly."""
+    """Exponent of the priorities, 0..1; 0 samples uniformly."""
     huber_delta: float = 1.0
-    """Error beyond which the loss is linear, in units of the scaled return; ``inf``: squared error."""
+    """Absolute error above which the loss is linear, in units of the scaled return; inf: squared error."""
     hidden: tuple[int, ...] = (64, 64)
-    """Widths of the dense layers; images use a convolutional torso and the last width."""
+    """Widths of the dense layers; images use only the last, after the convolutions."""
     images: Images = "nature"
-    """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
+    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network)."""
     layer_norm: bool = True
-    """Normalize each dense layer before its ReLU; steadies high learning rates."""
+    """Layer normalization before each ReLU of the dense layers; stabilizes high learning rates."""
     learning_rate: float = 2e-3
-    """Adam's step size."""
+    """Learning rate of Adam."""
     adam_epsilon: float = 1e-8
-    """Adam's denominator offset."""
+    """Epsilon of Adam, added to the denominator."""
     max_gradient_norm: float = 10.0
-    """Gradients longer than this are scaled down to it; 0 never scales."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit."""
     target_period: int = 25
-    """Updates between copies of the weights into the target network; unused with ``target_tau``."""
+    """Updates between copies of the weights to the target network; unused with target_tau."""
     target_tau: float = 0.0
-    """Polyak: share of the weights that flows into the target network at each update; 0 copies instead."""
+    """Polyak averaging: share of the weights mixed into the target network at each update; 0: copy every
+    target_period updates."""
     epsilon_first: float = 1.0
-    """Exploration rate at step 0."""
+    """Exploration rate (epsilon) at step 0."""
     epsilon_last: float = 0.02
-    """Exploration rate of actor 0 after ``epsilon_steps``."""
+    """Exploration rate of actor 0 after epsilon_steps."""
     epsilon_steps: int = 5_000
-    """Steps, of all actors together, over which the rate falls in a straight line."""
+    """Steps, of all actors together, over which the exploration rate falls linearly."""
     epsilon_spread: float = 0.0
-    """Actor i of n ends at ``epsilon_last ** (1 + spread * i / (n - 1))``; 7 as in Ape-X, 0 all alike."""
+    """Final exploration rate of actor i of n: epsilon_last ** (1 + epsilon_spread * i / (n - 1)). 7 in
+    Ape-X; 0: the same for all."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
         kind = f"distribution = {self.distribution!r}"
         if self.distribution != "c51":
@@ -214,7 +218,7 @@ class Config(ReplayedConfig):
             raise ConfigError(f"dqn: huber_delta = inf does not go with distribution = {self.distribution!r}")
         if self.distribution == "c51" and self.munchausen:
             raise ConfigError(
-                f"dqn: munchausen = {self.munchausen} does not go with distribution = 'c51'; take qr or iqn"
+                f"dqn: munchausen = {self.munchausen} does not work with distribution = 'c51'; use qr or iqn"
             )
         if self.dueling_hidden and not self.dueling:
             raise ConfigError(f"dqn: dueling_hidden = {self.dueling_hidden} needs dueling = True")
@@ -274,7 +278,7 @@ PRESETS = {
             "epsilon_steps": 20_000,
         },
         tuned=True,
-        note="Acrobot-v1 to -90 within a minute",
+        note="Reaches -90 within a minute.",
     ),
     "lunarlander": Preset(
         {
@@ -295,15 +299,16 @@ PRESETS = {
             "epsilon_steps": 12_000,
         },
         tuned=True,
-        note="LunarLander-v3 to 200 within four minutes on two cores.",
+        note="Reaches 200 within four minutes on two cores.",
     ),
 }
 
 
 class QNetwork(Executed):
-    """Observations (B, ...) to action values (B, A, M) float32.
+    """Q-network: observations (B, ...) to action values (B, A, M) float32.
 
-    M is 1, c51's atoms (logits), qr's quantiles, or as many as the fractions that iqn is asked for.
+    M is 1 without a distribution, the number of atoms for c51 (logits), of quantiles for qr, and of the given
+    fractions for iqn.
     """
 
     support: Tensor
@@ -334,7 +339,7 @@ class QNetwork(Executed):
         self._dense: MLPWithHeads | None = None
 
     def bind(self) -> None:
-        """See :func:`parl.nets.flatten`: without a distribution, layers and heads are one operation."""
+        """See :func:`parl.nets.flatten`. Without a distribution, layers and heads are one fused operation."""
         if self._kind != "none" or not isinstance(self.torso, MLP):
             return
         streams = [self.head.values] if isinstance(self.head, ActionHead) else []
@@ -346,11 +351,11 @@ class QNetwork(Executed):
 
     @property
     def fused(self) -> bool:
-        """Whether all of it is one network of dense layers."""
+        """Whether the whole network is one fused operation of :mod:`parl.nets.fused`."""
         return self._dense is not None and not self.torch_only
 
     def act(self, observations: Observations) -> Array:
-        """Action values (B, A) of observations (B, ...), both numpy; for acting."""
+        """Returns action values (B, A) for observations (B, ...), both numpy; no gradient."""
         dense = self._dense
         if dense is not None and isinstance(observations, np.ndarray) and observations.dtype == np.float32:
             x = observations.reshape(len(observations), -1)
@@ -361,7 +366,7 @@ class QNetwork(Executed):
             return self.mean(self(tensors_of(observations))).numpy()
 
     def forward(self, observations: Any, fractions: Tensor | None = None) -> Tensor:
-        """Values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those it acts with."""
+        """Returns values (B, A, M); iqn takes ``fractions`` (B, M) or (1, M), by default those of acting."""
         if self.use_bf16:
             with autocast_bf16(self.support.device):
                 return self._outputs(observations, fractions).to(torch.float32)
@@ -384,7 +389,7 @@ class QNetwork(Executed):
         return values.unflatten(0, (len(features), -1)).transpose(1, 2)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """Action values (B, A) of what :meth:`forward` gave."""
+        """Returns action values (B, A) for outputs of :meth:`forward`."""
         if self._kind == "c51":
             return outputs.softmax(dim=2) @ self.support
         return outputs.squeeze(2) if self._kind == "none" else outputs.mean(dim=2)
@@ -395,16 +400,16 @@ def _is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
 
 
 def _values(outputs: Sequence[Array]) -> Array:
-    """Action values (B, A) from one head's, or from advantages (B, A) and state values (B,) or (B, 1)."""
+    """Returns action values (B, A), given those, or advantages (B, A) and state values (B,) or (B, 1)."""
     q, *value = outputs
     return q + (value[0].reshape(-1) - q.mean(axis=1))[:, None] if value else q
 
 
 class DQN(ReplayedAlgorithm):
-    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+    """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: the environment's actions are not discrete, or its observations of no kind it takes.
+        ConfigError: the environment's actions are not discrete, or its kind of observations is not supported.
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
@@ -412,7 +417,7 @@ class DQN(ReplayedAlgorithm):
         if not spec.num_actions:
             raise ConfigError(
                 f"dqn needs a discrete action space; this environment's is continuous, of shape "
-                f"{spec.action_shape}: take sac, td3 or ddpg"
+                f"{spec.action_shape}: use sac, td3 or ddpg"
             )
         self.config = config
         self.spec = spec
@@ -432,12 +437,12 @@ class DQN(ReplayedAlgorithm):
         return self.config.cuda_graph
 
     def make_device_policy(self, learner: DQNLearner, seed: int) -> DeviceQPolicy:
-        """See :class:`parl.types.DeviceAlgorithm`: explores as actor 0 does."""
+        """See :class:`parl.types.DeviceAlgorithm`. The policy explores like actor 0."""
         return DeviceQPolicy(self.config, self.spec, learner.online, learner.weights.device, seed)
 
 
 class QPolicy(SeededPolicy):
-    """Acts by the highest value; explores by random actions, fewer as the run goes on, and by noisy layers.
+    """Epsilon-greedy policy whose epsilon falls over the run; noisy layers, if any, explore too.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
@@ -456,7 +461,7 @@ class QPolicy(SeededPolicy):
         self.action_values: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
 
     def act(self, observations: Observations, env_steps: int) -> Array:
-        """Exploring actions (N,) int64."""
+        """Returns actions (N,) int64 with exploration."""
         if self._config.noisy:
             resample_noise(self._network, self._noise)
         epsilon = linear(
@@ -469,7 +474,7 @@ class QPolicy(SeededPolicy):
         return action
 
     def act_greedily(self, observations: Observations) -> Array:
-        """Greedy actions (N,) int64."""
+        """Returns greedy actions (N,) int64."""
         if self._config.noisy:
             silence_noise(self._network)
         return self._values(observations).argmax(axis=1)
@@ -478,17 +483,17 @@ class QPolicy(SeededPolicy):
         return self._network.act(observations)
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return super().state_dict() | {"noise": self._noise.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self._noise.set_state(state["noise"])
 
 
 class DeviceQPolicy:
-    """As :class:`QPolicy`, with a learner's own network, where that is: :class:`parl.types.DevicePolicy`."""
+    """As :class:`QPolicy`, with the learner's network and device. See :class:`parl.types.DevicePolicy`."""
 
     def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
         self._config, self._network = config, network
@@ -496,7 +501,7 @@ class DeviceQPolicy:
         self._generator = torch.Generator(device).manual_seed(seed)
 
     def act(self, observations: Tensor, env_steps: int) -> Tensor:
-        """Exploring actions (N,) int64; does not wait."""
+        """Returns actions (N,) int64 with exploration; does not synchronize with the device."""
         config, count = self._config, len(observations)
         if config.noisy:
             resample_noise(self._network, self._generator)
@@ -509,11 +514,11 @@ class DeviceQPolicy:
         return torch.where(explores, any_action, greedy)
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {"generator": self._generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self._generator.set_state(state["generator"])
 
 
@@ -549,7 +554,10 @@ class DQNLearner:
         self._latest: Mapping[str, Any] = {}
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
-        """What iqn draws for the prediction and for the target, (B, quantiles) each; qr's are fixed, (N,)."""
+        """Returns the quantile fractions of the prediction and of the target.
+
+        iqn samples (B, quantiles) for each; qr has fixed ones (quantiles,) for the prediction. Else None.
+        """
         config = self._config
         if config.distribution == "qr":
             return midpoints(config.quantiles, self._device), None
@@ -561,9 +569,9 @@ class DQNLearner:
         return both[0], both[1]
 
     def targets(self, batch: Batch, fractions: Tensor | None = None) -> Tensor:
-        """``y`` of the module's equations: (B, M) float32 samples, M = 1 without a distribution.
+        """Returns ``y`` of the module's equations: (B, M) float32 samples, M = 1 without a distribution.
 
-        With c51 instead (B, atoms) probabilities. iqn's target is taken at ``fractions``.
+        For c51, returns probabilities (B, atoms). For iqn, the target is evaluated at ``fractions``.
         """
         config, online, target = self._config, self.online, self.target
         reward = batch.reward * config.reward_scale
@@ -585,7 +593,7 @@ class DQNLearner:
             return bellman_target(reward.unsqueeze(1), batch.discount.unsqueeze(1), values)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The scalar loss, the errors (B,) whose size is the priority, and the values ``Q(s, a)`` (B,)."""
+        """Returns the scalar loss, errors (B,), whose sizes give priorities, and ``Q(s, a)`` (B,)."""
         config = self._config
         now, later = self.fractions(batch)
         target = self.targets(batch, later)
@@ -621,7 +629,7 @@ class DQNLearner:
         else:
             self._latest = (self._captured or self._backward)(cast("TensorBatch", batch))
             priorities = self._latest["priorities"].cpu().numpy()
-        # Of a device the priorities have to be waited for; one that is not finite tells of the loss too.
+        # On a device only the priorities are read; if the loss is not finite, neither is one of them.
         check_update(priorities, loss=self._latest["loss"] if on_cpu else 0.0)
         return priorities
 
@@ -636,7 +644,7 @@ class DQNLearner:
             resample_noise(self.target, self.generator)
 
     def _backward(self, batch: Batch) -> dict[str, Tensor]:
-        """With new noise, gradients of :meth:`loss`, and what it gives."""
+        """Draws new noise, writes the gradients of :meth:`loss`, and returns its results by name."""
         self._resample()
         return self._gradients_of(*(getattr(batch, name) for name in TENSORS))
 
@@ -648,18 +656,18 @@ class DQNLearner:
         return {"loss": loss.detach(), "priorities": priorities, "q": q}
 
     def use_threads(self, count: int) -> None:
-        """Lets torch's own operations use ``count`` threads."""
+        """Sets the number of threads of torch's operations."""
         torch.set_num_threads(count)
 
     def _graph(self, batch: Batch) -> dict[str, Tensor]:
-        """What a graph holds: :meth:`_backward` and, alone, the step."""
+        """The work of one CUDA graph: :meth:`_backward` and, if ``alone``, the optimizer step."""
         found = self._backward(batch)
         if self.alone:
             self.apply_gradients()
         return found
 
     def step(self) -> None:
-        """Scales long gradients down, one Adam step, lets the target network follow."""
+        """Limits the norm of the gradient, makes one Adam step, and updates the target network."""
         if self._captured is None or not self.alone:
             self.apply_gradients()
         self.after_step()
@@ -679,7 +687,7 @@ class DQNLearner:
             self._target_weights.copy_(self.weights)
 
     def metrics(self) -> dict[str, float]:
-        """Loss, mean absolute error, mean value and gradient norm of the latest update."""
+        """Returns loss, mean absolute error, mean value and gradient norm of the latest update."""
         if not self._latest:
             return {}
         loss, priorities, q = (torch.as_tensor(self._latest[name]) for name in ("loss", "priorities", "q"))
@@ -691,7 +699,7 @@ class DQNLearner:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {
             "weights": self.weights.clone(),
             "target_weights": self._target_weights.clone(),
@@ -702,7 +710,7 @@ class DQNLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.weights.copy_(state["weights"])
         self._target_weights.copy_(state["target_weights"])
         self._mean.copy_(state["mean"])
@@ -713,7 +721,7 @@ class DQNLearner:
 
 
 def _chosen(values: Tensor, action: Tensor) -> Tensor:
-    """Of values (B, A, M) those of the actions (B,): (B, M)."""
+    """Selects the values (B, M) of the actions (B,) from values (B, A, M)."""
     if values.shape[2] == 1:
         return values.squeeze(2).gather(1, action.unsqueeze(1))
     return values[torch.arange(len(action), device=action.device), action]

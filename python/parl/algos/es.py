@@ -1,13 +1,13 @@
-"""Evolution strategy: follow the average of random directions, weighted by how well they did.
+"""Evolution strategy (ES): steps along the mean of random directions, weighted by their returns.
 
-A generation has N / 2 directions ``e_i`` of standard normal noise, each tried both ways: members
-``theta + sigma e_i`` and ``theta - sigma e_i`` with returns ``F_i+`` and ``F_i-``. With u the centred ranks
+A generation has N / 2 directions ``e_i`` of standard normal noise, each evaluated with both signs: members
+``theta + sigma e_i`` and ``theta - sigma e_i`` with returns ``F_i+`` and ``F_i-``. With u the centered ranks
 of all N returns, in -0.5..0.5::
 
     g = 1 / (N sigma) sum_i (u_i+ - u_i-) e_i          Salimans et al. (2017), algorithm 1, sections 2.1, 2.2
     theta <- Adam(theta, -g + weight_decay theta)
 
-On the wire a member is (seed of e_i, sign).
+Processes exchange a member as (seed of e_i, sign).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Config(PopulationNetConfig):
     sigma: float = 0.1
     """Standard deviation of the noise on weights."""
     learning_rate: float = 0.05
-    """Adam's step size."""
+    """Learning rate of Adam."""
     weight_decay: float = 0.0
-    """Pulls weights towards 0."""
+    """L2 penalty: this times the weights is added to the gradient."""
     adam_epsilon: float = 1e-8
-    """Adam's denominator offset."""
+    """Epsilon of Adam, added to the denominator."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +55,7 @@ class Config(PopulationNetConfig):
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """The defaults."""
+    """Returns the defaults."""
     return Config()
 
 
@@ -63,7 +63,7 @@ PRESETS: dict[str, Preset] = {}
 
 
 def centred_ranks(returns: Array) -> Array:
-    """Ranks of ``returns`` (N,) from -0.5 to 0.5 (highest), float32; equal returns get their mean rank."""
+    """Returns the ranks of ``returns`` (N,), from -0.5 to 0.5, float32; equal returns get their mean rank."""
     _, inverse, counts = np.unique(returns, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     mean = last - (counts + 1) / 2  # mean of the ranks last - counts .. last - 1
@@ -72,7 +72,7 @@ def centred_ranks(returns: Array) -> Array:
 
 
 class ESDecoder:
-    """Weights of members (seed, sign) relative to ``base``."""
+    """Computes the weights of members (seed, sign) from those of ``base``."""
 
     def __init__(self, config: Config) -> None:
         self._sigma = config.sigma
@@ -82,7 +82,7 @@ class ESDecoder:
         weights = torch.empty(len(members), len(base)) if out is None else out
         drawn, latest = torch.empty_like(base), None
         for row, (seed, sign) in zip(weights, members, strict=True):
-            if seed != latest:  # both signs stand side by side
+            if seed != latest:  # the two signs of a seed are adjacent
                 latest = seed
                 noise(seed, len(base), drawn)
             torch.add(base, drawn, alpha=self._sigma * sign, out=row)
@@ -93,7 +93,7 @@ class ESLearner:
     """See :class:`parl.types.PopulationLearner`.
 
     Attributes:
-        weights: (P,) float32, the middle of the population.
+        weights: (P,) float32, the center of the population.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int) -> None:
@@ -107,14 +107,14 @@ class ESLearner:
         self._latest: dict[str, float] = {}
 
     def ask(self, size: int) -> list[Member]:
-        """Both signs of ``size // 2`` seeds; of an odd size, the last one alone."""
+        """Returns both signs of ``size // 2`` new seeds; if ``size`` is odd, also sign 1 of another."""
         seeds = self._rng.integers(2**62, size=(size + 1) // 2).tolist()
         return [(seed, sign) for seed in seeds for sign in (1, -1)][:size]
 
     def gradient(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> Tensor:
-        """(P,): ``-g`` of the module, what a minimiser follows; the arguments are those of :meth:`tell`.
+        """Returns ``-g`` of the module's equations (P,), for a minimizer; arguments as in :meth:`tell`.
 
-        ``sign sigma e`` of a member is its weights less those in the middle, so that no noise is drawn again.
+        A member's ``sign sigma e`` is computed as its weights minus ``self.weights``, without drawing again.
         """
         ranks = torch.from_numpy(centred_ranks(returns))
         weights = self._decoder.decode(self.weights, members) if weights is None else weights
@@ -122,7 +122,7 @@ class ESLearner:
         return away.mul_(-1 / (len(members) * self._config.sigma**2))
 
     def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
-        """One step of Adam.
+        """Makes one Adam step.
 
         Raises:
             NonFiniteError: the gradient is NaN or infinite; the weights stay as they are.
@@ -150,11 +150,11 @@ class ESLearner:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Mean and best return of the latest generation."""
+        """Returns mean and best return of the latest generation."""
         return self._latest
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {
             "weights": self.weights.clone(),
             "mean": self._mean.clone(),
@@ -164,7 +164,7 @@ class ESLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.weights.copy_(state["weights"])
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
@@ -173,7 +173,7 @@ class ESLearner:
 
 
 class ES:
-    """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
+    """Creates policies, learners and decoders. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("es", spec, ("vector", "image"), config.images)
@@ -185,7 +185,7 @@ class ES:
         return DeterministicPolicy(self.config, self.spec)
 
     def make_learner(self, seed: int, device: str) -> ESLearner:
-        """A learner; the device plays no part, weights are small."""
+        """A learner on the CPU; ``device`` is ignored, since the weights are few."""
         return ESLearner(self.config, self.spec, seed)
 
     def make_decoder(self) -> ESDecoder:

@@ -1,12 +1,12 @@
-"""Genetic algorithm: the best networks of a generation have mutated copies, without gradients or crossover.
+"""Genetic algorithm (GA): copies of the best networks are mutated, without gradients and without crossover.
 
-A member is the chain of seeds that made it, and nothing else is sent or kept::
+A member is sent and stored as the chain of seeds from which its weights are computed::
 
     theta(s_0)           = first weights drawn from s_0
     theta(s_0 .. s_k)    = theta(s_0 .. s_{k-1}) + sigma noise(s_k)
 
-The ``parents`` best of a generation (truncation selection) are the parents of the next; the best ``elites``
-of them stay as they are and are evaluated again.
+The best ``parents`` members of a generation are the parents of the next (truncation selection). The best
+``elites`` of them are members of the next generation unchanged, and are evaluated again.
 
 Source: Such et al. (2017), "Deep Neuroevolution", algorithm 1 and section 3.
 """
@@ -27,7 +27,7 @@ from parl.nets import check_observations
 from parl.ops.bounds import check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
 
-# Decoded members that a decoder keeps, at least: parents return generation after generation.
+# Least number of decoded members that a decoder keeps: parents are needed in several generations.
 _KEPT = 64
 
 
@@ -36,11 +36,11 @@ class Config(PopulationNetConfig):
     """Settings of the genetic algorithm."""
 
     sigma: float = 0.05
-    """Standard deviation of a mutation."""
+    """Standard deviation of the noise that a mutation adds to the weights."""
     parents: int = 10
-    """Members of a generation that have offspring."""
+    """Number of members of a generation that have offspring."""
     elites: int = 2
-    """Parents that go on unchanged."""
+    """Number of parents that stay in the population unchanged."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +50,7 @@ class Config(PopulationNetConfig):
 
 
 def default_config(spec: EnvSpec) -> Config:
-    """The defaults."""
+    """Returns the defaults."""
     return Config()
 
 
@@ -58,24 +58,24 @@ PRESETS: dict[str, Preset] = {}
 
 
 class GADecoder:
-    """Weights of chains of seeds; remembers those with offspring, so that a sibling costs one mutation."""
+    """Computes weights from chains of seeds; keeps those of parents, so that offspring cost one mutation."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         self._shape = Shape(config, spec)
         self._sigma = config.sigma
         self._known: dict[Member, Tensor] = {}
-        # A generation's parents, and their own, of which a parent that others decoded is one mutation away.
+        # A generation's parents and their parents: a parent decoded elsewhere is one mutation from its own.
         self._kept = max(_KEPT, 2 * config.parents)
 
     def decode(self, base: Tensor, members: Sequence[Member], out: Tensor | None = None) -> Tensor:
-        """See :class:`parl.types.Decoder`; ``base`` plays no part."""
+        """See :class:`parl.types.Decoder`; ``base`` is ignored."""
         weights = torch.empty(len(members), self._shape.size) if out is None else out
         for row, member in zip(weights, members, strict=True):
             self._decode(member, row)
         return weights
 
     def weights(self, member: Member) -> Tensor:
-        """(P,) of one member."""
+        """Returns the weights (P,) of one member."""
         return self._decode(member, torch.empty(self._shape.size))
 
     def _decode(self, member: Member, out: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class GADecoder:
         return torch.add(self._parent(member[:-1]), out.mul_(self._sigma), out=out)
 
     def _parent(self, member: Member) -> Tensor:
-        """(P,) of a member with offspring, kept for more of them."""
+        """Returns the weights (P,) of a parent, and keeps them for further offspring."""
         weights = self._known.pop(member, None)
         if weights is None:
             length = len(member) - 1
@@ -119,7 +119,7 @@ class GALearner:
         return self._rng.integers(2**62, size=count).tolist()
 
     def ask(self, size: int) -> list[Member]:
-        """The elites, then offspring of parents drawn at random; at first, members of one seed each."""
+        """Returns elites and offspring of random parents; in the first generation, members of one seed."""
         if not self._parents:
             return [(seed,) for seed in self._seeds(size)]
         stay = self._parents[: min(self._config.elites, size)]
@@ -128,7 +128,7 @@ class GALearner:
         return stay + [(*self._parents[i], seed) for i, seed in zip(chosen, seeds, strict=True)]
 
     def tell(self, members: Sequence[Member], returns: Array, weights: Tensor | None = None) -> None:
-        """Truncation selection; of equal returns, the earlier member wins."""
+        """Selects the parents (truncation selection); among equal returns, the earlier member wins."""
         order = np.argsort(-np.asarray(returns), kind="stable")[: self._config.parents]
         self._parents = [members[i] for i in order.tolist()]
         best = self._decoder.weights(self._parents[0]) if weights is None else weights[int(order[0])]
@@ -140,11 +140,11 @@ class GALearner:
         }
 
     def metrics(self) -> dict[str, float]:
-        """Mean and best return of the latest generation, and how many seeds its best member takes."""
+        """Returns mean and best return of the latest generation, and its best member's number of seeds."""
         return self._latest
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {
             "weights": self.weights.clone(),
             "parents": [list(member) for member in self._parents],
@@ -152,14 +152,14 @@ class GALearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.weights.copy_(state["weights"])
         self._parents = [tuple(member) for member in state["parents"]]
         self._rng.bit_generator.state = state["rng"]
 
 
 class GA:
-    """Makes the parts. See :class:`parl.types.PopulationAlgorithm`."""
+    """Creates policies, learners and decoders. See :class:`parl.types.PopulationAlgorithm`."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations("ga", spec, ("vector", "image"), config.images)
@@ -171,7 +171,7 @@ class GA:
         return DeterministicPolicy(self.config, self.spec)
 
     def make_learner(self, seed: int, device: str) -> GALearner:
-        """A learner; the device plays no part, weights are small."""
+        """A learner on the CPU; ``device`` is ignored, since the weights are few."""
         return GALearner(self.config, self.spec, seed)
 
     def make_decoder(self) -> GADecoder:

@@ -1,8 +1,8 @@
-"""GA3C: actors without networks, one batch for all that need an action, updates from a queue of rollouts.
+"""GA3C: predictors compute the actions of many actors in one batch; updates use a queue of rollouts.
 
-The loss is that of A2C (``a2c.py``) with n-step advantages. The weights that act change while a rollout is
-collected (topology ``predictor``); ``advantage = "vtrace"`` corrects for it, the source does not. In
-``deterministic`` the actors take turns.
+The loss is that of A2C (``a2c.py``) with n-step advantages. The weights may change while a rollout is
+collected (topology ``predictor``); ``advantage = "vtrace"`` corrects for that, the source does not. With the
+deterministic schedule the actors alternate.
 
 Source: Babaeizadeh et al. (2017), "Reinforcement Learning through Asynchronous Advantage Actor-Critic on a
 GPU".
@@ -25,16 +25,16 @@ class Config(A2CConfig):
     rollout_steps: int = 8
     """T, steps in a rollout."""
     entropy_coefficient: float = 0.01
-    """Weight of the policy's entropy in the loss."""
+    """Weight of the entropy bonus in the loss."""
     normalize_advantages: bool = False
-    """Bring advantages to mean 0 and deviation 1 in each update."""
+    """Normalize advantages to mean 0 and standard deviation 1 in each update."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_windows(self, "ga3c")
         if self.lstm:
             raise ConfigError(
-                f"ga3c: lstm = {self.lstm} needs actors with networks of their own: take a2c, a3c or impala"
+                f"ga3c: lstm = {self.lstm} needs actors with networks of their own: use a2c, a3c or impala"
             )
 
 
@@ -62,4 +62,4 @@ PRESETS: dict[str, Preset] = {}
 
 
 class GA3C(A2C):
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""

@@ -1,4 +1,4 @@
-"""IMPALA: actors collect rollouts with weights that lag behind, the learner corrects for it by V-trace.
+"""IMPALA: actors collect rollouts with older weights; the learner corrects for that with V-trace.
 
 The loss is that of A2C (``a2c.py``), with targets and advantages of Espeholt et al. (2018), "IMPALA",
 equation 1 and section 4.2::
@@ -6,8 +6,8 @@ equation 1 and section 4.2::
     v_t - V(s_t) = sum_{k >= t} gamma^{k-t} (prod_{i<k} c_i) rho_k delta_k,   rho = min(rho_max, pi / mu)
     A_t          = rho_t (r_t + gamma v_{t+1} - V(s_t)),                      c   = lambda min(c_max, pi / mu)
 
-where mu is the policy that acted, whose log-probabilities come with the rollout. Every rollout makes one
-update; how old the weights were is measured, and rollouts older than the run's ``max_lag`` are left out.
+where mu is the policy that acted, whose log-probabilities are part of the rollout. Each rollout gives one
+update. The policy lag is measured, and rollouts with a lag above the run's ``max_lag`` are discarded.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Config(A2CConfig):
     rollout_steps: int = 20
     """T, steps in a rollout."""
     advantage: Literal["gae", "vtrace"] = "vtrace"
-    """gae leaves the lag uncorrected."""
+    """vtrace: V-trace. gae: generalized advantage estimation, without correction for older policies."""
     gae_lambda: float = 1.0
-    """Shortens traces, 0..1."""
+    """Lambda of the advantages, 0..1; smaller values shorten the traces."""
     normalize_advantages: bool = False
-    """Bring advantages to mean 0 and deviation 1 in each rollout."""
+    """Normalize advantages to mean 0 and standard deviation 1 in each rollout."""
     entropy_coefficient: float = 0.01
-    """Weight of the policy's entropy in the loss."""
+    """Weight of the entropy bonus in the loss."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,4 +62,4 @@ PRESETS: dict[str, Preset] = {}
 
 
 class IMPALA(A2C):
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""

@@ -1,7 +1,7 @@
-"""What ``es`` and ``ga`` share: networks evaluated side by side, and noise from seeds.
+"""Base classes of ``es`` and ``ga``: networks of many members that act together, and noise from seeds.
 
 Images pass the three convolutions of the Nature DQN before the dense layers, as in Such et al. (2017), "Deep
-Neuroevolution", section 4.1; their dense layers are narrower here, so that thousands of members fit.
+Neuroevolution", section 4.1; the dense layers are narrower here, so that thousands of members fit in memory.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from parl.nets.torsos import is_channels_last
 from parl.ops.bounds import NO_IMAGES, check_choices, check_hidden
 from parl.types import Array, EnvSpec, is_image
 
-# Products of a member's layer up to which numpy's BLAS takes one thread for a vector and a matrix.
+# Elements of a matrix up to which numpy's BLAS multiplies it with a vector in one thread.
 _FEW_PRODUCTS = 2304 * 4 - 1
-# Outputs, side and stride of the convolutions. Source: Mnih et al. (2015), Methods.
+# Output channels, kernel size and stride of the convolutions. Source: Mnih et al. (2015), Methods.
 _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
 @dataclass(frozen=True)
 class PopulationNetConfig:
-    """Settings that these algorithms share."""
+    """Settings that ES and GA share."""
 
     hidden: tuple[int, ...] = (32, 32)
-    """Widths of the dense layers, with tanh."""
+    """Widths of the dense layers, which use tanh."""
     images: Literal["nature", "mlp"] = "nature"
-    """What images pass first: the Nature DQN's convolutions with ReLU, or nothing."""
+    """Layers before the dense ones for images: the Nature DQN's convolutions with ReLU, or none (mlp)."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         return {} if spec.has_images else {"images": NO_IMAGES}
 
     def __post_init__(self) -> None:
@@ -45,12 +45,12 @@ class PopulationNetConfig:
 
 
 class Shape:
-    """Where each layer's matrix and bias lie in a flat vector of weights, convolutions first.
+    """Positions of each layer's matrix and bias in a flat vector of weights, convolutions first.
 
     Attributes:
-        size: P, weights in all.
+        size: P, number of weights.
         widths: of the dense layers: inputs, hidden widths, outputs.
-        picture: (C, H, W) where there are convolutions, else None.
+        picture: (C, H, W) of the images if there are convolutions, else None.
     """
 
     def __init__(self, config: PopulationNetConfig, spec: EnvSpec) -> None:
@@ -58,7 +58,7 @@ class Shape:
         self.picture: tuple[int, int, int] | None = None
         inputs = math.prod(shape)
         self.kernels: list[tuple[int, int, int]] = []
-        """Inputs to a pixel, outputs, stride of each convolution."""
+        """Inputs per output pixel, output channels and stride of each convolution."""
         if config.images == "nature" and is_image(shape, spec.observation_dtype):
             rows, columns, channels = shape if is_channels_last(shape) else (*shape[1:], shape[0])
             self.picture = channels, rows, columns
@@ -74,7 +74,7 @@ class Shape:
         self.size = sum(above * below + below for above, below in self._pairs)
 
     def layers(self, weights: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """(N, inputs, outputs) and (N, 1, outputs) of each layer, views of ``weights`` (N, P)."""
+        """Returns (N, inputs, outputs) and (N, 1, outputs) of each layer, views of ``weights`` (N, P)."""
         found: list[tuple[Tensor, Tensor]] = []
         start = 0
         for above, below in self._pairs:
@@ -85,7 +85,7 @@ class Shape:
         return found
 
     def first(self, seed: int) -> Tensor:
-        """(P,): matrices of deviation ``1 / sqrt(inputs)``, the last one a tenth of that; biases 0."""
+        """Draws weights (P,) of deviation ``1 / sqrt(inputs)``, a tenth in the last layer; biases are 0."""
         generator = torch.Generator().manual_seed(seed)
         weights = torch.zeros(1, self.size)
         layers = self.layers(weights)
@@ -95,14 +95,14 @@ class Shape:
         return weights[0]
 
     def pictures(self, observations: Tensor) -> Tensor:
-        """(N, C, H, W) float32, 0..1, of observations (N, ...) uint8."""
+        """Converts observations (N, ...) uint8 to (N, C, H, W) float32 in 0..1."""
         assert self.picture is not None
         if observations.shape[1:] != self.picture:
             observations = observations.permute(0, 3, 1, 2)
         return observations.to(torch.float32).mul_(1 / 255)
 
     def convolved(self, pictures: Tensor, layers: list[tuple[Tensor, Tensor]], member: int) -> Tensor:
-        """(N, inputs of the first dense layer) of pictures (N, C, H, W), by one member's convolutions."""
+        """Applies a member's convolutions to images (N, C, H, W): (N, inputs of the first dense layer)."""
         for (seen, made, stride), (matrix, bias) in zip(self.kernels, layers, strict=False):
             side = math.isqrt(seen // pictures.shape[1])
             kernel = matrix[member].T.reshape(made, pictures.shape[1], side, side)
@@ -111,12 +111,12 @@ class Shape:
 
 
 def noise(seed: int, size: int, out: Tensor | None = None) -> Tensor:
-    """(size,) float32 of the standard normal distribution: what a seed on the wire stands for.
+    """Draws (size,) float32 standard normal numbers; processes exchange the seed instead of the numbers.
 
     Args:
         seed: of the member.
-        size: how many.
-        out: contiguous, to be filled and returned.
+        size: number of values.
+        out: contiguous, is filled and returned; None: a new tensor.
     """
     found = torch.empty(size) if out is None else out
     np.random.Generator(np.random.SFC64(seed)).standard_normal(size, np.float32, found.numpy())
@@ -124,16 +124,16 @@ def noise(seed: int, size: int, out: Tensor | None = None) -> Tensor:
 
 
 class SideBySide:
-    """Networks of N members, each to act for itself. See :class:`parl.types.MemberNetworks`.
+    """Networks of N members, each for its own observation. See :class:`parl.types.MemberNetworks`.
 
-    Where a layer is small its products go by numpy, a vector and a matrix for each member: torch takes twice
-    to four times as long to start that many. Each layer's matrices lie in one piece.
+    For small layers numpy multiplies a vector and a matrix for each member: torch takes two to four times as
+    long to start so many products. The matrices of a layer are contiguous in memory.
 
     Args:
         shape: of each network.
         layers: matrices (N, inputs, outputs) and biases (N, 1, outputs) of each layer, see :class:`Shape`.
-        scale: of observations, or None for 1.
-        action_shape: of a continuous action; None: the number of the largest output is the action.
+        scale: factor of observations, None for 1.
+        action_shape: of a continuous action; None: the action is the index of the largest output.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class SideBySide:
         self._action_shape = action_shape
 
     def _product(self, x: Array, number: int) -> Array:
-        """(N, 1, outputs) of dense layer ``number`` on x (N, 1, inputs)."""
+        """Applies dense layer ``number`` to x (N, 1, inputs): (N, 1, outputs)."""
         matrix, bias = self._arrays[number]
         if matrix[0].size > _FEW_PRODUCTS:
             tensors = self._layers[number]
@@ -161,7 +161,7 @@ class SideBySide:
         return product
 
     def _seen(self, observations: Array) -> Array:
-        """(N, 1, inputs) float32 of observations (N, ...)."""
+        """Converts observations (N, ...) to inputs (N, 1, inputs) float32 of the first dense layer."""
         if self._shape.picture is not None:
             pictures = self._shape.pictures(torch.from_numpy(observations))
             each = [
@@ -189,7 +189,7 @@ class SideBySide:
 
 
 class DeterministicPolicy:
-    """The most preferred action, or the network's output where actions are continuous.
+    """Chooses the action with the largest output, or the outputs themselves if actions are continuous.
 
     Attributes:
         weights: (P,) float32, see :class:`parl.types.Policy`.
@@ -207,7 +207,7 @@ class DeterministicPolicy:
         return SideBySide(self._shape, self._shape.layers(weights), self._scale, shape)
 
     def act_greedily(self, observations: Array) -> Array:
-        """Actions (N, ...) by ``weights``."""
+        """Returns actions (N, ...) of the network with ``weights``."""
         with torch.inference_mode():
             x = torch.from_numpy(observations)
             layers = self._shape.layers(self.weights.unsqueeze(0))
@@ -226,12 +226,12 @@ class DeterministicPolicy:
             return x.numpy().reshape(-1, *self._spec.action_shape)
 
     def act(self, observations: Array, env_steps: int) -> Array:
-        """The same: exploration is in the weights."""
+        """As :meth:`act_greedily`: exploration is noise on the weights."""
         return self.act_greedily(observations)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing."""
+        """Returns nothing: there is no state but the weights."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""

@@ -1,7 +1,7 @@
-"""Proximal policy optimization with a clipped ratio.
+"""Proximal policy optimization (PPO) with a clipped ratio.
 
-A rollout of T steps of N environments is learned from several times over. With ``r_b = pi(a_b | s_b) /
-pi_old(a_b | s_b)``, advantages ``A`` of generalised advantage estimation and returns ``R = A + V_old``::
+Each rollout of T steps of N environments is used for several epochs. With ``r_b = pi(a_b | s_b) /
+pi_old(a_b | s_b)``, advantages ``A`` of generalized advantage estimation and returns ``R = A + V_old``::
 
     L_policy = -mean_b min(r_b A_b, clip(r_b, 1 - c, 1 + c) A_b)            Schulman et al. (2017), equation 7
     L_value  = 1/2 mean_b (V(s_b) - R_b)^2                                  ibid., equation 9
@@ -9,8 +9,8 @@ pi_old(a_b | s_b)``, advantages ``A`` of generalised advantage estimation and re
     loss     = L_policy + value_coefficient L_value - entropy_coefficient mean_b H(pi(. | s_b))
     KL       = mean_b (r_b - 1 - log r_b)                                   Schulman (2020), estimator k3
 
-A is brought to mean 0 and deviation 1 in each minibatch. Learning from a rollout ends early when KL passes
-``target_kl``. Step size and clip range fall in straight lines where ``anneal`` and ``anneal_clip`` say so.
+A is normalized to mean 0 and standard deviation 1 in each minibatch. Learning from a rollout stops early when
+KL exceeds ``target_kl``. ``anneal`` and ``anneal_clip`` decrease learning rate and clip range linearly.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ class Config(ActorCriticConfig):
     """Settings of PPO. Steps are vector steps; updates are optimizer steps."""
 
     epochs: int = 10
-    """Times that each rollout is learned from."""
+    """Number of passes over each rollout."""
     minibatch_size: int = 256
     """Transitions per update."""
     clip: float = 0.2
-    """Ratios outside 1 - clip..1 + clip gain nothing more."""
+    """Clip range: probability ratios are clipped to 1 - clip..1 + clip."""
     anneal_clip: bool = False
-    """Let the clip range fall to 0 in a straight line over total_steps."""
+    """Decrease the clip range linearly to 0 over total_steps."""
     value_clip: float = 0.0
-    """Values may move this far from the old ones in an update; 0: as far as they like."""
+    """Clip range, in the value loss, of the change of a value since the rollout; 0: no clipping."""
     target_kl: float = 0.0
-    """Learning from a rollout ends when the policy has moved this far, in nats; 0: never."""
+    """Stop learning from a rollout when the KL divergence from the policy that acted exceeds this, in nats;
+    0: never."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +99,7 @@ PRESETS: dict[str, Preset] = {
         run={
             "env": "parl/Pong-v0",
             "env_options": ("obs_type=ram", "stack_num=2", "padding=reset"),
-            # Two players that are both good enough could go on for ever.
+            # A game between two good players could last forever.
             "evaluation_env_options": ("max_num_frames_per_episode=30_000",),
             "num_envs": 64,
             "total_steps": 4_000_000,
@@ -117,7 +118,7 @@ PRESETS: dict[str, Preset] = {
             "anneal_clip": False,
         },
         tuned=True,
-        note="The console's 128 bytes and their changes since the step before; found on Pong.",
+        note="Uses the console's 128 bytes and their changes since the last step; tuned on Pong.",
     ),
     "lunarlander": Preset(
         run={"env": "LunarLander-v3", "num_envs": 16, "total_steps": 1_000_000},
@@ -132,13 +133,13 @@ PRESETS: dict[str, Preset] = {
             "reward_scale": 0.02,
         },
         tuned=True,
-        note="LunarLander to 200 within a minute or two; rewards scaled to what a new network gives.",
+        note="Reaches 200 within one or two minutes; rewards are scaled to the values of a new network.",
     ),
 }
 
 
 class PPOLearner(ActorCriticLearner):
-    """The losses of the module and the loop over minibatches."""
+    """Learner of PPO: losses and the loop over minibatches."""
 
     def loss(
         self,
@@ -150,7 +151,7 @@ class PPOLearner(ActorCriticLearner):
         clip: Tensor,
         evaluated: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss of a minibatch, its parts and KL.
+        """Returns the scalar loss of a minibatch, and its terms and KL as metrics.
 
         Args:
             obs: (B, *observation_shape).
@@ -158,8 +159,8 @@ class PPOLearner(ActorCriticLearner):
             old_log_prob: (B,) float32, of the policy that acted.
             advantage: (B,) float32, not normalized.
             old_value: (B,) float32, before learning from this rollout.
-            clip: scalar, range of the ratio.
-            evaluated: log-probabilities, entropies and values (B,), where they are known already.
+            clip: scalar, clip range of the ratio.
+            evaluated: log-probabilities, entropies and values (B,), if they are already computed.
         """
         c: Config = self.config
         log_prob, entropy, value = evaluated or evaluate_actions(self.network, obs, action)
@@ -182,7 +183,7 @@ class PPOLearner(ActorCriticLearner):
         return total, {name: one.detach() for name, one in figures.items()} | {"kl": kl}
 
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """All epochs over one rollout; returns the updates made."""
+        """Makes the updates of all epochs over one rollout; returns their number."""
         config: Config = self.config
         value, following = self.values(rollout)
         advantage = gae(
@@ -220,7 +221,7 @@ class PPOLearner(ActorCriticLearner):
         progress: float,
         average: Average,
     ) -> int:
-        """The same where steps hang together: minibatches are whole rollouts of some environments."""
+        """As :meth:`optimize` for recurrent networks: minibatches are whole rollouts of some environments."""
         config: Config = self.config
         network = self.network
         assert isinstance(network, RecurrentActorCritic)
@@ -245,7 +246,7 @@ class PPOLearner(ActorCriticLearner):
         return updates
 
     def _too_far(self, average: Average) -> bool:
-        """Whether learning from this rollout shall end before this update; the same for all learners."""
+        """Returns whether learning from this rollout stops before this update; equal for all learners."""
         if not self.config.target_kl:
             return False
         kl = torch.as_tensor(self.figures["kl"])
@@ -254,6 +255,6 @@ class PPOLearner(ActorCriticLearner):
 
 
 class PPO(ActorCriticAlgorithm):
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner = PPOLearner

@@ -1,12 +1,12 @@
-"""Parallelised Q-network: Q-learning on rollouts, without replay and without a target network.
+"""Parallelized Q-network (PQN): Q-learning on rollouts, without replay and without a target network.
 
-Layer normalization keeps it stable. From a rollout of T steps of N environments, with the network as it was::
+Layer normalization keeps it stable. For a rollout of T steps of N environments, with the old Q in G::
 
     G_t  = r_t + gamma (1 - terminated_t) ((1 - lam_t) max_a Q(s'_t, a) + lam_t G_{t+1})
     lam_t = lambda, or 0 where the episode ended at t and on the last row
     loss = 1/2 mean_b (Q(s_b, a_b) - G_b)^2
 
-over several epochs of minibatches. Actions are epsilon-greedy.
+The loss is minimized over several epochs of minibatches. Actions are epsilon-greedy.
 
 Source: Gallici et al. (2024), "Simplifying Deep Temporal Difference Learning", algorithm 1, appendix C (Adam
 here in place of rectified Adam).
@@ -44,25 +44,25 @@ class Config(RolloutConfig):
     """Settings of PQN. Steps are vector steps; updates are optimizer steps."""
 
     td_lambda: float = 0.95
-    """Mixes short and long horizons in the returns, 0..1."""
+    """Lambda of the returns, 0..1; larger values give longer horizons more weight."""
     epochs: int = 4
-    """Times that each rollout is learned from."""
+    """Number of passes over each rollout."""
     minibatch_size: int = 128
     """Transitions per update."""
     layer_norm: bool = True
-    """Normalize each dense layer before its ReLU; without, there is nothing to keep values from drifting."""
+    """Layer normalization before each ReLU of the dense layers; without it, values may drift."""
     epsilon_first: float = 1.0
-    """Exploration rate at the start."""
+    """Initial exploration rate (epsilon)."""
     epsilon_last: float = 0.05
-    """Exploration rate after ``epsilon_steps``."""
+    """Exploration rate after epsilon_steps."""
     epsilon_steps: int = 20_000
-    """Transitions over which the rate falls in a straight line."""
+    """Transitions over which the exploration rate falls linearly."""
     max_gradient_norm: float = 10.0
-    """Gradients longer than this are scaled down to it; 0 never scales."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit."""
     hidden: tuple[int, ...] = (128, 128)
-    """Widths of the dense layers; images use a convolutional torso and the last width."""
+    """Widths of the dense layers; images use only the last, after the convolutions."""
     images: Literal["nature", "impala"] = "nature"
-    """Convolutions for images: those of the Nature DQN, or IMPALA's residual network."""
+    """Convolutions for images: nature (those of the Nature DQN) or impala (IMPALA's residual network)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,9 +89,9 @@ def default_config(spec: EnvSpec) -> Config:
             epsilon_steps=1_000_000,
             hidden=(512,),
         )
-    # Once an environment is solved gradients are tiny, and so is Adam's mean of their squares: one rare
-    # failure, at a norm of some 80 where 0.02 is usual, then moves all weights far enough to forget
-    # everything. The bound keeps such a step as small as the others.
+    # Once an environment is solved, gradients are tiny, and so is Adam's mean of their squares. One rare
+    # failure, with a norm of about 80 instead of the usual 0.02, then moves all weights so far that
+    # everything learned is lost. The bound keeps such a step as small as the others.
     return Config(reward_scale=0.1, learning_rate=5e-4, max_gradient_norm=0.5)
 
 
@@ -113,13 +113,13 @@ PRESETS: dict[str, Preset] = {
             "max_gradient_norm": 10.0,
         },
         tuned=True,
-        note="LunarLander to 200 within two to three minutes.",
+        note="Reaches 200 within two to three minutes.",
     ),
 }
 
 
 class QNetwork(Executed):
-    """Observations (B, ...) to action values (B, A) float32."""
+    """Q-network: observations (B, ...) to action values (B, A) float32."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         super().__init__()
@@ -135,12 +135,12 @@ class QNetwork(Executed):
         self._dense: MLPWithHeads | None = None
 
     def bind(self) -> None:
-        """See :func:`parl.nets.flatten`: layers and head are one operation."""
+        """See :func:`parl.nets.flatten`. Layers and head become one fused operation."""
         if isinstance(self.torso, MLP):
             self._dense = self.torso.headed([head(0, self.head)])
 
     def act(self, observations: Array) -> Array:
-        """Values (B, A) of observations (B, ...), both numpy; for acting."""
+        """Returns action values (B, A) for observations (B, ...), both numpy; no gradient."""
         if self._dense is not None:
             found = self._dense.act(self.flattener.vectors(observations), 0)
             if found is not None:
@@ -149,7 +149,7 @@ class QNetwork(Executed):
             return self(torch.from_numpy(observations)).numpy()
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Values (B, A)."""
+        """Returns action values (B, A)."""
         if self.use_bf16:
             with autocast_bf16(observations.device):
                 return self._values(observations).to(torch.float32)
@@ -164,7 +164,7 @@ class QNetwork(Executed):
 
 
 class PQNPolicy(SeededPolicy):
-    """Acts by the highest value, and at random with a probability that falls over the run.
+    """Epsilon-greedy policy whose epsilon falls over the run.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
@@ -178,23 +178,23 @@ class PQNPolicy(SeededPolicy):
         self.weights = flatten(self._network, gradients=False).weights
 
     def sample(self, observations: Array, env_steps: int) -> tuple[Array, Array]:
-        """Exploring actions (N,) and zeros: no loss asks how likely they were."""
+        """Returns actions (N,) with exploration, and zeros: the loss needs no log-probabilities."""
         action = self.act(observations, env_steps)
         return action, np.zeros(len(action), np.float32)
 
     def act(self, observations: Array, env_steps: int) -> Array:
-        """Exploring actions (N,) int64."""
+        """Returns actions (N,) int64 with exploration."""
         config = self._config
         epsilon = linear(env_steps, config.epsilon_first, config.epsilon_last, config.epsilon_steps)
         return epsilon_greedy(self.act_greedily(observations), epsilon, self._actions, self._rng)
 
     def act_greedily(self, observations: Observations) -> Array:
-        """Greedy actions (N,) int64."""
+        """Returns greedy actions (N,) int64."""
         return self._network.act(rows_of(observations)).argmax(axis=1)
 
 
 class DevicePQNPolicy:
-    """As :class:`PQNPolicy`, with a learner's own network: see :class:`parl.types.DeviceRolloutPolicy`."""
+    """As :class:`PQNPolicy`, with the learner's network. See :class:`parl.types.DeviceRolloutPolicy`."""
 
     def __init__(self, config: Config, spec: EnvSpec, network: QNetwork, device: Any, seed: int) -> None:
         self._config, self._network = config, network
@@ -210,7 +210,7 @@ class DevicePQNPolicy:
         )
 
     def sample(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Exploring actions (N,) int64, and zeros; does not wait."""
+        """Returns actions (N,) int64 with exploration, and zeros; does not synchronize."""
         where, own, count = observations.device, self.generator, (len(observations),)
         with torch.no_grad():
             greedy = self._network(observations).argmax(dim=1)
@@ -219,33 +219,33 @@ class DevicePQNPolicy:
         return torch.where(explores, any_action, greedy), torch.zeros(count, device=where)
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.generator.set_state(state["generator"])
 
 
 class PQNLearner(OptimizedLearner):
-    """The loss of the module and the loop over minibatches."""
+    """Learner of PQN: returns, loss and the loop over minibatches."""
 
     def make_network(self) -> QNetwork:
         """See :class:`OptimizedLearner`."""
         return QNetwork(self.config, self.spec)
 
     def values_of(self, obs: Tensor) -> Tensor:
-        """Values of the best actions, (B,)."""
+        """Returns the largest action values, (B,)."""
         return self.network(obs).amax(dim=1)
 
     def loss(self, obs: Tensor, action: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss of a minibatch: (B, ...), (B,) int64 and (B,) float32; and figures."""
+        """Returns the scalar loss of a minibatch, (B, ...), (B,) int64 and (B,) float32, and metrics."""
         q = self.network(obs).gather(1, action.unsqueeze(1)).squeeze(1)
         loss = 0.5 * (q - target).square().mean()
         return loss, {"loss": loss.detach(), "q_mean": q.detach().mean()}
 
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """All epochs over one rollout; returns the updates made."""
+        """Makes the updates of all epochs over one rollout; returns their number."""
         config: Config = self.config
         _, following = self.values(rollout)
         target = lambda_returns(
@@ -262,7 +262,7 @@ class PQNLearner(OptimizedLearner):
 
 
 class PQN:
-    """Makes policies and learners. See :class:`parl.types.RolloutAlgorithm`.
+    """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`.
 
     Raises:
         ConfigError: the environment's actions are not discrete.
@@ -278,12 +278,12 @@ class PQN:
 
     @property
     def rollout_steps(self) -> int:
-        """T."""
+        """T, vector steps in a rollout."""
         return self.config.rollout_steps
 
     @property
     def memory(self) -> int:
-        """None."""
+        """0: there is no recurrent state."""
         return 0
 
     @property

@@ -1,8 +1,9 @@
-"""Rainbow: the options of :mod:`parl.algos.dqn` that Hessel et al. (2018) put together, as defaults.
+"""Rainbow: :mod:`parl.algos.dqn` with the options that Hessel et al. (2018) combine as defaults.
 
 Double Q-learning, dueling streams, three-step returns, prioritized replay, 51 atoms, noisy layers. Every
-option of ``dqn`` can still be set. For vectors, where the source has no settings, random actions come first:
-noise alone, one draw for a whole batch of environments, leaves some actions untried for long.
+option of ``dqn`` can still be set. For vectors, where the source has no settings, exploration also begins
+with random actions: the noise is one draw for a whole batch of environments, and alone leaves some
+actions untried for long.
 
 Source: Hessel et al. (2018), "Rainbow: Combining Improvements in Deep Reinforcement Learning", table 1.
 """
@@ -20,7 +21,7 @@ Rainbow = dqn.DQN
 
 @dataclass(frozen=True)
 class Config(dqn.Config):
-    """Settings of Rainbow: those of DQN with other defaults, here for vectors."""
+    """Settings of Rainbow: those of DQN with other defaults, which are for vectors."""
 
     dueling: bool = True
     dueling_hidden: int = 64
@@ -36,8 +37,8 @@ class Config(dqn.Config):
 def default_run(spec: EnvSpec) -> dict[str, Any]:
     """Settings of the run that suit the observations.
 
-    51 atoms learn more slowly than one mean: CartPole takes some 4,000 updates, of which the replay ratio of
-    ``dqn`` gives 1,800 in 120,000 steps.
+    Learning 51 atoms is slower than learning one mean: CartPole takes some 4,000 updates, but with the replay
+    ratio of ``dqn`` 120,000 steps give only 1,800.
     """
     return dqn.default_run(spec) or {"replay_ratio": 4.0}
 

@@ -1,4 +1,4 @@
-"""What all algorithms that learn from a replay share: which of its rows are drawn, and what is summed up."""
+"""Base classes of the off-policy algorithms: settings of sampling, n-step returns and execution."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ _OF_PRIORITIES = ("beta", "beta_steps", "priority_epsilon", "initial_priority")
 
 @dataclass(frozen=True)
 class ReplayedConfig:
-    """Settings that all these algorithms share. Steps are environment steps."""
+    """Settings that all off-policy algorithms share. Steps are environment steps."""
 
     of: ClassVar[str] = ""
-    """Said in front of messages about wrong settings."""
+    """Name of the algorithm, with which error messages begin."""
 
     n_step: int = 1
-    """Rewards summed before bootstrapping, 1..64."""
+    """Number of rewards summed before bootstrapping, 1..64."""
     gamma: float = 0.99
-    """Discount a step, 0..1."""
+    """Discount factor per step, 0..1."""
     reward_scale: float = 1.0
-    """Rewards are multiplied by this."""
+    """Factor that rewards are multiplied by."""
     prioritized: bool = False
-    """Draw in proportion to the last temporal-difference error; else uniformly."""
+    """Prioritized replay: sample in proportion to the last TD error (see alpha); else uniformly."""
     alpha: float = 0.6
-    """Exponent of the priorities, 0..1; 0 draws uniformly."""
+    """Exponent of the priorities, 0..1; 0 samples uniformly."""
     beta: float = 0.4
-    """Exponent of the importance weights at the start, 0..1."""
+    """Initial exponent of the importance weights, 0..1."""
     beta_steps: int = 0
-    """Steps over which ``beta`` rises to 1; 0 keeps it."""
+    """Steps over which beta rises linearly to 1; 0: beta is constant."""
     priority_epsilon: float = 1e-2
-    """Added to each absolute error, in units of the scaled return, so that no row starves."""
+    """Added to each absolute error, in units of the scaled return, so that every row can be sampled."""
     initial_priority: Literal["max", "td"] = "max"
-    """First priority of a row: the largest so far, or the error that the actor's own network sees, n steps
-    later. Actors of sac, td3 and ddpg then hold the critics too."""
+    """Priority of a new row. max: the largest so far. td: the TD error that the actor computes n steps later;
+    actors of sac, td3 and ddpg then get the critics' weights too."""
 
     precision: Precision = "float32"
-    """Of the learner's products: bfloat16 is faster where the hardware has it. All else stays float32."""
+    """Precision of the learner's matrix products; bfloat16 is faster on hardware that supports it. Weights
+    and all other computations stay float32."""
     channels_last: bool = False
-    """Lay images out with the channels of a pixel side by side for the learner's convolutions, which the
-    tensor cores of GPUs prefer."""
+    """Store images with the channels of a pixel side by side for the learner's convolutions: the memory
+    layout that the tensor cores of GPUs prefer."""
     compile: bool = False
-    """Let torch.compile translate the losses; the first updates then take tens of seconds."""
+    """Compile the losses with torch.compile; the first updates then take tens of seconds."""
     cuda_graph: bool = False
-    """Record updates as CUDA graphs and replay them; needs a CUDA device. Of a learner that averages with
-    others the gradients are recorded, else the optimizer's step too."""
+    """Record updates as CUDA graphs and replay them; needs a CUDA device. With several learners the graph
+    holds the gradients only, with one learner also the optimizer step."""
 
     @property
     def actor_priorities(self) -> bool:
-        """Whether actors give rows their first priorities."""
+        """Whether actors compute the initial priorities of rows."""
         return self.prioritized and self.alpha > 0 and self.initial_priority == "td"
 
     def initial_priorities(self, reward: Array, discount: Array, chosen: Array, following: Array) -> Array:
@@ -64,7 +65,7 @@ class ReplayedConfig:
         return np.abs(self.reward_scale * reward + discount * following - chosen) + self.priority_epsilon
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found: dict[str, str] = {}
         if not self.prioritized:
             found |= dict.fromkeys((*_OF_PRIORITIES, "alpha"), "prioritized = False")
@@ -95,22 +96,22 @@ class ReplayedConfig:
 
 
 class ReplayedAlgorithm:
-    """The replay's side of an algorithm. See :class:`parl.types.Algorithm`."""
+    """Base class of off-policy algorithms: settings of the replay. See :class:`parl.types.Algorithm`."""
 
     config: Any
 
     def replay_options(self) -> dict[str, Any]:
-        """Keywords of the replay."""
+        """Returns keywords of the replay."""
         alpha = self.config.alpha if self.config.prioritized else 0.0
         return {"alpha": alpha, "n_step": self.config.n_step, "gamma": self.config.gamma}
 
     @property
     def actor_priorities(self) -> bool:
-        """Whether actors give rows their first priorities."""
+        """Whether actors compute the initial priorities of rows."""
         return self.config.actor_priorities
 
     def replay_beta(self, env_steps: int) -> float:
-        """Exponent of the importance weights after ``env_steps``."""
+        """Returns the exponent of the importance weights after ``env_steps``."""
         if not self.config.beta_steps:
             return self.config.beta
         return linear(env_steps, self.config.beta, 1.0, self.config.beta_steps)

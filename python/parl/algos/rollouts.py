@@ -1,4 +1,4 @@
-"""What all algorithms that learn from rollouts share: optimizer, observation statistics, minibatches."""
+"""Base classes of the on-policy algorithms: settings, optimizer, observation statistics, minibatches."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ from parl.ops.memory import keep_freed_memory
 from parl.ops.rmsprop import rmsprop_step
 from parl.types import EnvSpec, Rollout
 
-# Observations that go through the network at a time where no gradient is wanted; and their numbers at most,
-# 64 MB of floats, on a processor.
+# Largest number of observations in a forward pass without gradients; and, on a CPU, of their elements, which
+# are 64 MB of floats.
 _CHUNK, _CHUNK_NUMBERS = 4096, 2**24
 Average = Callable[[Tensor], object]
 
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """Settings that all these algorithms share. Steps are vector steps."""
+    """Settings that all on-policy algorithms share. Steps are vector steps."""
 
     rollout_steps: int = 32
-    """T, steps of every environment between two rounds of learning."""
+    """T, steps of each environment in a rollout, after which the learner learns from it."""
     gamma: float = 0.99
-    """Discount a step, 0..1."""
+    """Discount factor per step, 0..1."""
     reward_scale: float = 1.0
-    """Rewards are multiplied by this."""
+    """Factor that rewards are multiplied by."""
     learning_rate: float = 1e-3
-    """Step size at the start."""
+    """Initial learning rate."""
     anneal: bool = True
-    """Let the step size fall to 0 in a straight line over total_steps."""
+    """Decrease the learning rate linearly to 0 over total_steps."""
     optimizer: Literal["adam", "rmsprop"] = "adam"
-    """Kingma and Ba (2015), or Tieleman and Hinton (2012) with decay 0.99."""
+    """adam (Kingma and Ba, 2015) or rmsprop (Tieleman and Hinton, 2012, with decay 0.99)."""
     optimizer_epsilon: float = 1e-5
-    """Offset of the optimizer's denominator."""
+    """Epsilon of the optimizer, added to the denominator."""
     max_gradient_norm: float = 0.5
-    """Gradients longer than this are scaled down to it; 0 never scales."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit."""
     normalize_observations: bool = False
-    """Subtract running means and divide by running deviations (vectors only)."""
+    """Normalize observations by their running mean and standard deviation (vectors only)."""
     normalize_rewards: bool = False
-    """Divide rewards by the running deviation of the discounted return."""
+    """Divide rewards by the running standard deviation of the discounted return."""
     frame_deltas: bool = False
-    """Of stacked vectors, the newest last, take the newest and the changes between neighbours."""
+    """Stacked vectors only: replace the older ones of a stack by the differences between neighbors."""
     hidden: tuple[int, ...] = (64, 64)
-    """Widths of the dense layers; images use a convolutional torso and the last width."""
+    """Widths of the dense layers; images use only the last, after the convolutions."""
     precision: Precision = "float32"
-    """Of the learner's products: bfloat16 is faster where the hardware has it. All else stays float32."""
+    """Precision of the learner's matrix products; bfloat16 is faster on hardware that supports it. Weights
+    and all other computations stay float32."""
     channels_last: bool = False
-    """Lay images out with the channels of a pixel side by side for the learner's convolutions, which the
-    tensor cores of GPUs prefer."""
+    """Store images with the channels of a pixel side by side for the learner's convolutions: the memory
+    layout that the tensor cores of GPUs prefer."""
     cuda_graph: bool = False
-    """With environments on a CUDA device: record a rollout, and all that is learned from it, as a CUDA graph
-    each."""
+    """With environments on a CUDA device: record rollout and learning as one CUDA graph each."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         return {} if spec.has_images else {"channels_last": NO_IMAGES, "images": NO_IMAGES}
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class RolloutConfig:
 
 
 def check_recordable(config: Any, grouped: bool) -> None:
-    """Refuses settings of which the host has to know numbers, where ``config`` wants graphs.
+    """Refuses settings that need numbers on the host between updates, if ``config.cuda_graph`` is set.
 
     Raises:
         ConfigError: names the setting.
@@ -107,7 +107,7 @@ def check_recordable(config: Any, grouped: bool) -> None:
 
 
 def check_vectors(config: RolloutConfig, spec: EnvSpec) -> None:
-    """Refuses settings of vectors where the observations are others.
+    """Refuses settings for vectors if the observations are not vectors.
 
     Raises:
         ConfigError: names the setting and the observations.
@@ -124,14 +124,16 @@ def check_vectors(config: RolloutConfig, spec: EnvSpec) -> None:
 
 
 class OptimizedLearner(ABC):
-    """Network, optimizer and statistics; subclasses make the network and learn from a rollout.
+    """Base class of learners: network, optimizer and statistics.
+
+    Subclasses create the network, define the loss, and make the updates of a rollout.
 
     Attributes:
-        network: has a ``flattener`` where observations are vectors.
+        network: has an attribute ``flattener`` if observations are vectors.
         weights: (P,) float32.
         gradients: (P,) float32.
-        learners: that share each optimizer step.
-        generator: draws minibatches, on the device.
+        learners: number of learners that share each optimizer step.
+        generator: random generator of the minibatches, on the device.
     """
 
     learners: int = 1
@@ -158,7 +160,7 @@ class OptimizedLearner(ABC):
         self._mean = torch.zeros_like(self.weights)
         self._square = torch.zeros_like(self.weights)
         self._updates = 0
-        # What optimizer steps change: the weights, unless they are shared with other learners.
+        # The weights that optimizer steps change: this learner's, or those shared with other learners.
         self._stepped, self._count = self.weights, torch.zeros(1, dtype=torch.int64)
         self._adam = FlatAdam(self._stepped, self.gradients, self._mean, self._square)
         flattener = getattr(self.network, "flattener", None)
@@ -167,24 +169,24 @@ class OptimizedLearner(ABC):
         self._moments = RunningMoments(flattener.inputs) if flattener is not None and normalizes else None
         self._scaler = RewardScaler(config.gamma) if config.normalize_rewards else None
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        # Step size and number of the latest step on the device, once :meth:`schedule` has put them there.
+        # Learning rate and number of the latest step on the device; None until :meth:`schedule` is called.
         self._there: tuple[Tensor, Tensor] | None = None
         self.figures: Mapping[str, Any] = {}
-        """Figures of the latest update."""
+        """Metrics of the latest update."""
         replay = not spec.has_images and config.precision == "float32"
         self._update = Update(self.make_gradients, self.gradients, replay)
 
     @abstractmethod
     def make_network(self) -> nn.Module:
-        """The network of ``config`` for ``spec``."""
+        """Creates the network of ``config`` for ``spec``."""
 
     @abstractmethod
     def loss(self, *args: Any, **kwargs: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss of tensors, and figures to report, without gradients."""
+        """Returns the scalar loss for tensors, and metrics, which have no gradients."""
 
     @abstractmethod
     def optimize(self, rollout: Rollout, progress: float, average: Average) -> int:
-        """The optimizer steps of a rollout; returns their number."""
+        """Makes the optimizer steps of a rollout; returns their number."""
 
     def learn(self, rollout: Rollout, progress: float, average: Average) -> int:
         """See :class:`parl.types.RolloutLearner`.
@@ -204,8 +206,8 @@ class OptimizedLearner(ABC):
             rollout.reward.mul_(self.config.reward_scale)
         if self._scaler is not None:
             self._scaler.scale(rollout.reward, rollout.ended, rollout.valid, average)
-        # The policy acted with the statistics that the network has now; new ones are for the next rollout.
-        # The first rollout serves for statistics alone: inputs change too much when they first arrive.
+        # The policy acted with the network's current statistics; they are updated for the next rollout.
+        # The first rollout is used for statistics only: the first statistics change the inputs too much.
         first = self._moments is not None and self._moments.count == 0
         try:
             steps = 0 if first else self.optimize(rollout, progress, average)
@@ -216,7 +218,7 @@ class OptimizedLearner(ABC):
         return steps
 
     def _check_finite(self) -> None:
-        """Checks the losses of the latest update and the weights, where no one waits for them to be known."""
+        """Checks the latest losses and the weights, unless that would synchronize with the device."""
         if self._there is not None:
             return  # on a device the weights are checked where the metrics are read
         for name, value in self.figures.items():
@@ -238,7 +240,10 @@ class OptimizedLearner(ABC):
         )
 
     def next_values(self, rollout: Rollout, value: Tensor) -> Tensor:
-        """(T, N): value of what each step led to, from values (T + 1, N) of ``rollout.obs``; no gradient."""
+        """Returns values (T, N) of the observations after each step; ``value`` (T + 1, N) is of ``obs``.
+
+        Values of ``rollout.final_obs`` are computed without gradients.
+        """
         following = value[1:]
         if len(rollout.final_obs):
             following = following.clone()
@@ -248,15 +253,15 @@ class OptimizedLearner(ABC):
         return following
 
     def final_values(self, rollout: Rollout) -> Tensor:
-        """Values (K,) of ``rollout.final_obs``."""
+        """Returns the values (K,) of ``rollout.final_obs``."""
         return self.values_of(rollout.final_obs)
 
     @abstractmethod
     def values_of(self, obs: Tensor) -> Tensor:
-        """Values (B,) of observations (B, ...)."""
+        """Returns the values (B,) of observations (B, ...)."""
 
     def values(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """Values of what was acted on and of what the steps led to, (T, N) each; no gradient."""
+        """Returns the values of the observations before and after each step, (T, N) each; no gradient."""
         with torch.no_grad():
             flat = rollout.obs.flatten(0, 1)
             value = torch.cat([self.values_of(part) for part in flat.split(self._chunk)])
@@ -266,17 +271,17 @@ class OptimizedLearner(ABC):
     def minibatches(
         self, columns: Sequence[Tensor], valid: Tensor, epochs: int, size: int
     ) -> Iterator[tuple[Tensor, ...]]:
-        """The valid rows of ``columns`` (R, ...), ``epochs`` times, each time in parts of about ``size``.
+        """Yields minibatches of about ``size`` valid rows of ``columns``, for ``epochs`` passes.
 
-        Parts are equal but for one row, and as many as if all rows were valid: learners on rollouts of the
-        same size, which have a share of ``size`` each, then take the same number of steps. Rows are shuffled
-        for every epoch anew, all at once, unless one part holds them all.
+        Minibatches differ by at most one row. There are as many as if all rows were valid, so that learners
+        on rollouts of the same size, each with a share of ``size``, make the same number of steps. Rows are
+        shuffled in each epoch, unless one minibatch holds them all.
 
         Args:
             columns: (R, ...) each.
-            valid: R of bool, of any shape.
-            epochs: times that each row is given.
-            size: of a part, those of all learners together.
+            valid: bool, of any shape with R elements.
+            epochs: number of passes.
+            size: rows of a minibatch, all learners together.
         """
         flat, where = valid.flatten(), columns[0].device
         if not flat.all():
@@ -293,18 +298,18 @@ class OptimizedLearner(ABC):
             yield from zip(*cut, strict=True)
 
     def make_gradients(self, *tensors: Any) -> dict[str, Tensor]:
-        """Writes the gradients of :meth:`loss`; returns its figures."""
+        """Writes the gradients of :meth:`loss`; returns its metrics."""
         self.gradients.zero_()
         total, figures = self.loss(*tensors)
         total.backward()
         return figures
 
     def differentiate(self, *tensors: Tensor) -> None:
-        """As :meth:`make_gradients`; on a CPU it is replayed where it can be."""
+        """As :meth:`make_gradients`; on a CPU it is recorded and replayed if possible."""
         self.figures = (self._update if self.device.type == "cpu" else self.make_gradients)(*tensors)
 
     def apply(self, progress: float, average: Average) -> None:
-        """Averages the gradients, and takes one step of the optimizer."""
+        """Averages the gradients over all learners and makes one optimizer step."""
         config = self.config
         average(self.gradients)
         longest, epsilon = config.max_gradient_norm, config.optimizer_epsilon
@@ -362,16 +367,16 @@ class OptimizedLearner(ABC):
             self._updates = int(self._count)
 
     def learning_rate(self, progress: float) -> float:
-        """The step size after share ``progress`` of the run."""
+        """Returns the learning rate after the share ``progress`` of the run, 0..1."""
         config = self.config
         return config.learning_rate * (max(0.0, 1.0 - progress) if config.anneal else 1.0)
 
     def metrics(self) -> dict[str, float]:
-        """Figures of the latest update."""
+        """Returns metrics of the latest update."""
         return {name: float(value) for name, value in self.figures.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         state: dict[str, Any] = {
             "weights": self.weights.clone(),
             "mean": self._mean.clone(),
@@ -386,7 +391,7 @@ class OptimizedLearner(ABC):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.weights.copy_(state["weights"])
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])

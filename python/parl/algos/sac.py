@@ -1,7 +1,7 @@
-"""Soft actor-critic, with its temperature learned, for continuous and for discrete actions.
+"""Soft actor-critic (SAC) with a learned temperature, for continuous and discrete actions.
 
 For a sampled transition ``(s, a, R, d, s')`` with the n-step sum R and ``d = gamma^k`` (0 where the episode
-terminated; truncation bootstraps), E critics Q_e, their slow copies Q'_e and temperature ``T = exp(t)``::
+terminated; truncation bootstraps), E critics Q_e, target networks Q'_e and temperature ``T = exp(t)``::
 
     continuous   a' = tanh(mu(s') + sigma(s') x), x ~ N(0, 1)
                  y   = R + d (min_e Q'_e(s', a') - T log pi(a'|s'))
@@ -12,12 +12,13 @@ terminated; truncation bootstraps), E critics Q_e, their slow copies Q'_e and te
                  L_pi = mean_b sum_a pi(a|s) (T log pi(a|s) - min_e Q_e(s, a))
                  L_t = -mean_b t (sum_a pi(a|s) log pi(a|s) + H)            Christodoulou (2019), 10 to 12
 
-H is the entropy aimed at: by default -D for D continuous dimensions (scaled to -1..1), and a share of log A
-for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are taken
-at the weights before the update (see ``parl.algos.critics``).
+H is the target entropy: by default -D for D continuous dimensions (scaled to -1..1), and a share of log A
+for A discrete actions. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are
+computed at the weights before the update (see ``parl.algos.critics``).
 
 Source: Haarnoja et al. (2018), "Soft Actor-Critic Algorithms and Applications"; two critics from Fujimoto et
-al. (2018); more of them, the smallest of ``target_critics`` drawn ones, as in Chen et al. (2021), "REDQ".
+al. (2018); more critics, with the smallest value of ``target_critics`` drawn ones as the target, from Chen
+et al. (2021), "REDQ".
 """
 
 from __future__ import annotations
@@ -55,23 +56,24 @@ _LOG_STD_MIN, _LOG_STD_MAX = -20.0, 2.0
 
 @dataclass(frozen=True)
 class Config(CriticsConfig):
-    """Settings of SAC, beside those that it shares with TD3 and DDPG."""
+    """Settings of SAC, in addition to those shared with TD3 and DDPG."""
 
     critics: int = 2
-    """Critics, 1..64."""
+    """Number of critics, 1..64."""
     target_critics: int = 0
-    """Critics drawn at each update, whose smallest value is the target; 0: all."""
+    """Number of critics drawn for each update, the smallest of whose values is the target; 0: all."""
     temperature: float = 1.0
-    """Temperature at the start."""
+    """Initial temperature: the weight of the entropy."""
     learn_temperature: bool = True
-    """Adapt the temperature so that the entropy stays near the one aimed at."""
+    """Learn the temperature, so that the policy's entropy stays near target_entropy."""
     target_entropy: float | None = None
-    """Entropy aimed at, in nats; by default -D for continuous actions, a share of log A for discrete ones."""
+    """Target entropy in nats; None: -D for actions with D continuous dimensions, target_entropy_share * log A
+    for A discrete actions."""
     target_entropy_share: float = 0.5
-    """That share, 0..1."""
+    """Target entropy of discrete actions as a share of the largest possible, 0..1."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
         if not spec.num_actions:
             found["target_entropy_share"] = "continuous actions"
@@ -113,16 +115,16 @@ PRESETS = {
         },
         {"hidden": (64, 64), "learning_rate": 2e-3, "target_tau": 0.01, "gamma": 0.98, "reward_scale": 0.1},
         tuned=True,
-        note="Pendulum-v1 to -200 within seconds",
+        note="Reaches -200 within seconds.",
     ),
 }
 
 
 class SAC(ReplayedAlgorithm):
-    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+    """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: observations are of no kind it takes, or actions have no bounds.
+        ConfigError: the kind of observations is not supported, or actions have no bounds.
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
@@ -146,7 +148,7 @@ def _outputs(spec: EnvSpec) -> int:
 
 
 def make_networks(config: Config, spec: EnvSpec) -> Networks:
-    """Actor, the temperature's logarithm, and critics."""
+    """Creates actor, logarithm of the temperature, and critics."""
     actions, outputs = (0, spec.num_actions) if spec.num_actions else (math.prod(spec.action_shape), 1)
     actor = Actor(config, spec, _outputs(spec))
     critics = Critics(config, spec, config.critics, actions, outputs)
@@ -154,7 +156,7 @@ def make_networks(config: Config, spec: EnvSpec) -> Networks:
 
 
 class SACPolicy(CriticsPolicy):
-    """Draws actions from the actor's distribution, at first uniformly; greedily it takes the mode.
+    """Samples actions from the actor's distribution; in the first ``random_steps`` steps they are uniform.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
@@ -167,7 +169,7 @@ class SACPolicy(CriticsPolicy):
         self._actions = spec.num_actions
 
     def act(self, observations: Observations, env_steps: int) -> Array:
-        """Exploring actions (N, ...)."""
+        """Returns actions (N, ...) with exploration."""
         action = self._explore(observations, env_steps)
         self._keep_action_values(observations, action)
         return action
@@ -180,7 +182,7 @@ class SACPolicy(CriticsPolicy):
                 return self._rng.integers(self._actions, size=count)
             with torch.inference_mode():
                 logits = self._outputs(observations).numpy()
-            # The largest of logit + Gumbel noise is a draw from the softmax (Gumbel, 1954).
+            # The argmax of logit + Gumbel noise is a sample from the softmax (Gumbel, 1954).
             noise = self._rng.standard_exponential(logits.shape, np.float32)
             return (logits - np.log(noise)).argmax(axis=1)
         if env_steps < self._random_steps:
@@ -192,7 +194,7 @@ class SACPolicy(CriticsPolicy):
             return self._box.to_env(torch.tanh(torch.addcmul(mean, std, noise)))
 
     def act_greedily(self, observations: Observations) -> Array:
-        """The most probable actions (N, ...): the mode before squashing, or the largest logit."""
+        """Returns the most probable actions (N, ...): the squashed mean, or the largest logit."""
         with torch.inference_mode():
             out = self._outputs(observations)
             if self._box is None:
@@ -201,7 +203,7 @@ class SACPolicy(CriticsPolicy):
 
 
 class SACLearner(CriticsLearner):
-    """See the module."""
+    """Learner of SAC; the equations are on the module's page."""
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
@@ -219,7 +221,7 @@ class SACLearner(CriticsLearner):
         self.log_temperature = networks.extra[0]
 
     def draws(self, size: int) -> Tensor:
-        """Noise of the next actions and of the actor's, (2, size, D); D = 0 for discrete actions."""
+        """Draws the noise of the next actions and of the actor's, (2, size, D); D = 0 if discrete."""
         config = self._config
         if 0 < config.target_critics < config.critics:
             order = torch.randperm(config.critics, generator=self._generator, device=self._device)
@@ -228,16 +230,16 @@ class SACLearner(CriticsLearner):
         return torch.randn(shape, generator=self._generator, device=self._device)
 
     def _draw(self, obs: Any, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions (B, D) in -1..1 and their log-densities (B,)."""
+        """Samples actions (B, D) in -1..1; also returns their log-densities (B,)."""
         mean, log_std = self.networks.actor(obs).chunk(2, dim=1)
         return squashed_gaussian(mean, log_std.clamp(_LOG_STD_MIN, _LOG_STD_MAX), noise)
 
     def _smallest(self, q: Tensor) -> Tensor:
-        """The smallest of the target critics' values (E, ...), or of those drawn."""
+        """Returns the smallest of the target critics' values (E, ...), or of those of the drawn critics."""
         return _least(q if self._drawn is None else q[self._drawn])
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
-        """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is the x of continuous actions."""
+        """Returns ``y`` of the module's equations, (B,) float32; ``noise`` (B, D) is the x."""
         with torch.no_grad():
             obs, temperature = batch.next_obs, self.log_temperature.exp()
             if self._box is None:
@@ -251,7 +253,7 @@ class SACLearner(CriticsLearner):
             return bellman_target(batch.reward * self._config.reward_scale, batch.discount, value)
 
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """``L_Q``."""
+        """Returns ``L_Q``, absolute errors and metrics. See :class:`CriticsLearner`."""
         critics, obs = self.networks.critics, batch.obs
         target = self.targets_of(batch, noise[0])
         if self._box is None:
@@ -263,7 +265,7 @@ class SACLearner(CriticsLearner):
         return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """``L_pi + L_t``."""
+        """Returns ``L_pi + L_t`` and metrics."""
         critics, obs = self.networks.critics, batch.obs
         temperature = self.log_temperature.detach().exp()
         if self._box is None:
@@ -285,5 +287,5 @@ class SACLearner(CriticsLearner):
 
 
 def _least(q: Tensor) -> Tensor:
-    """The smallest over the first dimension; its gradient goes to the smallest alone."""
+    """Returns the minimum over the first dimension; only the smallest value gets a gradient."""
     return torch.minimum(q[0], q[1]) if len(q) == 2 else q.amin(dim=0)

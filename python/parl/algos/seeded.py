@@ -1,4 +1,4 @@
-"""What all policies that draw actions share: a generator that a resumed run goes on with."""
+"""Base class of policies that draw actions: a random generator that a resumed run continues."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 
 class SeededPolicy:
-    """Keeps and saves the generator ``_rng`` that actions are drawn from."""
+    """Holds the random generator ``_rng`` of the actions, and saves and restores its state."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self._rng.bit_generator.state = state["rng"]

@@ -1,15 +1,16 @@
-"""Twin delayed deep deterministic policy gradient.
+"""Twin delayed deep deterministic policy gradient (TD3).
 
 For a sampled transition ``(s, a, R, d, s')`` with the n-step sum R and ``d = gamma^k`` (0 where the episode
-terminated; truncation bootstraps), two critics Q_e, and slow copies Q'_e, mu' of critics and actor::
+terminated; truncation bootstraps), two critics Q_e, and target networks Q'_e, mu' of critics and actor::
 
     a'   = clip(mu'(s') + clip(target_noise x, -c, c), -1, 1),  x ~ N(0, 1)    smoothing
     y    = R + d min_e Q'_e(s', a')                                            twin critics
     L_Q  = sum_e mean_b w_b (Q_e(s, a) - y)^2 / 2
-    L_mu = -mean_b Q_1(s, mu(s))                        every ``policy_delay`` updates, when the copies follow
+    L_mu = -mean_b Q_1(s, mu(s))                        every ``policy_delay`` updates
 
-Actions are scaled to -1..1. Exploration adds normal noise. Priorities are ``mean_e |Q_e(s, a) - y| +
-priority_epsilon``. The gradients are taken at the weights before the update (see ``parl.algos.critics``).
+The target networks change in the same updates as the actor. Actions are scaled to -1..1. Exploration adds
+normal noise. Priorities are ``mean_e |Q_e(s, a) - y| + priority_epsilon``. The gradients are computed at the
+weights before the update (see ``parl.algos.critics``).
 
 Source: Fujimoto, van Hoof and Meger (2018), "Addressing Function Approximation Error in Actor-Critic
 Methods", algorithm 1.
@@ -54,25 +55,26 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Config(CriticsConfig):
-    """Settings of TD3, beside those that it shares with SAC. Noise is in units of the actions' half range."""
+    """Settings of TD3, in addition to those shared with SAC. Noise is in units of half the action range."""
 
     learning_rate: float = 1e-3
-    """Adam's step size."""
+    """Learning rate of Adam."""
     exploration_noise: float = 0.1
-    """Standard deviation of the noise on actions."""
+    """Standard deviation of the exploration noise on actions, in units of half the action range."""
     exploration_spread: float = 0.0
-    """Actor i of n has ``exploration_noise * 2 ** (spread * (2 i / (n - 1) - 1))``; 0 all alike."""
+    """Noise of actor i of n: exploration_noise * 2 ** (exploration_spread * (2 i / (n - 1) - 1)). 0: the
+    same for all."""
     critics: int = 2
-    """Critics, whose smallest value is the target, 1..64."""
+    """Number of critics, 1..64; the target uses the smallest of their values."""
     policy_delay: int = 2
-    """Critic updates to an actor update, 1..1000."""
+    """Critic updates per actor update, 1..1000."""
     target_noise: float = 0.2
-    """Standard deviation of the noise on the target's actions."""
+    """Standard deviation of the noise on the target's actions, in units of half the action range."""
     target_noise_clip: float = 0.5
-    """Largest noise on the target's actions."""
+    """Bound of the noise on the target's actions, in units of half the action range."""
 
     def unused(self, spec: EnvSpec) -> dict[str, str]:
-        """Settings that the others leave without effect in this environment, each with the reason."""
+        """Returns the settings that have no effect with the others or in this environment, with reasons."""
         found = super().unused(spec)
         if not self.exploration_noise:
             found["exploration_spread"] = "exploration_noise = 0"
@@ -116,15 +118,15 @@ PENDULUM = {
     "exploration_noise": 0.2,
 }
 PRESETS = {
-    "pendulum": Preset(PENDULUM_RUN, PENDULUM, tuned=True, note="Pendulum-v1 to -200 within seconds"),
+    "pendulum": Preset(PENDULUM_RUN, PENDULUM, tuned=True, note="Reaches -200 within seconds."),
 }
 
 
 class TD3(ReplayedAlgorithm):
-    """Makes policies and learners. See :class:`parl.types.Algorithm`.
+    """Creates policies and learners. See :class:`parl.types.Algorithm`.
 
     Raises:
-        ConfigError: observations are of no kind it takes, or actions are discrete or have no bounds.
+        ConfigError: the kind of observations is not supported, or actions are discrete or have no bounds.
     """
 
     name = "td3"
@@ -147,14 +149,14 @@ class TD3(ReplayedAlgorithm):
 
 
 def make_networks(config: Config, spec: EnvSpec) -> Networks:
-    """Actor and critics."""
+    """Creates actor and critics."""
     size = math.prod(spec.action_shape)
     critics = Critics(config, spec, config.critics, size, 1)
     return Networks(Actor(config, spec, size), None, critics)
 
 
 class DeterministicPolicy(CriticsPolicy):
-    """Acts as the actor says, with normal noise, at first uniformly; greedily without noise.
+    """Adds normal noise to the actor's actions; actions of the first ``random_steps`` steps are uniform.
 
     Attributes:
         weights: (P,) float32 on the CPU, see :class:`parl.types.Policy`.
@@ -167,7 +169,7 @@ class DeterministicPolicy(CriticsPolicy):
         self._noise = noise
 
     def act(self, observations: Observations, env_steps: int) -> Array:
-        """Exploring actions (N, ...)."""
+        """Returns actions (N, ...) with exploration."""
         action = self._explore(observations, env_steps)
         self._keep_action_values(observations, action)
         return action
@@ -183,13 +185,13 @@ class DeterministicPolicy(CriticsPolicy):
             return box.to_env(action.add_(noise, alpha=self._noise).clamp_(-1, 1))
 
     def act_greedily(self, observations: Observations) -> Array:
-        """Actions (N, ...) without noise."""
+        """Returns actions (N, ...) without noise."""
         with torch.inference_mode():
             return self._bounds.to_env(torch.tanh(self._outputs(observations)))
 
 
 class TD3Learner(CriticsLearner):
-    """See the module."""
+    """Learner of TD3; the equations are on the module's page."""
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
@@ -201,7 +203,7 @@ class TD3Learner(CriticsLearner):
         super().__init__(config, networks, targets, seed, device)
 
     def targets_of(self, batch: Batch, noise: Tensor) -> Tensor:
-        """(B,) float32: ``y`` of the module's equations; ``noise`` (B, D) is their x."""
+        """Returns ``y`` of the module's equations, (B,) float32; ``noise`` (B, D) is their x."""
         config = self._config
         with torch.no_grad():
             obs = batch.next_obs
@@ -213,12 +215,12 @@ class TD3Learner(CriticsLearner):
             return bellman_target(batch.reward * config.reward_scale, batch.discount, q.amin(dim=0))
 
     def draws(self, size: int) -> Tensor:
-        """Noise of the target's actions, (1, size, D)."""
+        """Draws the noise of the target's actions, (1, size, D)."""
         return torch.randn((1, size, self._box.size), generator=self._generator, device=self._device)
 
     @property
     def kind(self) -> bool:
-        """See :class:`CriticsLearner`: whether it is the actor's turn."""
+        """See :class:`CriticsLearner`: whether the update changes the actor."""
         return self.moves_actor
 
     @property
@@ -227,20 +229,23 @@ class TD3Learner(CriticsLearner):
         return (self._updates + 1) % self._config.policy_delay == 0
 
     def critics_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """``L_Q``."""
+        """Returns ``L_Q``, absolute errors and metrics. See :class:`CriticsLearner`."""
         target = self.targets_of(batch, noise[0])
         q = self.networks.critics(batch.obs, self._box.to_unit(batch.action)).squeeze(2)
         loss, error = self.squared(q, target, batch.weights)
         return loss, error, {"td_error": error.mean(), "q_mean": q.detach().mean()}
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """``L_mu``."""
+        """Returns ``L_mu`` and metrics."""
         action = torch.tanh(self.networks.actor(batch.obs))
         loss = -self.networks.critics(batch.obs, action, frozen=True, members=1).mean()
         return loss, {"actor_loss": loss.detach()}
 
     def apply_gradients(self) -> None:
-        """One Adam step of the critics and, when its turn has come, of the actor; then the copies follow."""
+        """Makes one Adam step on the critics.
+
+        If :attr:`moves_actor`, makes one on the actor too, and updates the target networks.
+        """
         self.optimize_critics()
         if self.moves_actor:
             self.optimize_actor()

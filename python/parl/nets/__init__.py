@@ -1,4 +1,4 @@
-"""Networks: torsos, heads, and all parameters of a module in one flat buffer."""
+"""Networks: torsos, heads, encoders, and flat buffers of parameters."""
 
 from parl.nets.ensemble import Ensemble
 from parl.nets.flat import FlatModule, flatten

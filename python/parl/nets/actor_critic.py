@@ -21,7 +21,7 @@ def _orthogonal(shape: Sequence[int], gain: float) -> Tensor:
 
 
 class Towers(nn.Module):
-    """Dense layers of several networks side by side, on the same input: one product per layer for all.
+    """Dense layers of several networks on the same input, with one batched product per layer.
 
     Input (B, inputs) float32, output (towers, B, hidden[-1]) float32.
     """
@@ -44,7 +44,7 @@ class Towers(nn.Module):
         self.features = hidden[-1]
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features (towers, B, features)."""
+        """Returns features (towers, B, features)."""
         x = torch.nn.functional.linear(observations, self.first, self.first_bias)
         x = self.activation(x).view(len(x), self.towers, -1).transpose(0, 1)
         for weight, bias in zip(self.weights, self.biases, strict=True):
@@ -52,7 +52,7 @@ class Towers(nn.Module):
         return x
 
     def stack(self) -> Stack:
-        """The layers as one operation; for parameters that have been flattened."""
+        """Returns the layers as one fused operation; the parameters must have been flattened."""
         towers = self.towers
         first = Layer(
             slot(self.first, lambda w: w.view(towers, -1, w.shape[1]).mT),
@@ -74,23 +74,23 @@ def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
 
 
 class ActorCritic(Executed):
-    """Observations to policy parameters and values.
+    """Actor-critic network: observations to policy parameters and values.
 
-    Images (C, H, W) or (H, W, C) uint8 go through one CNN, everything else flattened through towers of dense
-    layers; uint8 vectors such as a console's memory are taken as numbers 0..1.
+    Images (C, H, W) or (H, W, C) uint8 pass one CNN. All other observations are flattened and pass towers of
+    dense layers; uint8 vectors, such as a console's memory, are scaled to 0..1.
 
     Args:
         shape: of one observation.
         dtype: its numpy name.
         outputs: policy parameters per observation, the number of actions or of means.
-        hidden: widths of the dense layers; a CNN uses the last alone.
+        hidden: widths of the dense layers; a CNN uses only the last.
         shared: one tower for policy and value instead of one each (a CNN is always shared).
         activation: of the dense layers.
         normalize: subtract running means and divide by running deviations (vectors only).
-        log_std: initial logarithm of a state-independent standard deviation; None without one.
+        log_std: initial logarithm of a state-independent standard deviation; None: there is none.
         frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
         images: convolutions, ``nature`` or ``impala``.
-        torso: in place of the CNN, with ``features`` outputs, for policy and value together.
+        torso: replaces the CNN; has ``features`` outputs, which policy and value share.
 
     Raises:
         ValueError: ``hidden`` is empty or a width is below 1.
@@ -142,7 +142,7 @@ class ActorCritic(Executed):
         return self.towers(self.flattener(observations))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Policy parameters (B, outputs) and values (B,), float32."""
+        """Returns policy parameters (B, outputs) and values (B,), float32."""
         if self.use_bf16:
             with autocast_bf16(observations.device):
                 policy, value = self._heads(observations)
@@ -159,7 +159,7 @@ class ActorCritic(Executed):
         return self.policy(features[0]), self.value(features[-1]).squeeze(1)
 
     def act(self, observations: Array) -> Array:
-        """Policy parameters (B, outputs) of observations (B, ...), both numpy; for acting."""
+        """Returns policy parameters (B, outputs) for observations (B, ...), both numpy; no gradient."""
         if self._dense is not None:
             found = self._dense.act(self.flattener.vectors(observations), 0)
             if found is not None:
@@ -167,11 +167,11 @@ class ActorCritic(Executed):
         return self.policy_of(torch.from_numpy(observations)).numpy()
 
     def policy_of(self, observations: Tensor) -> Tensor:
-        """Policy parameters (B, outputs) alone; no gradient."""
+        """Returns policy parameters (B, outputs) only; no gradient."""
         return self._one(observations, 0)
 
     def value_of(self, observations: Tensor) -> Tensor:
-        """Values (B,) alone; no gradient."""
+        """Returns values (B,) only; no gradient."""
         return self._one(observations, 1)
 
     def _one(self, observations: Tensor, number: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Several equal networks side by side, each layer of all of them one batched product."""
+"""Several networks of the same shape, with one batched product per layer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from parl.types import Array
 
 
 class Ensemble(Executed):
-    """``members`` multilayer perceptrons with ReLU, alike in shape and drawn independently.
+    """``members`` multilayer perceptrons with ReLU, of the same shape and initialized independently.
 
-    Input (B, inputs) float32, seen by all; output (members, B, outputs) float32. Weights and biases are drawn
-    as ``nn.Linear`` draws them.
+    Input (B, inputs) float32, shared by all; output (members, B, outputs) float32. Weights and biases are
+    initialized as in ``nn.Linear``.
 
     Args:
         members: E.
@@ -47,12 +47,12 @@ class Ensemble(Executed):
         self._fused = None if self.layer_norm or not suits_ensemble(weights) else MLPEnsemble(weights, biases)
 
     def forward(self, *parts: Tensor, frozen: bool = False, members: int | None = None) -> Tensor:
-        """Outputs (members, B, outputs).
+        """Returns outputs (members, B, outputs).
 
         Args:
-            parts: (B, inputs) float32, or several that lie side by side.
-            frozen: no gradient flows into the weights, only into ``parts``, which saves their products.
-            members: use the first so many only.
+            parts: (B, inputs) float32, or several tensors, which are concatenated.
+            frozen: only ``parts`` get gradients, which saves the products for gradients of the weights.
+            members: number of members to use, the first ones; None: all.
         """
         if self.use_bf16:
             with autocast_bf16(parts[0].device):
@@ -63,11 +63,11 @@ class Ensemble(Executed):
 
     @property
     def fused(self) -> bool:
-        """Whether its passes are made by :mod:`parl.nets.fused`."""
+        """Whether :mod:`parl.nets.fused` computes the passes."""
         return self._fused is not None and not self.torch_only
 
     def act(self, x: Array) -> Array:
-        """Outputs (B, outputs) of the first member, of and with numpy; for acting."""
+        """Returns outputs (B, outputs) of the first member for x (B, inputs), both numpy; no gradient."""
         if self._fused is not None:
             return self._fused.act(x)
         with torch.inference_mode():

@@ -1,7 +1,7 @@
 """All parameters of a module as views of one buffer.
 
-One buffer means one optimizer kernel, one all-reduce, one copy to publish or to follow a target: for small
-networks the number of calls is the cost, not the arithmetic.
+One buffer needs one optimizer kernel, one all-reduce, and one copy to publish weights or to update a target
+network: for small networks the number of calls determines the cost, not the arithmetic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class FlatModule:
 
     Attributes:
         weights: (P,) float32; the parameters of the module are views of it.
-        gradients: (P,) float32; their ``grad`` are views of it. None if no gradient is wanted.
+        gradients: (P,) float32; the ``grad`` of the parameters are views of it. None if they have none.
     """
 
     weights: Tensor
@@ -28,12 +28,12 @@ class FlatModule:
 def flatten(module: nn.Module, gradients: bool = True) -> FlatModule:
     """Moves the parameters of ``module`` into one buffer, in the order of ``module.parameters()``.
 
-    Parts that have a method ``bind`` are told afterwards where their parameters are now.
+    Then calls the method ``bind`` of each submodule that has one, so that it can use the new memory.
 
     Args:
         module: every parameter float32, all on one device.
-        gradients: give each parameter a ``grad`` view too; ``backward()`` then adds into the buffer, which
-            is zeroed by the caller. Without, the parameters are frozen.
+        gradients: also make each ``grad`` a view of one buffer, to which ``backward()`` adds and which the
+            caller zeroes. False: the parameters are frozen.
 
     Raises:
         ValueError: there are no parameters, or one is not float32.

@@ -1,4 +1,4 @@
-"""Heads: features in, values out."""
+"""Heads: networks from features to values of actions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 MakeLinear = Callable[[int, int], nn.Module]
-"""``nn.Linear`` or another layer made from its two widths."""
+"""Creates a layer from its input and output width, such as ``nn.Linear``."""
 
 
 class ActionHead(nn.Module):
-    """One or more numbers for each action, from one layer.
+    """One linear layer with one or more outputs per action.
 
     Input (B, features) float32, output (B, actions, outputs).
 
@@ -37,7 +37,7 @@ class ActionHead(nn.Module):
 
 
 class DuelingHead(nn.Module):
-    """State value plus centred advantages: ``q = v + a - mean(a)``, for each of ``outputs`` numbers.
+    """State value plus centered advantages: ``q = v + a - mean(a)``, for each of ``outputs`` numbers.
 
     Input (B, features) float32, output (B, actions, outputs).
 

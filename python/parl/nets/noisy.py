@@ -1,4 +1,4 @@
-"""Noisy layers: exploration by noise on weights whose size is learned."""
+"""Noisy layers: exploration by noise of learned size on the weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer with factorised Gaussian noise on weights and biases.
+    """A linear layer with factorized Gaussian noise on weights and biases.
 
     With noise ``e_i = f(x_i)``, ``e_o = f(x_o)``, ``x ~ N(0, 1)`` and ``f(x) = sign(x) sqrt|x|``::
 
         y = W x + b + e_o * (S (e_i * x) + s)
 
-    Without a call of :meth:`resample` the noise is zero. Input (B, inputs) float32, output (B, outputs).
+    Until :meth:`resample` is called, the noise is zero. Input (B, inputs) float32, output (B, outputs).
 
     Args:
         inputs: width of the input.
@@ -40,7 +40,7 @@ class NoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(outputs), persistent=False)
 
     def resample(self, generator: torch.Generator) -> None:
-        """Draws new noise, one for the whole batch."""
+        """Draws new noise, the same for all rows of a batch."""
         for noise in (self.noise_in, self.noise_out):
             noise.normal_(generator=generator)
             noise.copy_(noise.sign() * noise.abs().sqrt())
@@ -57,14 +57,14 @@ class NoisyLinear(nn.Module):
 
 
 def resample_noise(module: nn.Module, generator: torch.Generator) -> None:
-    """New noise in every noisy layer of ``module``."""
+    """Draws new noise in every noisy layer of ``module``."""
     for layer in module.modules():
         if isinstance(layer, NoisyLinear):
             layer.resample(generator)
 
 
 def silence_noise(module: nn.Module) -> None:
-    """No noise in any layer of ``module``."""
+    """Sets the noise of every noisy layer of ``module`` to zero."""
     for layer in module.modules():
         if isinstance(layer, NoisyLinear):
             layer.silence()

@@ -1,4 +1,4 @@
-"""Observations brought to mean 0 and deviation 1 by running statistics."""
+"""Normalization of observations and rewards by running statistics."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from parl.types import Array
 class Normalizer(nn.Module):
     """Subtracts a running mean and divides by a running standard deviation, feature by feature.
 
-    The statistics are parameters without gradients, so that they travel with the weights: who acts and who
-    learns normalizes alike. Results are cut to -5..5; before the first :meth:`update` they are the inputs.
+    The statistics are parameters without gradients. They are published with the weights, so that actors and
+    learners normalize alike. Results are clipped to -5..5. The initial mean is 0 and the deviation 1.
     """
 
     _LIMIT = 5.0
@@ -28,21 +28,21 @@ class Normalizer(nn.Module):
         self.inverse_std = nn.Parameter(torch.ones(features), requires_grad=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, features) float32 to the same."""
+        """Normalizes (B, features) float32."""
         return ((features - self.mean) * self.inverse_std).clamp_(-self._LIMIT, self._LIMIT)
 
     def vectors(self, features: Array) -> Array:
-        """The same of and with numpy, bit for bit; where the statistics are on the CPU."""
+        """As :meth:`forward`, for numpy arrays, with equal results bit for bit; only on the CPU."""
         x: Array = features - self.mean.detach().numpy()
         x *= self.inverse_std.detach().numpy()
         return np.minimum(np.maximum(x, -self._LIMIT, out=x), self._LIMIT, out=x)
 
 
 class RunningMoments:
-    """Mean and variance of everything seen so far.
+    """Mean and variance of all rows added so far.
 
     Attributes:
-        count: rows seen.
+        count: number of rows.
         mean: (features,) float64.
         square: (features,) float64, sum of squared distances from the mean.
 
@@ -55,7 +55,7 @@ class RunningMoments:
         self.square = torch.zeros(features, dtype=torch.float64)
 
     def add(self, rows: Tensor) -> None:
-        """Takes (B, features) of any dtype into account."""
+        """Adds rows (B, features) of any dtype."""
         rows = rows.to(torch.float64)
         count, mean = len(rows), rows.mean(dim=0)
         square = (rows - mean).square().sum(dim=0)
@@ -66,9 +66,9 @@ class RunningMoments:
         self.count = total
 
     def join(self, average: Callable[[Tensor], object]) -> None:
-        """Takes the mean over several learners of what each saw, as if all had seen everything.
+        """Combines the statistics of several learners, as if each had added the rows of all.
 
-        ``average`` replaces a tensor by that mean; counts are then those of one learner.
+        ``average`` replaces a tensor by its mean over the learners; ``count`` is then a mean per learner.
         """
         first, second = self.mean * self.count, self.square + self.mean.square() * self.count
         sums = torch.cat([torch.tensor([float(self.count)], dtype=torch.float64), first, second])
@@ -82,29 +82,29 @@ class RunningMoments:
         self.square = (sums[1 + features :] - self.mean.square() * sums[0]).clamp_(min=0)
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return {"count": self.count, "mean": self.mean.clone(), "square": self.square.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self.count = state["count"]
         self.mean.copy_(state["mean"])
         self.square.copy_(state["square"])
 
     def inverse_std(self, lowest: float) -> Tensor:
-        """(features,) float32: one over the deviation or ``lowest``; features that never changed give 1."""
+        """Returns 1 / max(deviation, ``lowest``), (features,) float32; 1 for features that never changed."""
         deviation = (self.square / max(self.count, 1)).sqrt()
         return torch.where(deviation > 1e-4, 1 / deviation.clamp(min=lowest), 1.0).to(torch.float32)
 
 
 class RewardScaler:
-    """Divides rewards by the running deviation of the discounted return.
+    """Divides rewards by the running standard deviation of the discounted return.
 
-    The return of each environment is summed up as rewards come, ``R <- gamma R + r``, and begins anew with
-    each episode. Results are cut to -10..10.
+    The return of each environment is the running sum ``R <- gamma R + r``, which starts at 0 in each episode.
+    Results are clipped to -10..10.
 
     Args:
-        gamma: discount a step.
+        gamma: discount factor per step.
 
     Source: Engstrom et al. (2020), "Implementation Matters in Deep Policy Gradients", section 3.
     """
@@ -123,13 +123,13 @@ class RewardScaler:
         valid: Tensor,
         average: Callable[[Tensor], object] | None = None,
     ) -> None:
-        """Scales ``reward`` (T, N) float32 in place; the steps follow on those of the last call.
+        """Scales ``reward`` (T, N) float32 in place; consecutive calls get consecutive steps.
 
         Args:
             reward: received on leaving step t.
-            ended: (T, N) bool, the episode ended with it.
-            valid: (T, N) bool, the row belongs to an episode.
-            average: replaces a tensor by its mean over several learners, which then divide alike.
+            ended: (T, N) bool, whether the episode ended with step t.
+            valid: (T, N) bool, whether the row belongs to an episode.
+            average: replaces a tensor by its mean over several learners, so that all divide alike.
         """
         if len(self._returns) != reward.shape[1]:
             self._returns = torch.zeros(reward.shape[1])
@@ -146,17 +146,17 @@ class RewardScaler:
         reward.mul_(factor).clamp_(-self._LIMIT, self._LIMIT)
 
     def state_dict(self) -> dict[str, Any]:
-        """What :meth:`load_state_dict` takes back."""
+        """Returns the state that :meth:`load_state_dict` restores."""
         return self._moments.state_dict() | {"returns": self._returns.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores what :meth:`state_dict` returned."""
         self._moments.load_state_dict(state)
         self._returns = state["returns"].clone()
 
 
 class Flattener(nn.Module):
-    """Vectors as a network takes them: flat, float32, bytes as 0..1, normalized if wanted.
+    """Converts vector observations to inputs: flat float32, bytes scaled to 0..1, normalized if requested.
 
     Input (B, *shape) of ``dtype``, output (B, inputs) float32.
 
@@ -164,27 +164,27 @@ class Flattener(nn.Module):
         shape: of one observation.
         dtype: numpy name of the observations.
         normalize: subtract running means and divide by running deviations.
-        frame_deltas: of stacked readings (K, features), the newest last, give the newest and, in place of the
-            older ones, the changes between neighbours; those of bytes go round at 256. Motion, which is small
-            beside the places it leads to, then has features of its own scale.
+        frame_deltas: replace the older of stacked vectors (K, features), the newest last, by the differences
+            between neighbors; those of bytes wrap around at 256. Velocities, which are small compared with
+            positions, are then features with a scale of their own.
 
     Raises:
-        ValueError: ``frame_deltas`` of what is no stack.
+        ValueError: ``frame_deltas`` is set, and observations are not stacked vectors.
     """
 
     def __init__(self, shape: Sequence[int], dtype: str, normalize: bool, frame_deltas: bool = False) -> None:
         super().__init__()
         if frame_deltas and len(shape) != 2:
-            raise ValueError(f"frame_deltas needs stacked readings (K, features), not {tuple(shape)}")
+            raise ValueError(f"frame_deltas needs stacked vectors (K, features), not {tuple(shape)}")
         self.inputs = inputs = math.prod(shape)
         self._frame_deltas = frame_deltas
-        # What has hardly moved yet must not be blown up: of bytes that is two steps of 256.
+        # Lower bound, so that features that have hardly changed yet are not amplified; of bytes, 2 units.
         self.lowest_deviation = 2 / 255 if dtype == "uint8" else 1e-4
         self._scale = 1 / 255 if dtype == "uint8" else None
         self.normalizer = Normalizer(inputs) if normalize else None
 
     def raw(self, observations: Tensor) -> Tensor:
-        """(B, inputs) float32 before normalization."""
+        """Returns (B, inputs) float32 before normalization."""
         if self._frame_deltas:
             change = observations[:, 1:] - observations[:, :-1]
             if change.dtype == torch.uint8:
@@ -198,7 +198,7 @@ class Flattener(nn.Module):
         return x if self._scale is None else x * self._scale
 
     def vectors(self, observations: Array) -> Array:
-        """(B, inputs) float32 of and with numpy."""
+        """As :meth:`forward`, for numpy arrays."""
         if not self._frame_deltas and observations.dtype == np.float32:
             x = observations.reshape(len(observations), -1)
             return x if self.normalizer is None else self.normalizer.vectors(x)
@@ -206,6 +206,6 @@ class Flattener(nn.Module):
             return self(torch.from_numpy(observations)).numpy()
 
     def forward(self, observations: Tensor) -> Tensor:
-        """(B, inputs) float32."""
+        """Returns (B, inputs) float32."""
         x = self.raw(observations)
         return x if self.normalizer is None else self.normalizer(x)

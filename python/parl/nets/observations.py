@@ -1,4 +1,4 @@
-"""From observations to features: vectors as they are, images by convolutions, dictionaries by part."""
+"""Encoders of observations: vectors are flattened, images pass convolutions, dictionaries go by part."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Seen = Tensor | Mapping[str, Tensor]
 
 
 def tensors_of(observations: Observations) -> Any:
-    """The same memory as tensors."""
+    """Returns tensors that share the memory of ``observations``."""
     if isinstance(observations, Mapping):
         return {name: torch.from_numpy(part) for name, part in observations.items()}
     return torch.from_numpy(observations)
 
 
 def count_of(observations: Observations) -> int:
-    """N, how many observations there are."""
+    """Returns N, the number of observations."""
     return len(next(iter(observations.values())) if isinstance(observations, Mapping) else observations)
 
 
@@ -37,13 +37,13 @@ def check_observations(
     kinds: Sequence[ObservationKind] = ("vector", "image", "dict"),
     images: str = "nature",
 ) -> None:
-    """Refuses observations that algorithm ``name`` cannot take.
+    """Refuses observations that algorithm ``name`` does not support.
 
     Args:
         name: of the algorithm.
         spec: describes the observations.
-        kinds: it can take.
-        images: the convolutions for images.
+        kinds: that the algorithm supports.
+        images: the name of the convolutions for images.
 
     Raises:
         ConfigError: names the algorithm, the kind and the shape.
@@ -54,7 +54,7 @@ def check_observations(
         shown = ", ".join(f"{part} {shape}".strip() for part, shape, _ in parts)
         raise ConfigError(
             f"{name} takes observations of kind {', '.join(kinds)}; this environment's are of kind {kind} "
-            f"({shown}): wrap it, say in gymnasium's FlattenObservation, or take another algorithm"
+            f"({shown}): wrap it, say in gymnasium's FlattenObservation, or use another algorithm"
         )
     for part, shape, dtype in parts:
         if np.dtype(dtype).kind not in "fiub":
@@ -63,19 +63,19 @@ def check_observations(
         if is_image(shape, dtype) and images == "nature" and min(rows, columns) < NATURE_MIN:
             raise ConfigError(
                 f"{name}: images of {shape} are below {NATURE_MIN} x {NATURE_MIN}, too small for "
-                "images = 'nature': take another value of it"
+                "images = 'nature': use another value of images"
             )
 
 
 class Encoder(Executed):
     """Observations to features (B, ``features``) float32.
 
-    Vectors are flattened, and no weights are needed; images pass convolutions and a dense layer; of a
-    dictionary each part is treated so, and all are put side by side.
+    Vectors are flattened, without weights. Images pass convolutions and a dense layer. Each part of a
+    dictionary is encoded in this way, and the features of all parts are concatenated.
 
     Args:
         spec: describes the observations.
-        width: of the dense layer behind an image's convolutions.
+        width: of the dense layer after an image's convolutions.
         images: the convolutions, see :func:`parl.nets.make_torso`.
         layer_norm: normalize before that layer's ReLU.
     """
@@ -110,16 +110,16 @@ class Encoder(Executed):
 
 
 def _key(name: str) -> str:
-    # Names of modules have no dots and are not those of a module's own methods.
+    # Names of submodules must not contain dots or equal the names of a module's own methods.
     return "part_" + name.replace(".", "/")
 
 
 class DictTorso(nn.Module):
-    """An :class:`Encoder` and dense layers behind it: observations to features (B, hidden[-1]).
+    """An :class:`Encoder` followed by dense layers: observations to features (B, hidden[-1]).
 
     Args:
         spec: describes the observations.
-        hidden: widths; images have a dense layer of the last one before.
+        hidden: widths of the dense layers; images first pass one more of the last width.
         layer_norm: normalize each dense layer before its ReLU.
         images: the convolutions.
     """
@@ -136,13 +136,13 @@ class DictTorso(nn.Module):
 
 
 class RowTorso(nn.Module):
-    """A :class:`DictTorso` on rows of bytes, as rollouts hold dictionaries.
+    """A :class:`DictTorso` on rows of bytes, the form in which rollouts store dictionaries.
 
     Input (B, bytes) uint8, see :attr:`parl.types.EnvSpec.row`; output (B, hidden[-1]) float32.
 
     Args:
         spec: describes the observations.
-        hidden: widths; images have a dense layer of the last one before.
+        hidden: widths of the dense layers; images first pass one more of the last width.
         layer_norm: normalize each dense layer before its ReLU.
         images: the convolutions.
     """
@@ -159,21 +159,21 @@ class RowTorso(nn.Module):
             start = end
 
     def parts(self, rows: Tensor) -> dict[str, Tensor]:
-        """The dictionary's parts (B, ...) of rows (B, bytes) uint8."""
+        """Converts rows (B, bytes) uint8 to the dictionary's parts (B, ...)."""
         return {
             name: rows[:, start:end].clone(memory_format=torch.contiguous_format).view(dtype).view(-1, *shape)
             for name, shape, dtype, start, end in self._parts
         }
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Features (B, features)."""
+        """Returns features (B, features)."""
         return self.torso(self.parts(rows))
 
 
 def torso_for(
     spec: EnvSpec, hidden: Sequence[int], layer_norm: bool, images: str, dense: bool = True
 ) -> nn.Module:
-    """The torso that suits ``spec``; see :func:`parl.nets.make_torso`. Its width is its ``features``."""
+    """Creates the torso for ``spec``, see :func:`parl.nets.make_torso`; its output width is ``features``."""
     if spec.observation_parts:
         return DictTorso(spec, hidden, layer_norm, images)
     return make_torso(spec.observation_shape, spec.observation_dtype, hidden, layer_norm, images, dense)

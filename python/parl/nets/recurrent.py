@@ -1,4 +1,4 @@
-"""Policy and value behind an LSTM, which forgets where an episode begins."""
+"""Policy and value on an LSTM, whose state is reset where an episode begins."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from parl.types import Array
 
 
 class RecurrentActorCritic(Executed):
-    """Observations and what was seen before to policy parameters and values.
+    """Recurrent actor-critic network: observations and LSTM state to policy parameters and values.
 
     Dense layers, or convolutions for images (C, H, W) or (H, W, C) uint8, then one LSTM cell with two heads
     on its output.
-    The memory of B environments is (2, B, H) float32: output and cell state, zeros at the start.
+    The memory of B environments is (2, B, H) float32: hidden and cell state, initially zeros.
 
     Args:
         shape: of one observation.
         dtype: its numpy name.
         outputs: policy parameters per observation.
-        hidden: widths of the dense layers; images use the last alone.
-        width: H, of the LSTM.
+        hidden: widths of the dense layers; images use only the last.
+        width: H, width of the LSTM.
         activation: of the dense layers.
         normalize: subtract running means and divide by running deviations (vectors only).
-        log_std: initial logarithm of a state-independent standard deviation; None without one.
+        log_std: initial logarithm of a state-independent standard deviation; None: there is none.
         frame_deltas: of stacked vectors, see :class:`parl.nets.normalizer.Flattener`.
         images: ``nature`` or ``impala``.
-        torso: in place of layers and convolutions, with ``hidden[-1]`` outputs.
+        torso: replaces the layers and convolutions; has ``hidden[-1]`` outputs.
 
     Source: Hochreiter and Schmidhuber (1997); used so by Mnih et al. (2016), section 5.2.
     """
@@ -74,16 +74,16 @@ class RecurrentActorCritic(Executed):
         self.log_std = None if log_std is None else nn.Parameter(torch.full((outputs,), log_std))
         self.width = width
         self.memory = torch.zeros(2, 0, width)
-        """(2, B, H) of the environments that :meth:`forward` acts for."""
+        """(2, B, H), updated by :meth:`forward`."""
 
     def restart(self, starts: Tensor) -> None:
-        """Forgets in the environments that ``starts`` (B,) bool names; in all, if they are another number."""
+        """Zeroes the memory where ``starts`` (B,) bool is set, or of all environments if B has changed."""
         if self.memory.shape[1] != len(starts):
             self.memory = torch.zeros(2, len(starts), self.width)
         self.memory = self.memory * ~starts.view(1, -1, 1)
 
     def features(self, observations: Tensor) -> Tensor:
-        """(B, hidden[-1]) float32, without memory."""
+        """Returns the inputs of the LSTM, (B, hidden[-1]) float32."""
         if self.use_bf16:
             with autocast_bf16(observations.device):
                 return self._features(observations).to(torch.float32)
@@ -95,33 +95,33 @@ class RecurrentActorCritic(Executed):
         return self.torso(observations)
 
     def step(self, observations: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Policy parameters (B, outputs), values (B,) and the new memory (2, B, H)."""
+        """Returns policy parameters (B, outputs), values (B,) and the new memory (2, B, H)."""
         output, cell = self.cell(self.features(observations), (memory[0], memory[1]))
         return self.policy(output), self.value(output).squeeze(1), torch.stack((output, cell))
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of :attr:`memory`: policy parameters (B, outputs) and values (B,)."""
+        """Updates :attr:`memory` by one step; returns policy parameters (B, outputs) and values (B,)."""
         parameters, value, self.memory = self.step(observations, self.memory)
         return parameters, value
 
     def act(self, observations: Array) -> Array:
-        """Policy parameters (B, outputs) of one step of :attr:`memory`, both numpy."""
+        """Updates :attr:`memory` by one step; returns policy parameters (B, outputs), in and out numpy."""
         with torch.no_grad():
             return self(torch.from_numpy(observations))[0].numpy()
 
     def value_of(self, observations: Tensor) -> Tensor:
-        """Values (B,) where nothing was seen before; no gradient."""
+        """Returns values (B,) with a memory of zeros; no gradient."""
         nothing = torch.zeros(2, len(observations), self.width, device=observations.device)
         with torch.no_grad():
             return self.step(observations, nothing)[1]
 
     def unroll(self, obs: Tensor, starts: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Goes through T observations of N environments, all at once but for the LSTM.
+        """Computes T steps of N environments; only the LSTM runs step by step.
 
         Args:
             obs: (T, N, *shape).
-            starts: (T, N) bool, an episode begins here.
-            memory: (2, N, H), before the first.
+            starts: (T, N) bool, whether an episode begins at the observation.
+            memory: (2, N, H), before the first step.
 
         Returns:
             policy parameters (T, N, outputs), values (T, N), and the memory after each step (T, 2, N, H).

@@ -1,4 +1,4 @@
-"""Torsos: observation in, features out."""
+"""Torsos: networks from observations to features."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from parl.ops.execution import Executed
 from parl.types import is_image
 
 NATURE_MIN = 36
-"""Rows and columns that an image needs for the Nature DQN's three convolutions without padding."""
+"""Least height and width of images for the Nature DQN's three convolutions, which have no padding."""
 
 
 def _floats(images: Tensor, channels_last: bool) -> Tensor:
-    """Bytes as 0..1, float32, at the first convolution and not before it."""
+    """Converts bytes to float32 in 0..1, just before the first convolution."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     return images.to(torch.float32, memory_format=layout).mul_(1 / 255)
 
 
 def is_channels_last(shape: Sequence[int]) -> bool:
-    """Whether images of ``shape`` are (H, W, C): few channels, at most 4, behind more rows."""
+    """Returns whether ``shape`` is (H, W, C): at most 4 channels, which come last, and more rows."""
     return len(shape) == 3 and shape[2] <= 4 < shape[0]
 
 
@@ -47,14 +47,14 @@ class MLP(Executed):
         self._dense: MLPWithHeads | None = None
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features (B, features)."""
+        """Returns features (B, features)."""
         x = self.vectors(observations)
         if self._dense is not None and not self.torch_only and self._dense.takes(x):
             return self._dense.outputs(x)[0]
         return self.layers(x)
 
     def vectors(self, observations: Tensor) -> Tensor:
-        """Observations (B, *shape) as (B, inputs) float32."""
+        """Converts observations (B, *shape) to (B, inputs) float32."""
         if observations.dim() != 2:
             observations = observations.flatten(1)
         return observations if observations.dtype == torch.float32 else observations.to(torch.float32)
@@ -64,7 +64,7 @@ class MLP(Executed):
         self._dense = self.headed([])
 
     def headed(self, heads: Sequence[Head]) -> MLPWithHeads:
-        """The layers with heads on them as one operation; for parameters that have been flattened."""
+        """Returns the layers with ``heads`` as one fused operation; parameters must have been flattened."""
         found: list[Layer] = []
         modules = list(self.layers)
         for number, one in enumerate(modules):
@@ -75,10 +75,10 @@ class MLP(Executed):
 
 
 class NatureCNN(Executed):
-    """Three convolutions and one dense layer over stacked 8-bit frames.
+    """Three convolutions and one dense layer for stacked 8-bit frames.
 
     Input (B, C, H, W) uint8, H and W of at least 36; output (B, hidden) float32. With ``hidden = 0`` there is
-    no dense layer, and the convolutions' outputs are the features.
+    no dense layer, and the features are the outputs of the convolutions.
 
     Source: Mnih et al. (2015), "Human-level control through deep reinforcement learning", Methods.
     """
@@ -99,12 +99,12 @@ class NatureCNN(Executed):
         self.dense, self.features = _dense(flat, hidden, layer_norm)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features (B, features)."""
+        """Returns features (B, features)."""
         return self.dense(self.convolutions(_floats(observations, self.channels_last)))
 
 
 class _Residual(nn.Module):
-    """``x + conv(relu(conv(relu(x))))``, channels kept."""
+    """Residual block ``x + conv(relu(conv(relu(x))))``, which keeps the number of channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class _Residual(nn.Module):
 
 
 class ImpalaResNet(Executed):
-    """Fifteen convolutions in three residual stages, each of which halves the picture, and one dense layer.
+    """Fifteen convolutions in three residual stages, each of which halves the image, and one dense layer.
 
     Input (B, C, H, W) uint8; output (B, hidden) float32. With ``hidden = 0`` there is no dense layer.
 
@@ -125,7 +125,7 @@ class ImpalaResNet(Executed):
         shape: (C, H, W).
         hidden: width of the dense layer.
         layer_norm: normalize before the dense layer's ReLU.
-        channels: of the stages; wider ones are what "scaled IMPALA" networks have.
+        channels: of the stages; "scaled IMPALA" networks have more.
 
     Source: Espeholt et al. (2018), "IMPALA", figure 3, the large architecture without its LSTM.
     """
@@ -150,12 +150,12 @@ class ImpalaResNet(Executed):
         self.dense, self.features = _dense(flat, hidden, layer_norm)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features (B, features)."""
+        """Returns features (B, features)."""
         return self.dense(self.convolutions(_floats(observations, self.channels_last)))
 
 
 def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:
-    """The dense layer behind convolutions, and the width of what leaves it."""
+    """Returns the dense layer after convolutions, and its output width."""
     if not hidden:
         return nn.Identity(), inputs
     norm = [nn.LayerNorm(hidden)] if layer_norm else []
@@ -163,7 +163,7 @@ def _dense(inputs: int, hidden: int, layer_norm: bool) -> tuple[nn.Module, int]:
 
 
 class ChannelsLast(nn.Module):
-    """A torso for images whose channels come last, (B, H, W, C), as most of Gymnasium's do."""
+    """A torso for images (B, H, W, C), the layout of most of Gymnasium's environments."""
 
     def __init__(self, torso: NatureCNN | ImpalaResNet) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class ChannelsLast(nn.Module):
         self.features = torso.features
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Features (B, features)."""
+        """Returns features (B, features)."""
         return self.torso(observations.permute(0, 3, 1, 2))
 
 
@@ -183,17 +183,17 @@ def make_torso(
     image: str = "nature",
     dense: bool = True,
 ) -> MLP | NatureCNN | ImpalaResNet | ChannelsLast:
-    """The torso that suits an observation: convolutions for (C, H, W) uint8, else :class:`MLP`.
+    """Creates the torso for an observation: convolutions for (C, H, W) uint8, else :class:`MLP`.
 
-    (H, W, C) is taken too, see :func:`is_channels_last`.
+    (H, W, C) is supported too, see :func:`is_channels_last`.
 
     Args:
         shape: of one observation.
         dtype: numpy name.
-        hidden: widths of the dense layers, ``>= 1`` of them; convolutions are followed by the last alone.
+        hidden: widths of the dense layers, at least one; after convolutions only the last is used.
         layer_norm: normalize before each ReLU of a dense layer.
         image: convolutions: ``"nature"`` or ``"impala"``.
-        dense: follow the convolutions with a dense layer; an :class:`MLP` has its layers all the same.
+        dense: whether a dense layer follows the convolutions; no effect on an :class:`MLP`.
 
     Raises:
         ValueError: ``hidden`` is empty, a width is below 1, ``image`` is unknown.

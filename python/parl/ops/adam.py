@@ -1,8 +1,8 @@
 """Adam on one flat buffer.
 
 ``torch.optim.Adam`` gives the same numbers (a test compares them), but its constructor loads torch's
-compiler, 1.3 s that a short run feels, and its step costs more on small networks. The kernel is the one
-behind its ``fused=True``: one pass over memory instead of seven, 0.09 instead of 0.23 ms for 220,000 weights.
+compiler, which takes 1.3 s, and its step costs more for small networks. The kernel is the one of its
+``fused=True``: one pass over memory instead of seven, 0.09 instead of 0.23 ms for 220,000 weights.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def adam_step(
     epsilon: float,
     betas: tuple[float, float] = _BETAS,
 ) -> None:
-    """One step in place: ``weights -= learning_rate * mean_hat / (sqrt(square_hat) + epsilon)``.
+    """Makes one step in place: ``weights -= learning_rate * mean_hat / (sqrt(square_hat) + epsilon)``.
 
     Args:
         weights: (P,) float32, changed; requires no gradient.
         gradients: (P,) float32.
         mean: (P,) float32, running mean of the gradients, changed; zeros before the first step.
         square: (P,) float32, running mean of their squares, changed; zeros before the first step.
-        step: number of this step, from 1; or () float32 of it on the device, as CUDA graphs need it.
-        learning_rate: step size; or () float32 of it, likewise.
-        epsilon: offset of the denominator.
-        betas: decay of the two means.
+        step: number of this step, from 1; for CUDA graphs as a () float32 tensor on the device.
+        learning_rate: learning rate; for CUDA graphs likewise a tensor.
+        epsilon: added to the denominator.
+        betas: decay rates of the two means.
 
     Source: Kingma and Ba (2015), algorithm 1.
     """
@@ -62,10 +62,10 @@ def adam_step(
 
 
 def limit_norm(gradients: Tensor, longest: float) -> None:
-    """Scales ``gradients`` (P,) float32 down, in place, to the length ``longest`` if they are longer.
+    """Scales ``gradients`` (P,) float32 in place so that their norm is at most ``longest``.
 
     Raises:
-        NonFiniteError: their length is NaN or infinite (on the CPU; a device is not waited for).
+        NonFiniteError: the norm is NaN or infinite (checked on the CPU only, since it would synchronize).
 
     Source: Pascanu, Mikolov and Bengio (2013), algorithm 1.
     """
@@ -78,12 +78,12 @@ def limit_norm(gradients: Tensor, longest: float) -> None:
         gradients.mul_(longest / (length + 1e-6))
 
 
-# Numbers in buffers up to which one thread of the extension does; beyond, torch's kernel has more of them.
+# Largest buffers for the extension, which uses one thread; above, torch's kernel uses several.
 _MANY = 2**20
 
 
 class FlatAdam:
-    """:func:`limit_norm` and :func:`adam_step` together: on the CPU small buffers pass memory twice.
+    """:func:`limit_norm` and :func:`adam_step` in one; small buffers on the CPU take two passes over memory.
 
     Args:
         weights: (P,) float32, changed by each step; requires no gradient.
@@ -98,17 +98,17 @@ class FlatAdam:
         self._arrays = [one.numpy() for one in self._buffers] if on_cpu else None
 
     def step(self, steps: int, count: Tensor, learning_rate: float, epsilon: float, longest: float) -> None:
-        """One step.
+        """Makes one step.
 
         Args:
-            steps: before this one.
-            count: () float32, as many, on the device; used, and raised by one, where torch does it.
-            learning_rate: step size.
-            epsilon: offset of the denominator.
-            longest: gradients longer than this are scaled down to it; 0 never scales.
+            steps: number of earlier steps.
+            count: () float32, the same number on the device; used and incremented if torch makes the step.
+            learning_rate: learning rate.
+            epsilon: added to the denominator.
+            longest: largest norm of the gradients, to which larger ones are scaled down; 0: no limit.
 
         Raises:
-            NonFiniteError: there is a limit and the length of the gradients is NaN or infinite (on the CPU).
+            NonFiniteError: there is a limit, and the norm is NaN or infinite (checked on the CPU only).
         """
         if self._arrays is not None:
             weights, gradients, mean, square = self._arrays

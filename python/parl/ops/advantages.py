@@ -1,4 +1,4 @@
-"""Returns and advantages of whole rollouts: time first, one backward scan each."""
+"""Returns and advantages of whole rollouts, time first; each is one scan backward in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def backward_scan(values: Tensor, factors: Tensor, last: Tensor) -> Tensor:
-    """``y_t = values_t + factors_t * y_{t+1}`` for t = T-1..0, with ``y_T = last``.
+    """Computes ``y_t = values_t + factors_t * y_{t+1}`` for t = T-1..0, with ``y_T = last``.
 
     Args:
         values: (T, N) float32.
@@ -37,7 +37,7 @@ def gae(
     gamma: float,
     lam: float,
 ) -> Tensor:
-    """Generalised advantage estimates.
+    """Computes generalized advantage estimates (GAE).
 
     With ``delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)``::
 
@@ -47,10 +47,10 @@ def gae(
         reward: (T, N) float32.
         value: (T, N) float32, of the observation that step t acted on.
         next_value: (T, N) float32, of the observation that step t led to, before any reset.
-        terminated: (T, N) bool, no value follows.
+        terminated: (T, N) bool; the next value counts as 0.
         ended: (T, N) bool, terminated or truncated: row t + 1 belongs to another episode.
-        gamma: discount a step, 0..1.
-        lam: lambda, 0..1; 1 gives Monte Carlo returns minus the value, 0 one-step errors.
+        gamma: discount factor per step, 0..1.
+        lam: lambda, 0..1; 1 gives Monte Carlo returns minus the value, 0 one-step TD errors.
 
     Returns:
         (T, N) float32.
@@ -66,7 +66,7 @@ def gae(
 def lambda_returns(
     reward: Tensor, next_value: Tensor, terminated: Tensor, ended: Tensor, gamma: float, lam: float
 ) -> Tensor:
-    """Returns that mix all horizons.
+    """Computes lambda-returns, weighted means of the n-step returns of all n.
 
     ::
 
@@ -76,9 +76,9 @@ def lambda_returns(
     Args:
         reward: (T, N) float32.
         next_value: (T, N) float32, of the observation that step t led to, before any reset.
-        terminated: (T, N) bool, no value follows.
+        terminated: (T, N) bool; the next value counts as 0.
         ended: (T, N) bool, terminated or truncated.
-        gamma: discount a step, 0..1.
+        gamma: discount factor per step, 0..1.
         lam: lambda, 0..1.
 
     Returns:
@@ -94,10 +94,10 @@ def lambda_returns(
 
 
 class VTrace(NamedTuple):
-    """What :func:`vtrace` gives.
+    """Result of :func:`vtrace`.
 
     Attributes:
-        target: (T, N) float32, values to learn.
+        target: (T, N) float32, targets of the values.
         advantage: (T, N) float32, clipped importance ratio times the one-step advantage towards ``target``.
     """
 
@@ -117,7 +117,7 @@ def vtrace(
     rho_max: float = 1.0,
     c_max: float = 1.0,
 ) -> VTrace:
-    """V-trace targets: n-step values of the target policy from a behaviour policy's rollout.
+    """Computes V-trace targets: n-step values of the target policy from a behavior policy's rollout.
 
     With ``rho_t = min(rho_max, pi/mu)``, ``c_t = lam min(c_max, pi/mu)`` and ``delta_t`` as in :func:`gae`::
 
@@ -130,13 +130,13 @@ def vtrace(
         reward: (T, N) float32.
         value: (T, N) float32, the learner's, of the observation that step t acted on.
         next_value: (T, N) float32, of the observation that step t led to, before any reset.
-        terminated: (T, N) bool, no value follows.
+        terminated: (T, N) bool; the next value counts as 0.
         ended: (T, N) bool, terminated or truncated.
         log_ratio: (T, N) float32, ``log pi(a_t) - log mu(a_t)``.
-        gamma: discount a step, 0..1.
-        lam: 0..1, shortens traces.
-        rho_max: bound of the ratio in front of errors.
-        c_max: bound of the ratio along traces.
+        gamma: discount factor per step, 0..1.
+        lam: lambda, 0..1; smaller values shorten traces.
+        rho_max: upper bound of the importance ratio that weights TD errors.
+        c_max: upper bound of the importance ratio along traces.
 
     Source: Espeholt et al. (2018), "IMPALA", equation 1 and section 4.2.
     """

@@ -1,4 +1,4 @@
-"""Batches on another device."""
+"""Batches of tensors, on any device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parl.types import Batch
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """A batch as :class:`parl.types.Batch` describes it."""
+    """A batch of tensors. See :class:`parl.types.Batch`."""
 
     obs: Any
     action: Tensor
@@ -26,11 +26,11 @@ class TensorBatch:
 
 
 TENSORS = ("obs", "action", "reward", "discount", "next_obs", "weights")
-"""What of a batch learners compute with."""
+"""Fields of a batch that learners compute with."""
 
 
 def moved(batch: Batch, device: torch.device) -> TensorBatch:
-    """``batch`` with its tensors on ``device``; the tickets stay where they are."""
+    """Returns ``batch`` with its tensors on ``device``; the tickets are not moved."""
     return TensorBatch(**{name: _to(getattr(batch, name), device) for name in TENSORS}, tickets=batch.tickets)
 
 

@@ -1,4 +1,4 @@
-"""Settings held within their bounds: what every dataclass of settings asks for in ``__post_init__``."""
+"""Checks of settings, which dataclasses of settings call in ``__post_init__``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from parl.errors import ConfigError
 
 NO_IMAGES = "observations without images"
-"""Why settings of images have no effect."""
+"""Reason why settings for images have no effect."""
 
 
 def _named(name: str, of: str) -> str:
@@ -15,12 +15,12 @@ def _named(name: str, of: str) -> str:
 
 
 def check_bounds(config: Any, *rows: tuple[str, float, float], of: str = "") -> None:
-    """Refuses a field outside its bounds (name, lowest, highest), NaN included.
+    """Raises if a field is NaN or outside its bounds (name, lowest, highest).
 
     Args:
         config: has the fields.
         rows: bounds, both inclusive.
-        of: whose settings they are, said in front of the message.
+        of: name of the algorithm, with which the message begins; may be empty.
 
     Raises:
         ConfigError: names the field, its value and the bounds.
@@ -32,12 +32,12 @@ def check_bounds(config: Any, *rows: tuple[str, float, float], of: str = "") -> 
 
 
 def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], of: str = "") -> None:
-    """Refuses a field that is none of its choices.
+    """Raises if a field is not one of its choices.
 
     Args:
         config: has the fields.
         rows: name and choices.
-        of: whose settings they are, said in front of the message.
+        of: name of the algorithm, with which the message begins; may be empty.
 
     Raises:
         ConfigError: names the field, its value and the choices.
@@ -49,7 +49,7 @@ def check_choices(config: Any, *rows: tuple[str, tuple[str, ...]], of: str = "")
 
 
 def check_hidden(config: Any, of: str = "") -> None:
-    """Refuses ``config.hidden``, the widths of layers, where it is empty or holds a width below 1.
+    """Raises if ``config.hidden``, the widths of layers, is empty or holds a width below 1.
 
     Raises:
         ConfigError: names the value.

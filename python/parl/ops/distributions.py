@@ -7,19 +7,19 @@ from torch import Tensor
 
 
 def project_categorical(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-    """The distribution of ``reward + discount * Z`` brought back onto the atoms of ``Z``.
+    """Projects the distribution of ``reward + discount * Z`` onto the atoms of ``Z``.
 
-    Each shifted atom is clipped to the support, and its probability shared by its two neighbours in
-    proportion to nearness.
+    Each shifted atom is clipped to the support, and its probability is divided between the two nearest atoms,
+    in proportion to nearness.
 
     Args:
-        support: (M,) float32, equally spaced, rising.
+        support: (M,) float32, equally spaced, ascending.
         probabilities: (B, M) float32, of Z.
         reward: (B,) float32.
         discount: (B,) float32.
 
     Returns:
-        (B, M) float32, rows sum to 1; NaN where a reward or a probability of the row is.
+        (B, M) float32, rows sum to 1; a row is NaN if its reward or one of its probabilities is.
 
     Source: Bellemare, Dabney and Munos (2017), "A Distributional Perspective on Reinforcement Learning",
     equation 7 and algorithm 1.
@@ -29,15 +29,15 @@ def project_categorical(support: Tensor, probabilities: Tensor, reward: Tensor, 
     shifted = reward.unsqueeze(1) + discount.unsqueeze(1) * support
     place = ((shifted - low) / spacing).clamp_(0, atoms - 1)
     below = place.floor()
-    share = place - below  # of the upper neighbour; 0 on an atom, so that the last one has no upper one
-    below = below.long().clamp_(min=0)  # NaN, which spreads by its share, would be no index
+    share = place - below  # of the upper atom; 0 on an atom, so that the last one needs no upper atom
+    below = below.long().clamp_(min=0)  # NaN is no index; ``share`` passes it on to the result
     projected = torch.zeros_like(probabilities)
     projected.scatter_add_(1, below, probabilities * (1 - share))
     return projected.scatter_add_(1, (below + 1).clamp_(max=atoms - 1), probabilities * share)
 
 
 def categorical_divergence(target: Tensor, logits: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of each row's ``softmax(logits)`` from ``target``.
+    """Computes the Kullback-Leibler divergence of each row's ``softmax(logits)`` from ``target``.
 
     It has the gradient of the cross-entropy, and is 0 where both agree.
 
@@ -54,7 +54,7 @@ def categorical_divergence(target: Tensor, logits: Tensor) -> Tensor:
 
 
 def midpoints(count: int, device: torch.device | None = None) -> Tensor:
-    """Middles of ``count`` equal parts of 0..1, (count,) float32: the fractions that quantiles stand for.
+    """Returns the midpoints of ``count`` equal parts of 0..1, (count,) float32: the fractions of quantiles.
 
     Source: Dabney et al. (2018), "Distributional Reinforcement Learning with Quantile Regression", lemma 2.
     """

@@ -1,8 +1,8 @@
-"""How a learner's losses are executed: in which precision, compiled or not, recorded as a CUDA graph or not.
+"""Execution of a learner's losses: precision, compilation and CUDA graphs.
 
-None of it changes what is computed. bfloat16 is for the products of networks alone: weights, sums of losses,
-targets and the optimizer stay float32 (Micikevicius et al., 2018, without their scaling of the loss, which
-bfloat16's exponent makes needless).
+None of these changes the algorithm. Only the matrix products of networks use bfloat16: weights, sums of
+losses, targets and the optimizer stay float32 (Micikevicius et al., 2018, without loss scaling, which the
+exponent of bfloat16 makes unnecessary).
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ Precision = Literal["float32", "bfloat16"]
 
 
 class ExecutionConfig(Protocol):
-    """The settings that matter here."""
+    """Settings of execution."""
 
     @property
     def precision(self) -> Precision:
-        """Of the networks' products."""
+        """Precision of the networks' matrix products."""
         ...
 
     @property
     def channels_last(self) -> bool:
-        """Of images."""
+        """Whether convolutions use the channels-last memory layout."""
         ...
 
     @property
     def compile(self) -> bool:
-        """Compile losses."""
+        """Whether losses are compiled."""
         ...
 
     @property
     def cuda_graph(self) -> bool:
-        """Record updates."""
+        """Whether updates are recorded as CUDA graphs."""
         ...
 
 
 class Executed(nn.Module):
-    """A module that can compute its products in bfloat16, and leave out what compilers cannot read.
+    """A module that can compute products in bfloat16, and avoid operations that compilers cannot trace.
 
     Attributes:
-        use_bf16: products in bfloat16.
-        torch_only: only torch's own operations.
-        channels_last: convolutions have the channels of a pixel side by side in memory.
+        use_bf16: whether products are computed in bfloat16.
+        torch_only: whether only torch's own operations are used.
+        channels_last: whether convolutions store the channels of a pixel side by side.
     """
 
     use_bf16: bool = False
@@ -58,13 +58,13 @@ class Executed(nn.Module):
 
 
 def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) -> None:
-    """Sets the networks of a learner up as ``config`` wants it.
+    """Applies ``config`` to the networks of a learner.
 
     Raises:
-        ConfigError: ``cuda_graph`` without a CUDA device.
+        ConfigError: ``cuda_graph`` is set, and the device is not a CUDA device.
     """
     if config.cuda_graph and device.type != "cuda":
-        raise ConfigError(f"cuda_graph = True records work of a GPU; it needs device = 'cuda', not {device}")
+        raise ConfigError(f"cuda_graph = True records GPU work; it needs device = 'cuda', not {device}")
     for module in modules:
         for part in module.modules():
             if isinstance(part, Executed):
@@ -74,21 +74,24 @@ def prepare(config: ExecutionConfig, device: torch.device, *modules: nn.Module) 
 
 
 def compiled(config: ExecutionConfig, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, compiled where ``config`` wants it; the first calls then take tens of seconds."""
+    """Returns ``function``, compiled if ``config.compile``; the first calls then take tens of seconds."""
     return torch.compile(function, dynamic=False) if config.compile else function
 
 
 def autocast_bf16(device: torch.device) -> torch.autocast:
-    """A context in which products are computed in bfloat16."""
+    """Returns a context in which products are computed in bfloat16."""
     return torch.autocast(device.type, torch.bfloat16)
 
 
 WARM_UP = 3
-"""Calls before one is recorded: libraries choose their kernels and allocate in first calls."""
+"""Number of calls before recording: in first calls libraries choose kernels and allocate memory."""
 
 
 def beside(work: Callable[[], object]) -> None:
-    """Does work on another stream, between what the current one has and what it gets, as recording does."""
+    """Runs ``work`` on another stream, after the current stream's earlier and before its later work.
+
+    Recording uses another stream too.
+    """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -97,11 +100,11 @@ def beside(work: Callable[[], object]) -> None:
 
 
 def recorded(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> tuple[Any, Any]:
-    """Work recorded as a CUDA graph, not done: the graph, and what ``work()`` gave.
+    """Records ``work`` as a CUDA graph without running it; returns the graph and the result of ``work()``.
 
     Args:
         work: reads and writes the same memory every time.
-        generators: what it draws from.
+        generators: random generators that it uses.
     """
     graph: Any = torch.cuda.CUDAGraph()
     for generator in generators:
@@ -113,12 +116,12 @@ def recorded(work: Callable[[], Any], generators: Sequence[torch.Generator]) -> 
 
 
 class Recorded:
-    """Work that is the same every time: the first times as calls, from then on as one CUDA graph.
+    """Work that is the same every time: run in the first calls, then recorded and replayed as a CUDA graph.
 
     Args:
         work: reads and writes the same memory every time.
-        generators: what it draws from.
-        as_graph: record it at all.
+        generators: random generators that it uses.
+        as_graph: False: always run it, without a graph.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class Recorded:
         self._taken = 0
 
     def __call__(self) -> Any:
-        """What ``work()`` gave; the same tensors every time once it is a graph. Does not wait."""
+        """Returns the result of ``work()``; as a graph, the same tensors every time. Does not synchronize."""
         if not self._as_graph:
             return self._work()
         if self._taken < WARM_UP:
@@ -147,11 +150,11 @@ class Recorded:
 
 
 class Captured:
-    """Work of a GPU on a batch, recorded as a graph and replayed: one launch in place of hundreds.
+    """GPU work on a batch, recorded as a CUDA graph and replayed: one launch instead of hundreds.
 
     Args:
         work: from a batch, always of one shape, to tensors; reads and writes the same memory every time.
-        generator: what ``work`` draws from.
+        generator: random generator that ``work`` uses.
     """
 
     def __init__(self, work: Callable[[TensorBatch], Any], generator: torch.Generator) -> None:
@@ -159,11 +162,11 @@ class Captured:
         self._kinds: dict[Hashable, tuple[Recorded, TensorBatch]] = {}
 
     def __call__(self, batch: TensorBatch, kind: Hashable = None) -> Any:
-        """What ``work(batch)`` gives; the same tensors every time once it is a graph.
+        """Returns the result of ``work(batch)``; once it is a graph, the same tensors every time.
 
         Args:
             batch: on the GPU.
-            kind: of the work; one graph is recorded for each.
+            kind: key of the work; one graph is recorded for each.
         """
         if kind not in self._kinds:
             inputs = TensorBatch(**{name: _cloned(getattr(batch, name)) for name in TENSORS}, tickets=None)

@@ -1,4 +1,4 @@
-"""Finds numbers that are NaN or infinite, and says where they are."""
+"""Checks for NaN and infinite numbers; the errors name their position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parl.errors import NonFiniteError
 
 
 def check_update(priorities: np.ndarray[Any, Any], **losses: Any) -> None:
-    """Refuses an update whose losses or errors are not finite.
+    """Raises if a loss or an error of an update is not finite.
 
     Args:
         priorities: (B,), absolute errors plus a constant.
@@ -33,23 +33,23 @@ def check_update(priorities: np.ndarray[Any, Any], **losses: Any) -> None:
 
 
 def explained(error: NonFiniteError, when: str, figures: Mapping[str, float]) -> NonFiniteError:
-    """``error`` with the update that it came up in, and the update's figures.
+    """Returns ``error`` with the update and its metrics added to the message.
 
     Args:
-        error: of :func:`check_update`, of an optimizer's step or of :func:`check_state`.
-        when: which update.
-        figures: as ``metrics`` of a learner gives them.
+        error: from :func:`check_update`, an optimizer's step or :func:`check_state`.
+        when: names the update.
+        figures: result of ``metrics`` of a learner.
     """
     shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
     return NonFiniteError(f"{when}: {error}" + (f" ({shown})" if shown else ""))
 
 
 def check_state(state: Any, what: str) -> None:
-    """Refuses a state that holds a number that is not finite.
+    """Raises if a state holds a number that is not finite.
 
     Args:
-        state: as ``state_dict`` gives it: tensors, arrays, numbers, and mappings and sequences of them.
-        what: whose state, for the message.
+        state: result of ``state_dict``: tensors, arrays, numbers, and mappings and sequences of them.
+        what: name of the state, for the message.
 
     Raises:
         NonFiniteError: names the first tensor that holds such a number, how many it holds and the first one.
@@ -73,7 +73,7 @@ def check_state(state: Any, what: str) -> None:
 
 
 def _leaves(state: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Tensors and floats of ``state``, with the keys that lead to them."""
+    """Yields the tensors and floats of ``state``, with the keys that lead to them."""
     if isinstance(state, Mapping):
         for key, value in state.items():
             yield from _leaves(value, f"{name}.{key}" if name else str(key))

@@ -1,4 +1,4 @@
-"""The loss of one error."""
+"""Losses as functions of prediction and target."""
 
 from __future__ import annotations
 

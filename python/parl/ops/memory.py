@@ -1,4 +1,4 @@
-"""Memory that a process frees and soon wants again."""
+"""Keeps memory that a process frees, for later allocations."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
 _MOST = 2**31 - 1
-# What glibc before 2.35 takes at most.
+# Largest threshold that glibc before 2.35 accepts.
 _MOST_ONCE = 2**25
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Lets this process keep what it frees, for its next allocations; true where that is so from now on.
+    """Makes this process keep freed memory for its next allocations; returns whether it does so from now on.
 
-    Learning from pictures allocates and frees tens of megabytes for every operation. As it comes, glibc gives
-    such pieces back to the system, which clears their pages anew each time: a fifth of all the time that
-    PPO with the Nature CNN takes on a processor. What is kept comes to little more than the most that was in
-    use at a time.
+    Learning from images allocates and frees tens of megabytes for every operation. By default, glibc returns
+    such blocks to the system, which clears their pages anew each time: a fifth of all the time that PPO with
+    the Nature CNN takes on a CPU. The kept memory is little more than the peak of the memory in use.
 
     Does nothing without glibc, or where the environment variable ``PARL_KEEP_MEMORY`` is 0.
     """

@@ -1,4 +1,4 @@
-"""Distributions over actions, as functions of what a network gives: categorical and diagonal Gaussian."""
+"""Distributions over actions as functions of a network's outputs: categorical and diagonal Gaussian."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability of actions and entropy of the distributions.
+    """Returns log-probabilities of actions, and entropies of the distributions.
 
     Args:
         logits: (B, A) float32, not normalized.
@@ -26,7 +26,7 @@ def categorical(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-density of actions and entropy of diagonal Gaussians.
+    """Returns log-densities of actions, and entropies of diagonal Gaussians.
 
     Args:
         mean: (B, D) float32.
@@ -43,25 +43,25 @@ def gaussian(mean: Tensor, log_std: Tensor, action: Tensor) -> tuple[Tensor, Ten
 
 
 def normalized(advantage: Tensor, weights: Tensor | None = None) -> Tensor:
-    """``advantage`` with mean 0 and standard deviation 1; one element alone is only centred.
+    """Normalizes ``advantage`` to mean 0 and standard deviation 1; a single element is only centered.
 
     Args:
         advantage: of any shape, float32.
-        weights: of the same shape: 1 over the number of rows that count, 0 for the others; None: all count.
+        weights: of the same shape, 1 / n for the n rows that count, 0 for the others; None: all count.
     """
     if weights is None:
         if advantage.numel() < 2:
             return advantage - advantage.mean()
         return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     centred = advantage - (advantage * weights).sum()
-    # Of n rows the variance is taken over n - 1.
+    # The variance of n rows is their sum of squares over n - 1.
     share = weights.max()
     variance = (centred.square() * weights).sum() / (1 - share).clamp(min=1e-8)
     return centred / (variance.sqrt() + 1e-8)
 
 
 def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions ``tanh(mean + std * noise)`` and their log-density, differentiable in both parameters.
+    """Returns actions ``tanh(mean + std * noise)`` and log-densities, differentiable in both parameters.
 
     Args:
         mean: (B, D) float32.
@@ -72,7 +72,7 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
         (B, D) float32 in -1..1, and (B,) float32 in nats, of the squashed actions.
 
     Source: Haarnoja et al. (2018), "Soft Actor-Critic Algorithms and Applications", appendix C;
-    ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``, which does not run out of digits.
+    ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``, which does not lose precision.
     """
     u = torch.addcmul(mean, log_std.exp(), noise)
     correction = 2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u))

@@ -22,7 +22,7 @@ def bellman_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tens
 
 
 def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Probabilities of ``softmax(q / temperature)`` and ``temperature`` times their logarithms.
+    """Returns the probabilities of ``softmax(q / temperature)``, and ``temperature`` times their logarithms.
 
     Args:
         q: (B, A) float32.

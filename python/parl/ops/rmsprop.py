@@ -14,17 +14,17 @@ def rmsprop_step(
     epsilon: float,
     decay: float = 0.99,
 ) -> None:
-    """One step in place: ``weights -= learning_rate * gradients / (sqrt(square) + epsilon)``.
+    """Makes one step in place: ``weights -= learning_rate * gradients / (sqrt(square) + epsilon)``.
 
     Args:
         weights: (P,) float32, changed; requires no gradient.
         gradients: (P,) float32.
         square: (P,) float32, running mean of their squares, changed; zeros before the first step.
-        learning_rate: step size; or () float32 of it on the device, as CUDA graphs need it.
-        epsilon: offset of the denominator.
-        decay: of the running mean.
+        learning_rate: learning rate; for CUDA graphs as a () float32 tensor on the device.
+        epsilon: added to the denominator.
+        decay: decay rate of the running mean.
 
-    Source: Tieleman and Hinton (2012), lecture 6.5; epsilon outside of the root.
+    Source: Tieleman and Hinton (2012), lecture 6.5; epsilon is outside of the root.
     """
     square.mul_(decay).addcmul_(gradients, gradients, value=1 - decay)
     root = torch.sqrt(square).add_(epsilon)

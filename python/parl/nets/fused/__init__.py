@@ -1,8 +1,8 @@
-"""What makes small dense networks fast on a CPU; nothing outside :mod:`parl.nets` knows how.
+"""Fast passes and updates of small dense networks on a CPU.
 
-A network's forward and its backward pass are one call each (:mod:`~parl.nets.fused.layers`,
-:mod:`~parl.nets.fused.ensemble`), and the rest of an update is recorded once and replayed as numpy
-(:mod:`~parl.nets.fused.update`). ``docs/decisions/0015-recorded-updates.md`` says why.
+The forward and the backward pass of a network are one call each (:mod:`~parl.nets.fused.layers`,
+:mod:`~parl.nets.fused.ensemble`), and the rest of an update is recorded once and replayed with numpy
+(:mod:`~parl.nets.fused.update`). ``docs/decisions/0015-recorded-updates.md`` gives the reasons.
 """
 
 from parl.nets.fused.ensemble import MLPEnsemble

@@ -1,4 +1,4 @@
-"""Equal networks of dense layers side by side, each forward and backward pass of all of them one call."""
+"""Several dense networks of the same shape; the forward or backward pass of all of them is one call."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from parl.types import Array
 
 
 class MLPEnsemble:
-    """Networks with ReLU between their layers, on the memory that :func:`parl.nets.flatten` gave them.
+    """Dense networks with ReLU, whose parameters :func:`parl.nets.flatten` has moved to one buffer.
 
     Args:
-        weights: of each layer (E, inputs, width), on the CPU.
-        biases: of each layer (E, 1, width).
+        weights: (E, inputs, width) of each layer, on the CPU.
+        biases: (E, 1, width) of each layer.
     """
 
     def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> None:
@@ -40,11 +40,11 @@ class MLPEnsemble:
         self._frozen = self._weight.detach()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy of the networks has weights of its own: it is None there until they are flattened.
+        # A copied network has other weights: its attribute is None until they are flattened.
         return type(None), ()
 
     def __call__(self, *parts: Tensor, frozen: bool = False, members: int | None = None) -> Tensor:
-        """Outputs (E, B, outputs) of inputs that lie side by side, see :class:`parl.nets.Ensemble`."""
+        """Returns outputs (E, B, outputs); ``parts`` are concatenated. See :class:`parl.nets.Ensemble`."""
         run = self.run if members is None else lambda given, keep: self.run(given, keep, members)
         return passed(run, self._frozen if frozen else self._weight, *parts)[0]
 
@@ -62,7 +62,7 @@ class MLPEnsemble:
 
         def backward(gradients: Sequence[Array | None], wants: Sequence[bool]) -> Sequence[Array | None]:
             (g,) = gradients
-            assert g is not None  # there is but one output
+            assert g is not None  # there is only one output
             of_outputs = [[np.ascontiguousarray(one)] for one in g]
             if wants[0]:
                 record.to_weights(of_outputs)
@@ -79,10 +79,10 @@ class MLPEnsemble:
         return [outputs], backward
 
     def act(self, x: Array) -> Array:
-        """Outputs (B, outputs) of the first network, for acting."""
+        """Returns outputs (B, outputs) of the first network; no gradient."""
         return self.run([x], False, 1)[0][0][0]
 
 
 def suits_ensemble(weights: Sequence[Tensor]) -> bool:
-    """Whether layers are such as :class:`MLPEnsemble` takes: on the CPU, one hidden layer at least."""
+    """Returns whether :class:`MLPEnsemble` supports them: on the CPU, with at least one hidden layer."""
     return len(weights) > 1 and weights[0].device.type == "cpu"

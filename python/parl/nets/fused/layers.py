@@ -1,12 +1,12 @@
-"""Dense layers of one or several networks side by side and heads on them, with their backward pass.
+"""Dense layers of one or several networks, and heads on them, with their backward pass.
 
-torch records every operation and runs its backward pass; on layers of some tens of units that costs many
-times the arithmetic. Here all layers and heads are one record, the activations lie in memory that is used
-again, and gradients are added where :func:`parl.nets.flatten` has put them. A module that has not been
-flattened, and one on a device, under autocast or a compiler, is differentiated by torch itself: its
-``forward`` says what is computed, and tests compare the two.
+torch records every operation and runs its backward pass; for layers of tens of units that costs many times
+the arithmetic. Here all layers and heads are one operation of autograd, the memory of activations is reused,
+and gradients are added to the buffer of :func:`parl.nets.flatten`. Modules that have not been flattened, and
+those on a device, under autocast or in a compiler, are differentiated by torch itself: their ``forward``
+defines what is computed, and tests compare the two.
 
-There is no second derivative: differentiating a gradient raises torch's own error.
+There are no second derivatives: differentiating a gradient raises torch's own error.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from parl.types import Array
 
 Activation = Literal["relu", "tanh"]
 _EPSILON = 1e-5  # of nn.LayerNorm
-# Products of a layer up to which acting goes by numpy: it starts an operation in a third of torch's time, and
-# below this number its BLAS uses one thread, so that results depend on nothing else.
+# Multiplications of a layer up to which acting uses numpy: it starts an operation in a third of torch's time,
+# and below this number its BLAS uses one thread, so that results do not depend on the number of threads.
 _FEW_PRODUCTS = 2**17
 _relu_back = torch.ops.aten.threshold_backward.grad_input
 _tanh_back = torch.ops.aten.tanh_backward.grad_input
@@ -36,7 +36,7 @@ _norm_back = torch.ops.aten.native_layer_norm_backward.default
 
 
 def _tanh(h: Tensor) -> Tensor:
-    """In place; numpy takes two thirds of torch's time."""
+    """Applies tanh in place; numpy takes two thirds of torch's time."""
     if h.device.type == "cpu":
         array = h.numpy()
         np.tanh(array, out=array)
@@ -46,31 +46,31 @@ def _tanh(h: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Slot:
-    """A parameter and its gradient, both as views of the shape that the arithmetic wants."""
+    """A parameter and its gradient, both as views in the shape that the computation needs."""
 
     value: Tensor
     grad: Tensor | None
 
     def of(self, members: slice) -> Slot:
-        """Some members' part."""
+        """Returns the part of these members."""
         return Slot(self.value[members], None if self.grad is None else self.grad[members])
 
 
 def slot(parameter: Tensor, view: Callable[[Tensor], Tensor]) -> Slot:
-    """``parameter`` and its gradient through ``view``, which must give a view."""
+    """Applies ``view``, which must return a view, to ``parameter`` and its gradient."""
     grad = parameter.grad
     return Slot(view(parameter.detach()), None if grad is None else view(grad))
 
 
 @dataclass(frozen=True)
 class Layer:
-    """``act(norm(x W + b))`` of E networks; without ``norm`` where scale and shift are None.
+    """A layer ``act(norm(x W + b))`` of E networks; without ``norm`` if scale and shift are None.
 
     Attributes:
         weight: (E, inputs, width).
         bias: (E, 1, width).
-        scale: (width,), of a layer normalization; E is 1 then.
-        shift: (width,).
+        scale: (width,), of the layer normalization, which needs E = 1.
+        shift: (width,), likewise.
     """
 
     weight: Slot
@@ -80,7 +80,7 @@ class Layer:
 
 
 def layer(linear: nn.Linear, norm: nn.LayerNorm | None = None) -> Layer:
-    """A linear layer and its normalization as one layer of one network."""
+    """Creates the layer of one network from a linear layer and its normalization."""
     weight = slot(linear.weight, lambda w: w.T.unsqueeze(0))
     bias = slot(linear.bias, lambda b: b.view(1, 1, -1))
     if norm is None:
@@ -93,8 +93,8 @@ class Head:
     """A linear layer on the features of one of the networks.
 
     Attributes:
-        member: which.
-        weight: (outputs, features); (features,) of a single output, which is then (B,) and not (B, 1).
+        member: index of the network.
+        weight: (outputs, features); (features,) for a single output of shape (B,) instead of (B, 1).
         bias: (outputs,).
     """
 
@@ -103,14 +103,14 @@ class Head:
     bias: Slot
 
     def outputs(self, features: Tensor) -> Tensor:
-        """(B, outputs), or (B,), from features (B, width)."""
+        """Returns (B, outputs), or (B,), for features (B, width)."""
         weight = self.weight.value
         if weight.dim() == 1:
             return torch.addmv(self.bias.value, features, weight)
         return torch.addmm(self.bias.value, features, weight.T)
 
     def gradients(self, g: Tensor, features: Tensor, back: Tensor, first: bool, wants_weights: bool) -> None:
-        """Adds those of weight and bias, if wanted; writes that of the features into ``back``, or adds it."""
+        """Adds the gradients of weight and bias; sets (``first``) or adds that of features in ``back``."""
         weight, grad = self.weight.value, self.weight.grad
         if wants_weights:
             assert grad is not None and self.bias.grad is not None
@@ -131,24 +131,24 @@ class Head:
 
 
 def head(member: int, linear: nn.Linear, scalar: bool = False) -> Head:
-    """``linear`` on the features of network ``member``; ``scalar``: its one output as (B,)."""
+    """Creates a head from ``linear`` on network ``member``; ``scalar``: its one output is (B,)."""
     weight = slot(linear.weight, (lambda w: w[0]) if scalar else (lambda w: w))
     return Head(member, weight, slot(linear.bias, lambda b: b))
 
 
 class Pool:
-    """Activations that are used again: memory fresh from the system costs more than the arithmetic on it."""
+    """Memory of activations for reuse: newly allocated memory costs more than the arithmetic on it."""
 
     def __init__(self) -> None:
         self._free: dict[tuple[int, ...], list[Tensor]] = {}
 
     def take(self, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of ``shape`` with arbitrary numbers, on the device of ``like``."""
+        """Returns an uninitialized tensor of ``shape`` on the device of ``like``."""
         free = self._free.get(shape)
         return free.pop() if free else torch.empty(shape, device=like.device)
 
     def give(self, *tensors: Tensor) -> None:
-        """Returns memory that :meth:`take` gave to the pool."""
+        """Returns tensors from :meth:`take` to the pool."""
         for tensor in tensors:
             self._free.setdefault(tuple(tensor.shape), []).append(tensor)
 
@@ -158,7 +158,7 @@ class Pool:
 
 @dataclass
 class _Saved:
-    """Kept for the backward pass: the input of each layer, and input and moments of each normalization."""
+    """Saved for the backward pass: input of each layer, and input and moments of each normalization."""
 
     seen: list[Tensor]
     norms: list[tuple[Tensor, Tensor, Tensor] | None]
@@ -169,7 +169,7 @@ class Stack:
 
     Args:
         layers: at least one.
-        activation: after each.
+        activation: after each layer.
         pool: memory for activations.
     """
 
@@ -180,11 +180,11 @@ class Stack:
         self.learns = all(one.weight.grad is not None for one in self.layers)
         self._members: dict[int, Stack] = {}
         self._arrays: list[tuple[Array, ...]] = []
-        # Of the largest layer, for one row.
+        # Multiplications of the largest layer, for one row.
         self.products = max(one.weight.value[0].numel() for one in self.layers)
 
     def member(self, number: int) -> Stack:
-        """One network alone."""
+        """Returns the layers of one network."""
         if len(self.layers[0].weight.value) == 1:
             return self
         found = self._members.get(number)
@@ -195,7 +195,7 @@ class Stack:
         return found
 
     def forward(self, x: Tensor) -> _Saved:
-        """X (B, inputs), seen by all; the last of ``seen`` are the features (E, B, width), in pool memory."""
+        """Runs the networks on x (B, inputs); the last of ``seen``, from the pool: features (E, B, width)."""
         pool = self.pool
         h = x.expand(len(self.layers[0].weight.value), *x.shape)
         saved = _Saved([h], [])
@@ -214,13 +214,13 @@ class Stack:
         return saved
 
     def backward(self, saved: _Saved, g: Tensor, wants_x: bool, wants_weights: bool = True) -> Tensor | None:
-        """Adds the weights' gradients; that of x (B, inputs) if wanted.
+        """Adds the gradients of the weights; returns that of x (B, inputs) if requested.
 
         Args:
-            saved: of :meth:`forward`, used up.
-            g: gradient of the features, (E, B, width), in pool memory; used up.
+            saved: result of :meth:`forward`; must not be used again.
+            g: gradient of the features, (E, B, width), from the pool; must not be used again.
             wants_x: whether to return the gradient of x.
-            wants_weights: whether to add gradients.
+            wants_weights: whether to add the gradients of the weights.
         """
         pool = self.pool
         for number in reversed(range(len(self.layers))):
@@ -263,7 +263,7 @@ class Stack:
         return None
 
     def act(self, x: Array) -> Array:
-        """Features (B, width) of one network, from (B, inputs) float32; no gradient. For a few rows."""
+        """Returns features (B, width) of one network for x (B, inputs) float32; for few rows, no gradient."""
         if not self._arrays:
             for one in self.layers:
                 norm = () if one.scale is None or one.shift is None else (one.scale.value, one.shift.value)
@@ -282,13 +282,13 @@ class Stack:
         return x
 
     def drop(self, saved: _Saved) -> None:
-        """Releases the arrays of a pass without a backward pass."""
+        """Returns the memory of a pass without a backward pass to the pool."""
         for h, norm in zip(saved.seen[1:], saved.norms, strict=True):
             self.pool.give(h if norm is None else norm[0])
 
 
 def _add_product(grad: Tensor | None, inputs: Tensor, g: Tensor) -> None:
-    """``grad += inputs^T g``, (E, inputs, width), where grad may be a transposed view."""
+    """Computes ``grad += inputs^T g``, (E, inputs, width), where grad may be a transposed view."""
     assert grad is not None
     if grad.stride(2) == 1:
         grad.baddbmm_(inputs.mT, g)
@@ -297,14 +297,14 @@ def _add_product(grad: Tensor | None, inputs: Tensor, g: Tensor) -> None:
 
 
 class MLPWithHeads:
-    """Hidden layers with heads on them, on the CPU: everything between inputs and outputs as one record.
+    """Hidden layers and heads, on the CPU, as one operation of autograd.
 
-    A pass is made by the Rust extension where it can be, by numpy where rows are few, else by torch.
+    The Rust extension computes a pass if it supports the network, else numpy for few rows, else torch.
 
     Args:
         stack: hidden layers.
-        heads: on its features; without any, the one output are the features (B, width) of one network.
-        anchor: a parameter of the network, which makes torch ask for the gradient.
+        heads: on the features of ``stack``; without heads, the output is the features of one network.
+        anchor: a parameter of the network, so that autograd calls the backward pass.
     """
 
     def __init__(self, stack: Stack, heads: Sequence[Head], anchor: Tensor) -> None:
@@ -312,18 +312,18 @@ class MLPWithHeads:
         self.heads = list(heads)
         self.anchor = anchor
         self._arrays: dict[int, tuple[Array, Array]] = {}
-        # Shapes of what heads give for one row.
+        # Shapes of the heads' outputs for one row.
         self._inner = [() if one.weight.value.dim() == 1 else (len(one.bias.value),) for one in self.heads]
         on_cpu = stack.layers[0].weight.value.device.type == "cpu"
         self.rust = _rust(self) if on_cpu and suits_rust(self) else None
         self.numpy = NumpyMLP(self) if on_cpu and self.rust is None and NumpyMLP.suits(self) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy of the network has weights of its own: it is None there until they are flattened.
+        # A copied network has other weights: its attribute is None until they are flattened.
         return type(None), ()
 
     def takes(self, x: Tensor) -> bool:
-        """Whether a pass from ``x`` (B, inputs) can be made here: else torch's own is to be used."""
+        """Returns whether a pass on ``x`` (B, inputs) can be computed here; if not, torch has to."""
         return (
             x.dim() == 2
             and x.dtype == torch.float32
@@ -333,7 +333,7 @@ class MLPWithHeads:
         )
 
     def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What each head gives, (B, outputs) or (B,) float32."""
+        """Returns the output of each head, (B, outputs) or (B,) float32."""
         return passed(self.run, self.anchor, x)
 
     def run(self, parts: Sequence[Array], keep: bool) -> tuple[Sequence[Array], Back | None]:
@@ -379,7 +379,7 @@ class MLPWithHeads:
         return outputs, backward
 
     def output(self, x: Tensor, number: int) -> Tensor:
-        """What one head alone gives, without a gradient."""
+        """Returns the output of one head; no gradient."""
         one = self.heads[number]
         stack = self.stack.member(one.member)
         saved = stack.forward(x)
@@ -388,12 +388,12 @@ class MLPWithHeads:
         return found
 
     def act(self, x: Array, number: int) -> Array | None:
-        """As :meth:`output`, of and with numpy; None where the batch is so large that torch is faster."""
+        """As :meth:`output`, for numpy arrays; None if the batch is so large that torch is faster."""
         found = self.act_all(x, (number,))
         return None if found is None else found[0]
 
     def act_all(self, x: Array, numbers: Sequence[int]) -> Sequence[Array] | None:
-        """As :meth:`act`, several heads of one network."""
+        """As :meth:`act`, for several heads of one network."""
         if self.rust is not None:
             if not self.rust.takes(len(x)):
                 return None
@@ -415,7 +415,7 @@ class MLPWithHeads:
         return found
 
     def apply_heads(self, features: Tensor) -> tuple[Tensor, ...]:
-        """What each head makes of features (E, B, width)."""
+        """Returns the output of each head for features (E, B, width)."""
         if not self.heads:
             return (features[0].clone(),)
         parts = features.unbind(0)
@@ -424,7 +424,7 @@ class MLPWithHeads:
     def head_gradients(
         self, features: Tensor, gradients: Sequence[Tensor | None], wants_weights: bool
     ) -> Tensor:
-        """Adds the gradients of the heads' weights; returns that of the features, in pool memory."""
+        """Adds the gradients of the heads' weights; returns that of the features, from the pool."""
         back = self.stack.pool.take(features, *features.shape)
         if not self.heads:
             (g,) = gradients
@@ -441,7 +441,7 @@ class MLPWithHeads:
 
 
 def suits_rust(net: MLPWithHeads) -> bool:
-    """Whether it is one network with heads, with ReLU and without normalization."""
+    """Returns whether ``net`` is one network with heads and ReLU, without normalization."""
     layers = net.stack.layers
     return (
         bool(net.heads)

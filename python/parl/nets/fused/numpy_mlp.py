@@ -1,8 +1,8 @@
-"""Dense layers forward and backward with numpy alone, for up to some hundred rows.
+"""Forward and backward pass of dense layers in numpy, for up to a few hundred rows.
 
-There an operation of torch costs several times the arithmetic in it, and one of numpy a third of that.
-numpy's BLAS starts threads for larger products, so that results would depend on their number: rows are cut
-into equal parts that stay below.
+For so few rows, starting an operation of torch costs several times the arithmetic in it, and one of numpy a
+third of that. numpy's BLAS uses several threads for larger products, and results would depend on their
+number: rows are therefore split into equal parts below that size.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from parl.types import Array
 if TYPE_CHECKING:
     from parl.nets.fused.layers import MLPWithHeads
 
-# Products of matrices up to which OpenBLAS uses one thread.
+# Multiplications in a product of matrices up to which OpenBLAS uses one thread.
 _ONE_THREAD = 2**18
-# Rows of a part, below which starting its products costs more than they do.
+# Least number of rows in a part: with fewer, starting the products costs more than computing them.
 _LEAST_ROWS = 16
 
 
 class NumpyMLP:
-    """A network of dense layers without normalization, its weights and gradients as numpy arrays.
+    """A dense network without normalization, with weights and gradients as numpy arrays.
 
     Args:
-        net: layers and heads; it learns, and :meth:`suits` it.
+        net: layers and heads, for which :meth:`suits` returns true.
     """
 
     def __init__(self, net: MLPWithHeads) -> None:
@@ -38,10 +38,10 @@ class NumpyMLP:
         for one in net.stack.layers:
             weight, bias = one.weight, one.bias
             assert weight.grad is not None and bias.grad is not None
-            # BLAS writes rows: a matrix that lies the other way round takes the product the other way round.
+            # BLAS writes row-major results: for a transposed gradient, the transposed product is computed.
             turned = weight.grad.stride(2) != 1
             grad = weight.grad.mT if turned else weight.grad
-            # (E, 1, ., .): the same for every part.
+            # (E, 1, ., .): broadcast over the parts.
             w, b = (one.numpy()[:, None] for one in (weight.value, bias.value))
             self._layers.append((w, b, grad.numpy(), bias.grad.numpy()[:, 0], turned))
         self._heads: list[tuple[int, Array, Array, Array, Array]] = []
@@ -54,19 +54,19 @@ class NumpyMLP:
 
     @staticmethod
     def suits(net: MLPWithHeads) -> bool:
-        """Whether there are heads for every network, and no normalization."""
+        """Returns whether ``net`` learns, has heads on every network, and no normalization."""
         members = len(net.stack.layers[0].weight.value)
         plain = all(one.scale is None for one in net.stack.layers)
         return net.stack.learns and plain and {head.member for head in net.heads} == set(range(members))
 
     def parts(self, rows: int) -> int:
-        """Equal parts that a batch of so many rows is cut into; 0 where there is no such cut."""
+        """Returns the number of equal parts into which ``rows`` rows are split; 0 if there is none."""
         least = -(-rows * self._products // _ONE_THREAD)
         most = max(1, min(2 * least, rows // _LEAST_ROWS))
         return next((parts for parts in range(least, most + 1) if rows % parts == 0), 0)
 
     def run(self, x: Array, parts: int) -> tuple[list[Array], Back]:
-        """Outputs from (B, inputs) float32, in so many parts, and the backward pass."""
+        """Returns the outputs for x (B, inputs) float32, computed in ``parts``, and the backward pass."""
         x = x.reshape(1, parts, len(x) // parts, -1)
         seen = [x]
         for weight, bias, *_ in self._layers:

@@ -1,15 +1,16 @@
-"""An update's operations below autograd, recorded once and written down as numpy.
+"""Records the operations of an update below autograd once, and translates them to numpy.
 
-For up to some hundred rows starting an operation of torch costs several times the arithmetic in it, and its
-backward pass as much again. What an update does is the same every time, so that it can be recorded and
-replayed, as CUDA graphs do it: :func:`recorded` runs ``function(*tensors)`` once, watches every operation,
-those of the backward pass included, and writes each as a line of Python over arrays. A pass of a network of
+For up to a few hundred rows, starting an operation of torch costs several times the arithmetic in it, and its
+backward pass as much again. An update runs the same operations every time, so that it can be recorded and
+replayed, like a CUDA graph: :func:`recorded` runs ``function(*tensors)`` once, observes every operation,
+including those of the backward pass, and writes each as a line of Python on arrays. A pass of a network of
 :mod:`parl.nets.fused` is one line.
 
-Each line is evaluated as it is written and compared with what torch gave. One that numpy has no line for, or
-that differs, calls torch's operation. What cannot be replayed raises :class:`NotReplayableError`: reading a
-number into Python, random draws, and changes in place of memory that outlives the update, apart from its
-gradients. Python's own numbers and branches are those of the recorded run.
+Each line is evaluated when it is written, and compared with torch's result. If numpy has no equivalent, or
+the result differs, the line calls torch's operation. Updates that cannot be replayed raise
+:class:`NotReplayableError`: those that read a number into Python, draw random numbers, or change in place
+memory that outlives the update, apart from its gradients. Python's own numbers and branches keep the values
+of the recorded run.
 """
 
 from __future__ import annotations
@@ -27,28 +28,29 @@ from torch import Tensor
 from parl.types import Array
 
 Back = Callable[[Sequence[Array | None], Sequence[bool]], Sequence[Array | None]]
-"""Backward pass of a network: from the outputs' gradients, and whether those of weights and of each input are
-wanted, to the gradients of the inputs; those of the weights are added where they lie."""
+"""Backward pass of a network. Takes the outputs' gradients, and whether gradients of the weights and of each
+input are requested. Returns the gradients of the inputs; those of the weights are added in place."""
 Run = Callable[[Sequence[Array], bool], tuple[Sequence[Array], Back | None]]
-"""A network: from inputs, and whether a backward pass follows, to outputs and that pass."""
+"""Forward pass of a network. Takes inputs, and whether a backward pass follows. Returns outputs and
+that backward pass, or None."""
 
 MANY_LINES = 1_500
-"""Operations from which an update is not recorded: compiling so many lines takes longer than it saves."""
+"""Largest number of operations of a recorded update: compiling more lines takes longer than it saves."""
 
 
 class NotReplayableError(Exception):
-    """An update that cannot be replayed; the message is the reason."""
+    """An update cannot be replayed; the message gives the reason."""
 
 
 class Call(NamedTuple):
     """One operation of torch, or one pass of a fused network.
 
     Attributes:
-        name: of the operation, or ``forward`` and ``backward``.
-        does: the operation; the network; the number of the forward pass, and which gradients are wanted.
+        name: of the operation; of a pass, ``forward`` or ``backward``.
+        does: the operation; or the network; or the number of the forward pass and the requested gradients.
         args: positional arguments.
         kwargs: keyword arguments.
-        outputs: tensors, kept alive so that nothing else gets their ids.
+        outputs: tensors, kept alive so that no other object gets their ids.
         values: copies of the outputs, as later operations may change them.
     """
 
@@ -61,9 +63,10 @@ class Call(NamedTuple):
 
 
 def observe(work: Callable[[], Any], each: Callable[[Any, Any, Any], Any]) -> Any:
-    """What ``work()`` gives; ``each(operation, args, kwargs)`` is called for each operation of torch.
+    """Runs ``work()`` with ``each(operation, args, kwargs)`` in place of each operation of torch.
 
-    Operations are those below autograd, its backward pass included. The only use of torch's private modules.
+    Operations are those below autograd, including the backward pass. Only this function uses torch's private
+    modules.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -73,7 +76,7 @@ def observe(work: Callable[[], Any], each: Callable[[Any, Any, Any], Any]) -> An
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return False  # else torch loads its compiler here, which takes two seconds
+            return False  # otherwise torch loads its compiler here, which takes two seconds
 
     with Mode():
         return work()
@@ -90,14 +93,14 @@ class Recorder:
 
     @classmethod
     def active(cls) -> Recorder | None:
-        """The one that records in this thread."""
+        """Returns the recorder that records in this thread."""
         return getattr(cls._of_thread, "recorder", None)
 
     def record(self, work: Callable[[], Any]) -> Any:
-        """What ``work()`` gives; its calls are kept.
+        """Runs ``work()``, records its calls, and returns its result.
 
         Raises:
-            NotReplayableError: it reads numbers, draws, or makes too many calls.
+            NotReplayableError: it reads or draws numbers, or makes too many calls.
         """
         Recorder._of_thread.recorder = self
         try:
@@ -113,16 +116,16 @@ class Recorder:
                 f"{func} draws random numbers; draw them before the update and pass them to it"
             )
         if len(self.calls) == MANY_LINES:
-            raise NotReplayableError(f"it makes more than {MANY_LINES:,} operations")
+            raise NotReplayableError(f"it runs more than {MANY_LINES:,} operations")
         out = func(*args, **kwargs)
         outputs = out if isinstance(out, list | tuple) else [out]
         if not all(isinstance(one, Tensor) for one in outputs):
-            raise NotReplayableError(f"{func} does not give tensors, as where Python reads a number")
+            raise NotReplayableError(f"{func} does not return tensors, say because Python reads a number")
         self.calls.append(Call(str(func), func, args, kwargs, outputs, [_copy(one) for one in outputs]))
         return out
 
     def inside(self, work: Callable[..., Any], *args: Any) -> Any:
-        """What ``work`` gives; its operations are one call, which is recorded afterwards."""
+        """Runs ``work(*args)`` without recording its operations; the caller records them as one call."""
         self._paused = True
         try:
             return work(*args)
@@ -130,14 +133,14 @@ class Recorder:
             self._paused = False
 
     def forward(self, run: Run, parts: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
-        """Records the pass of a network; returns its number."""
+        """Records the forward pass of a network; returns its number."""
         self.calls.append(Call("forward", run, parts, {}, outputs, [_copy(one) for one in outputs]))
         return len(self.calls) - 1
 
     def backward(
         self, number: int, wants: Sequence[bool], gradients: Sequence[Any], of_parts: Sequence[Tensor | None]
     ) -> None:
-        """Records the backward pass of number ``number``."""
+        """Records the backward pass of forward pass ``number``."""
         values = [None if one is None else _copy(one) for one in of_parts]
         self.calls.append(Call("backward", (number, tuple(wants)), gradients, {}, of_parts, values))
 
@@ -147,11 +150,11 @@ def _copy(tensor: Tensor) -> Array:
 
 
 class Pass(torch.autograd.Function):
-    """One pass of a network and its backward pass, each one call."""
+    """Forward and backward pass of a network, each one call."""
 
     @staticmethod
     def forward(ctx: Any, run: Run, anchor: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-        """The outputs; ``anchor`` is a parameter, so that autograd asks for the weights' gradients."""
+        """Returns the outputs; ``anchor`` is a parameter, so that autograd calls :meth:`backward`."""
         ctx.set_materialize_grads(False)
         recorder = Recorder.active()
         if recorder is None:
@@ -164,9 +167,9 @@ class Pass(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The inputs' gradients; those of the weights are added where they lie."""
+        """Returns the inputs' gradients; those of the weights are added in place."""
         if ctx.back is None:
-            raise RuntimeError("a second backward through dense layers: their memory is used again")
+            raise RuntimeError("a second backward pass through dense layers, whose memory is already reused")
         wants, back, ctx.back = ctx.needs_input_grad[1:], ctx.back, None
         recorder = Recorder.active()
         if recorder is None:
@@ -187,7 +190,7 @@ def _pass_back(back: Back, gradients: Sequence[Tensor | None], wants: Sequence[b
 
 
 def passed(run: Run, anchor: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-    """What a network gives, with a backward pass where ``anchor`` or a part requires a gradient."""
+    """Returns a network's outputs, with a backward pass if ``anchor`` or a part requires a gradient."""
     if torch.is_grad_enabled() and (anchor.requires_grad or any(one.requires_grad for one in parts)):
         return Pass.apply(run, anchor, *parts)  # pyright: ignore[reportReturnType]
     recorder = Recorder.active()
@@ -209,9 +212,9 @@ _RESHAPED = {
     "aten.view.default",
     "aten._unsafe_view.default",
 }
-# {0}, {1}, ... are arguments, {t0}, {t1}, ... the expressions before the last; {shape} and {inputs} are the
-# shapes of the output and the first argument, {size} how many numbers of the one go into one of the other;
-# k(...) is a constant, of which {r0}, {r1}, ... are the numbers; {axes} is {1} as a tuple.
+# {0}, {1}, ... are the arguments, {t0}, {t1}, ... the results of a tuple's earlier expressions; {shape} and
+# {inputs} are the shapes of the output and of the first argument, {size} the number of inputs per output;
+# k(...) is a constant, and {r0}, {r1}, ... are the arguments without k(...); {axes} is {1} as a tuple.
 _ELEMENTWISE: dict[str, str | tuple[str, ...]] = {
     "aten.mul.Tensor": "{0} * {1}",
     "aten.mul.Scalar": "{0} * {1}",
@@ -319,19 +322,19 @@ _OTHERS: dict[str, str | tuple[str, ...]] = {
 
 
 def _offsets(shape: Sequence[int]) -> Array:
-    """Numbers of the first elements of the rows, one below the other."""
+    """Returns the flat index of each row's first element, as a column."""
     return np.arange(0, shape[0] * shape[1], shape[1])[:, None]
 
 
 def _scatter(x: Array, flat: Array, src: Array) -> Array:
-    """Adds one number to each row."""
+    """Returns a copy of ``x`` with ``src`` added at flat indices, one in each row."""
     out = x.copy()
     out.put(flat, x.take(flat) + src)
     return out
 
 
 def _placed(shape: Sequence[int], flat: Array, src: Array) -> Array:
-    """One number in each row of zeros."""
+    """Returns zeros with ``src`` at flat indices, one in each row."""
     out = np.zeros(shape, np.float32)
     out.put(flat, src)
     return out
@@ -363,7 +366,7 @@ def _deviation(x: Array) -> Any:
 
 
 def _constant(value: float) -> Array:
-    """A number as numpy takes it soonest."""
+    """Returns a number in the form that numpy reads fastest."""
     return np.array(value, np.float32)
 
 
@@ -390,26 +393,26 @@ _NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:e-?\d+)?)")
 
 
 class Line(NamedTuple):
-    """``left = right``; or ``right`` alone, which changes memory."""
+    """``left = right``; or, with an empty ``left``, an expression that changes memory."""
 
     left: str
     right: str
 
 
 class Lines:
-    """The lines of recorded calls.
+    """Translates recorded calls to lines.
 
     Args:
         calls: of one update.
-        given: its tensors, ``x0``, ``x1``, ...
+        given: arguments of the update, named ``x0``, ``x1``, ...
         gradients: memory that the update may change.
 
     Raises:
-        NotReplayableError: an operation that is done again would not give the same.
+        NotReplayableError: an operation would not give the same result again.
 
     Attributes:
         lines: in order.
-        scope: of what they name beside their own results.
+        scope: objects by the names that the lines use, besides their own results.
     """
 
     def __init__(self, calls: Sequence[Call], given: Sequence[Tensor], gradients: Tensor) -> None:
@@ -418,9 +421,9 @@ class Lines:
         self._names = {id(one): f"x{number}" for number, one in enumerate(given)}
         self._values: dict[str, Any] = {f"x{n}": one.detach().numpy() for n, one in enumerate(given)}
         self._gradients = gradients.untyped_storage().data_ptr()
-        # By the address of memory: whether an output of this update has it to itself.
+        # By memory address: whether only one output of this update uses the memory.
         self._alone: dict[int, bool] = {}
-        # Names that are others in another shape, or stretched.
+        # Names of reshaped and of broadcast arrays, with the names of the originals.
         self._base: dict[str, str] = {}
         self._stretched: dict[str, str] = {}
         backs = {call.does[0] for call in calls if call.name == "backward"}
@@ -433,7 +436,7 @@ class Lines:
                 self._operation(number, call)
 
     def text(self, value: Any) -> str:
-        """An argument as Python."""
+        """Returns an argument as a Python expression."""
         if isinstance(value, Tensor):
             name = self._names.get(id(value))
             if name is None:
@@ -511,13 +514,13 @@ class Lines:
         elif call.name == "aten.add_.Tensor" and call.kwargs.get("alpha", 1) == 1:
             self.lines.append(Line("", f"np.add({texts[0]}, {texts[1]}, {texts[0]})"))
         else:
-            raise NotReplayableError(f"{call.does} changes gradients")
+            raise NotReplayableError(f"{call.does} changes gradients, which may only be zeroed or added to")
         return True
 
     def _right(
         self, number: int, call: Call, args: Sequence[Any], texts: Sequence[str]
     ) -> tuple[str, str | None]:
-        """The first expression that gives what torch gave; and the name that it reshapes, if it does."""
+        """Returns the first expression that reproduces torch's result, and the name it reshapes or None."""
         shape = list(call.values[0].shape) if call.values[0] is not None else []
         name = call.name.replace("_.", ".") if call.does._schema.is_mutable else call.name
         if name in _RESHAPED:
@@ -554,18 +557,18 @@ class Lines:
                 self.lines.extend(Line(words[f"t{at}"], one) for at, one in enumerate(rights[:-1]))
                 return rights[-1], None
         if call.does._schema.is_mutable:
-            raise NotReplayableError(f"{call.does} has no line of numpy")
+            raise NotReplayableError(f"{call.does} has no equivalent in numpy")
         self.scope[f"o{number}"] = _by_torch(call.does, call.kwargs)
         right = f"o{number}({', '.join(texts)})"
         if not self._agrees([right], number, call):
-            raise NotReplayableError(f"{call.does} done again gives something else")
+            raise NotReplayableError(f"{call.does} gives another result when it is repeated")
         return right, None
 
     def _is_zero(self, name: str) -> bool:
         return any(line.left == name and line.right.startswith("np.zeros(") for line in self.lines)
 
     def _agrees(self, rights: Sequence[str], number: int, call: Call) -> bool:
-        """Whether expressions give what torch gave, from what torch gave before."""
+        """Returns whether expressions reproduce torch's result from its earlier results."""
         values, found = self._values, None
         try:
             with np.errstate(all="ignore"):
@@ -587,7 +590,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _largest(value: Array) -> float:
-    """The largest absolute number that is finite."""
+    """Returns the largest finite absolute value; 0 unless float32."""
     value = np.asarray(value)
     if value.dtype != np.float32 or not value.size:
         return 0.0
@@ -596,7 +599,7 @@ def _largest(value: Array) -> float:
 
 
 def same(found: Array, expected: Array, relative: float, absolute: float) -> bool:
-    """Whether arrays are of the same kind and as equal as float32 can be asked to be."""
+    """Returns whether arrays have equal dtype and shape, and equal values, for float32 within the bounds."""
     if found.dtype != expected.dtype or found.shape != expected.shape:
         return False
     if expected.dtype != np.float32:
@@ -618,12 +621,12 @@ def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:
 
 
 def _defaults(func: Any, given: int) -> list[Any]:
-    """Default values of the positional arguments behind the first ``given``."""
+    """Returns the default values of the positional arguments after the first ``given``."""
     return [one.default_value for one in func._schema.arguments if not one.kwarg_only][given:]
 
 
 def _by_torch(func: Any, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """An operation of torch from arrays to arrays: slower than numpy's."""
+    """Wraps an operation of torch for arrays; it is slower than numpy."""
 
     def tensors(value: Any) -> Any:
         if isinstance(value, np.ndarray | np.generic):
@@ -645,15 +648,15 @@ def _by_torch(func: Any, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
 def recorded(
     function: Callable[..., Mapping[str, Tensor]], given: Sequence[Tensor], gradients: Tensor
 ) -> Program:
-    """A program that does what ``function(*given)`` does, for any number of rows where that can be.
+    """Records ``function(*given)`` and returns a program that replays it, if possible for any number of rows.
 
     Args:
-        function: makes ``gradients``, and returns what else there is to know by its names.
-        given: its arguments.
+        function: writes ``gradients``, and returns metrics by name.
+        given: arguments of ``function``.
         gradients: flat, zeroed by ``function``.
 
     Raises:
-        NotReplayableError: it cannot be replayed.
+        NotReplayableError: the update cannot be replayed.
     """
     lines, results = _written(function, given, gradients)
     rows = len(given[0])
@@ -672,13 +675,13 @@ def _written(
     with torch.enable_grad():
         found = recorder.record(lambda: function(*given))
     if not any(call.name == "forward" for call in recorder.calls):
-        raise NotReplayableError("")  # nothing here is started often enough
+        raise NotReplayableError("")  # without passes of networks there is too little to save
     lines = Lines(recorder.calls, given, gradients)
     return lines, {name: lines.text(one) for name, one in found.items()}
 
 
 def _merged(lines: Sequence[Line], fewer: Sequence[Line], rows: int) -> list[Line] | None:
-    """Lines for any number of rows, from those for ``rows`` and one less; None if they differ otherwise."""
+    """Returns lines for any number of rows from those for ``rows`` and one less; None if impossible."""
     if len(lines) != len(fewer):
         return None
     merged = []
@@ -697,11 +700,11 @@ def _merged(lines: Sequence[Line], fewer: Sequence[Line], rows: int) -> list[Lin
 
 
 class Program:
-    """Lines as a function of arrays.
+    """Lines compiled to a function of arrays.
 
     Attributes:
-        general: whether it is for any number of rows.
-        source: what is compiled.
+        general: whether it works for any number of rows.
+        source: Python code that is compiled.
     """
 
     def __init__(
@@ -742,7 +745,7 @@ def _assigned(line: Line) -> str:
 def _shortened(
     lines: Sequence[Line], results: Mapping[str, str]
 ) -> tuple[list[Line], list[Line], dict[str, str]]:
-    """Lines that depend on the number of rows alone, and the others; each once, and only if needed."""
+    """Returns the lines that depend on the number of rows alone, and the others, without unneeded ones."""
     renamed: dict[str, str] = {}
     seen: dict[str, str] = {}
     varying: set[str] = set()
@@ -754,7 +757,7 @@ def _shortened(
     for line in lines:
         right = rename(line.right)
         uses = _NAME.findall(right)
-        changes = any(one[0] == "c" for one in uses)  # memory that changes from line to line
+        changes = any(one[0] == "c" for one in uses)  # memory that lines change
         if _NAME.fullmatch(right) and not changes:
             renamed[line.left] = right
             continue

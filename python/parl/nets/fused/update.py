@@ -1,4 +1,4 @@
-"""The gradients of an update: by torch's autograd, and replayed without it where the networks are small."""
+"""Gradients of an update, computed by torch's autograd or, for small networks, by replaying a recording."""
 
 from __future__ import annotations
 
@@ -16,45 +16,44 @@ from parl.types import Array
 
 Function = Callable[..., Mapping[str, Tensor]]
 Run = Callable[..., dict[str, Array]]
-# Numbers in a tensor from which the arithmetic costs more than starting it, and torch has threads for it.
+# Largest tensor of a replayed update: above, arithmetic costs more than starting it, and torch has threads.
 _MANY = 2**16
-# Kinds of batches of which each has a recording of its own; with more of them, updates are run by torch.
+# Largest number of recordings, one for each combination of shapes; with more, torch runs the updates.
 _MOST_RECORDINGS = 8
 
 
 class Update:
-    """``function(*tensors)``, which makes gradients and returns figures, from tensors to arrays of the CPU.
+    """Runs ``function(*tensors)``, which writes gradients and returns metrics, and replays it if possible.
 
-    The first call is recorded and written down as numpy (:mod:`parl.nets.fused.record`); later ones replay
-    that. The results are compared with torch's at the first three calls, the first with tensors of other
-    shapes, and each call whose number is a power of two. Where they differ, or where an update cannot be
-    replayed, a warning says so once, and torch runs it from then on. Updates without a network of
-    :mod:`parl.nets.fused` are torch's from the first.
+    The first call is recorded and translated to numpy (:mod:`parl.nets.fused.record`); later calls run the
+    translation. Its results are compared with torch's in the first three calls, in the first call with other
+    shapes, and in each call whose number is a power of two. If they differ, or if the update cannot be
+    replayed, a warning gives the reason, once, and torch runs all later updates. Updates without a network
+    of :mod:`parl.nets.fused` always run in torch.
 
-    As in a CUDA graph, numbers of Python are those of the recorded call: what changes between calls is to be
-    given as a tensor, random numbers too.
+    As in a CUDA graph, Python numbers keep the values of the recorded call: pass everything that changes
+    between calls as a tensor, random numbers too.
 
     Args:
-        function: zeroes ``gradients``, makes them, and returns tensors by name; it changes nothing else that
-            lasts.
+        function: zeroes and writes ``gradients``, and returns tensors by name; has no other lasting effect.
         gradients: flat float32 on the CPU.
-        replay: False: always by torch.
+        replay: False: torch runs all updates.
     """
 
     replays_at_all = True
-    """False: every update is torch's."""
+    """False: torch runs all updates of all instances."""
 
     def __init__(self, function: Function, gradients: Tensor, replay: bool = True) -> None:
         self._function, self._gradients = function, gradients
         self._replays = replay and self.replays_at_all and gradients.device.type == "cpu"
-        # By the shapes of the tensors: what replays them, and the calls of its program so far.
-        self._longest = 0.0
+        self._longest = 0.0  # largest norm of the gradient so far
+        # For each combination of shapes: the function that replays it, and the number of its program's calls.
         self._runs: dict[Any, tuple[Run | None, list[int]]] = {}
         self._programs: list[tuple[Any, Program, list[int]]] = []
 
     @property
     def replays(self) -> bool:
-        """Whether calls are replayed, as far as is known yet."""
+        """Whether calls are replayed; False once a call could not be."""
         return self._replays
 
     def __call__(self, *tensors: Tensor) -> dict[str, Array]:
@@ -88,7 +87,7 @@ class Update:
         return replayed
 
     def _is_near(self, expected: Tensor) -> bool:
-        """Whether the gradients are ``expected``; where terms cancel, what is left of them is rounding."""
+        """Returns whether the gradients are near ``expected``; where terms cancel, rounding errors remain."""
         difference, length = (self._gradients - expected).norm().item(), expected.norm().item()
         self._longest = max(self._longest, length) if math.isfinite(length) else self._longest
         return not math.isfinite(length) or difference <= 2e-2 * length + 1e-4 * self._longest
@@ -98,7 +97,7 @@ class Update:
             return {name: one.detach().numpy() for name, one in self._function(*tensors).items()}
 
     def _start(self, key: Any, tensors: tuple[Tensor, ...]) -> tuple[Run | None, list[int]]:
-        """What replays tensors of new shapes; None: torch shall run them."""
+        """Returns what replays tensors of new shapes, or None if torch runs them, and its number of calls."""
         if max(one.numel() for one in tensors) > _MANY:
             return None, [0]
         rows = len(tensors[0])
@@ -108,13 +107,13 @@ class Update:
             if program.general and kind == inner and same_rows:
                 return program.bind(rows), calls
         if len(self._programs) == _MOST_RECORDINGS:
-            raise NotReplayableError(f"there are more than {_MOST_RECORDINGS} kinds of batches")
+            raise NotReplayableError(f"there are more than {_MOST_RECORDINGS} combinations of shapes")
         try:
             program = recorded(self._function, tensors, self._gradients)
         except NotReplayableError:
             raise
         except Exception as error:
-            # What is wrong with the update itself is raised again by torch, which runs it next.
+            # An error of the update itself is raised again when torch runs the update next.
             raise NotReplayableError(f"recording it raised {type(error).__name__}: {error}") from error
         self._programs.append((inner, program, [0]))
         return program.bind(rows), self._programs[-1][2]
@@ -132,6 +131,6 @@ class Update:
 
 
 def _difference(found: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
-    """The name of what differs by more than float32 explains; empty if nothing does."""
+    """Returns the name of an array that differs by more than float32 rounding; empty if none does."""
     names = (name for name, one in expected.items() if not same(np.asarray(found[name]), one, 1e-3, 1e-5))
     return next(names, "")
